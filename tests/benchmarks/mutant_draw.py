@@ -34,6 +34,7 @@ COVERED_BY: Mapping[
 ] = {  # Tests that carry another name: a port's, a server's, a helper's of two modules.
     "store/shared/s3_rows.py": ("store/shared/test_row_store.py",),
     "store/shared/postgres_rows.py": ("store/shared/test_row_store.py",),
+    "tools/changes/folder_walk.py": ("tools/changes/test_checkpoints.py",),
     "gateway/gateway_server.py": ("gateway/test_gateway.py",),
     "gateway/gateway_app.py": ("gateway/test_gateway.py", "gateway/test_gateway_workspaces.py"),
     "protocols/reply_reader.py": ("protocols/openai_chat/test_chat_completions.py",),
