@@ -370,3 +370,29 @@ def test_the_model_of_a_reply_is_the_one_that_answered() -> None:
     begin = {"type": "message_start", "message": {"model": "claude-of-today", "usage": {}}}
     assert read([begin])[1].model == "claude-of-today"
     assert read([])[1].model == ""
+
+
+@pytest.mark.parametrize("word", ["signature", "`thinking`", "redacted_thinking", "unknown"])
+def test_thinking_is_left_out_after_any_word_that_says_it_is_not_readable(word: str) -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    said: Any = [{"role": "assistant", "content": [thought, {"type": "text", "text": "Yes"}]}, {"role": "assistant", "content": [thought]}]  # fmt: skip
+    body: Object = {"messages": [*said], "thinking": {"type": "enabled"}, "max_tokens": 5}
+    relaxed = HERE.relax_request(body, ModelFailed(f"Invalid {word} in a block."))
+    if word == "unknown":
+        assert relaxed is None
+    else:
+        assert relaxed == {"messages": [{"role": "assistant", "content": [{"type": "text", "text": "Yes"}]}], "max_tokens": 5}  # fmt: skip
+        assert HERE.relax_request(relaxed, ModelFailed(f"Invalid {word} in a block.")) is None
+
+
+def test_a_budget_of_thinking_leaves_room_for_the_reply() -> None:
+    for limit, budget in ((2048, 1024), (2047, None), (9000, 7976), (64_000, 8192)):
+        body = sent(asking(reasoning="medium", max_output=limit), reasoning="budget", max_output=64_000)
+        assert body.get("thinking", {}).get("budget_tokens") == budget
+    assert "thinking" not in sent(asking(reasoning="unheard-of"), reasoning="budget", max_output=64_000)
+
+
+def test_an_id_this_provider_does_not_take_becomes_forty_letters_and_digits() -> None:
+    blocks = [one for message in sent(after_a_call("call of ü"))["messages"] for one in message["content"]]
+    (made,) = {one.get("id", one.get("tool_use_id")) for one in blocks if one["type"] in ("tool_use", "tool_result")}
+    assert (len(made), made.isalnum()) == (40, True)

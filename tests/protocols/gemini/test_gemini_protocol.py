@@ -223,3 +223,15 @@ def test_what_an_event_said_stands_where_later_ones_do_not_say_it() -> None:
     assert (answered.stop, answered.usage.output) == (Stop.LENGTH, 2)
     _, blocked = read([{"promptFeedback": {"blockReason": "SAFETY"}}, {"candidates": []}])
     assert blocked.stop is Stop.FILTERED
+
+
+def test_options_that_are_refused_are_left_out_and_nothing_else() -> None:
+    body: Any = {"generationConfig": {"thinkingConfig": {"x": 1}, "topP": 0.5}, "contents": []}
+    assert HERE.relax_request(body, ModelFailed("Thinking is not supported.")) == {"generationConfig": {"topP": 0.5}, "contents": []}  # fmt: skip
+    assert HERE.relax_request({"contents": []}, ModelFailed("Thinking is not supported.")) is None
+    assert HERE.relax_request(body, ModelFailed("Something else.")) is None
+
+
+def test_a_budget_nobody_knows_is_left_to_the_model() -> None:
+    settings = sent(asking(reasoning="unheard-of"), reasoning="budget")["generationConfig"]
+    assert settings["thinkingConfig"] == {"includeThoughts": True, "thinkingBudget": -1}

@@ -441,3 +441,29 @@ async def test_a_temperature_that_is_refused_is_left_out(connections: ProviderCo
     with ChatServer([refused(400, "Unsupported value: 'temperature' does not support 0.7"), reply("Fine")]) as peer:
         await heard(PROTOCOLS[0].client(peer, connections, clock), asking(temperature=0.7))
         assert ["temperature" in body for body in peer.bodies] == [True, False]
+
+
+def test_the_model_of_a_reply_is_the_last_one_that_was_named() -> None:
+    reading = OpenAIChat("http://127.0.0.1:1/v1", "peer").start_reading(asking())
+    for model in ("first", "", "second", None):
+        value = {"model": model, "choices": [{"delta": {"content": "x"}}]}
+        reading.feed_event(ServerSentEvent(json.dumps(value), "message"))
+    assert reading.reply_so_far().model == "second"
+
+
+def test_a_piece_of_a_call_without_a_name_goes_on_with_the_last_one_and_a_name_begins_another() -> None:
+    reading = OpenAIChat("http://127.0.0.1:1/v1", "peer").start_reading(asking())
+    pieces = [{"name": "read", "arguments": '{"a"'}, {"arguments": ": 1}"}, {"name": "list", "arguments": "{}"}]
+    for piece in pieces:
+        value = {"choices": [{"delta": {"tool_calls": [{"function": piece}]}}]}
+        reading.feed_event(ServerSentEvent(json.dumps(value), "message"))
+    reading.feed_event(ServerSentEvent("[DONE]", "message"))
+    calls = [part for part in reading.reply_so_far().parts if isinstance(part, ToolCall)]
+    assert [(call.name, call.arguments) for call in calls] == [("read", '{"a": 1}'), ("list", "{}")]
+
+
+def test_a_model_without_tools_is_offered_none() -> None:
+    here = OpenAIChat("http://127.0.0.1:1/v1", "peer")
+    assert "tools" not in here.compile_request(asking(), ModelAbilities(tools=False)).body
+    assert "tools" not in here.compile_request(asking(tools=()), ModelAbilities()).body
+    assert "tools" in here.compile_request(asking(), ModelAbilities()).body

@@ -201,3 +201,36 @@ def test_a_reply_is_over_with_its_last_event_and_not_with_the_mark_of_the_stream
         assert (reading.is_reply_complete, reading.is_stream_over) == (False, False)
     reading.feed_event(ServerSentEvent(json.dumps({"type": last, "response": {}}), last))
     assert (reading.is_reply_complete, reading.is_stream_over) == (True, True)
+
+
+def test_an_id_this_provider_does_not_take_becomes_forty_letters_and_digits() -> None:
+    items = sent(after_a_call("call of ü"))["input"]
+    (made,) = {item["call_id"] for item in items if "call_id" in item}
+    assert (len(made), made.isalnum()) == (40, True)
+
+
+def test_an_item_goes_back_without_what_it_has_not_and_without_its_state() -> None:
+    made = list(events("Yes", reasoning="hm", encrypted="gAAA"))
+    for one in made:
+        if one.get("item", {}).get("type") == "reasoning":
+            one["item"] |= {"status": "completed", "content": None, "note": None}
+    thought = next(part for part in read(made)[1].parts if isinstance(part, Reasoning))
+    assert set(json.loads(thought.opaque)) == {"type", "id", "summary", "encrypted_content"}
+
+
+def test_a_call_whose_arguments_had_not_begun_when_the_reply_broke_off_is_not_made() -> None:
+    made = events("Yes", calls=[("read", {"path": "a"})])
+    ends = ("response.completed", "response.output_item.done", "response.function_call_arguments")
+    answered = read([one for one in made if not one["type"].startswith(ends)])[1]
+    assert (answered.stop, [type(part) for part in answered.parts]) == (Stop.CUT, [Text])
+    assert answered.why
+    reading = ResponsesReplyReader(HERE.reasoning_tag, "peer", "scripted")
+    for one in made:
+        reading.feed_event(ServerSentEvent(json.dumps(one), one["type"]))
+    assert reading.reply_so_far().stop is Stop.CALLS
+    assert (reading.reply_so_far("stopped").stop, reading.reply_so_far("stopped").why) == (Stop.CUT, "stopped")
+
+
+def test_a_model_without_tools_is_offered_none() -> None:
+    assert "tools" not in sent(asking(), tools=False)
+    assert "tools" not in sent(asking(tools=()))
