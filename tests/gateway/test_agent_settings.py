@@ -9,6 +9,7 @@ import pytest
 from helix_desktop.commented_json import parse_commented_json, set_commented_json
 from helix_desktop.errors import ActionRefused
 from helix_desktop.gateway import agent_settings, known_agents
+from helix_desktop.gateway.agent_upstreams import AgentUpstream
 
 URL = "http://127.0.0.1:4356/t/"
 BEFORE = {
@@ -77,3 +78,55 @@ def test_a_file_that_somebody_changed_since_is_left_alone(tmp_path: Path) -> Non
     with pytest.raises(ActionRefused, match="was changed"):
         agent_settings.plan_address_removal(agent, config)
     assert file.read_text() == "{}"
+
+
+def connected(tmp_path: Path, *names: str) -> dict[str, Path]:
+    """Agents whose settings have the gateway's address; the file of each."""
+    files = {}
+    for name in names:
+        agent = known_agents.find_known_agent(name)
+        files[name] = agent.file(tmp_path / "home", {})
+        agent_settings.install_address(agent_settings.plan_address_install(agent, 4356, tmp_path / "home", {}), tmp_path / "config")  # fmt: skip
+    return files
+
+
+def test_all_addresses_are_taken_out_and_what_somebody_changed_is_left_and_named(tmp_path: Path) -> None:
+    files = connected(tmp_path, "claude", "gemini", "codex")
+    files["codex"].write_text("# another\n")
+    (tmp_path / "config" / agent_settings.FOLDER / "unknown.json").write_text("{}")
+    told = agent_settings.remove_all_addresses(tmp_path / "config")
+    assert "so Claude Code no longer goes through it." in told
+    assert "so Gemini CLI no longer goes through it." in told
+    assert str(files["codex"]) in told
+    assert [name for name, file in files.items() if file.exists()] == ["codex"]
+    assert [agent_settings.is_agent_connected(known_agents.find_known_agent(name), tmp_path / "config") for name in files] == [False, False, True]  # fmt: skip
+    assert agent_settings.remove_all_addresses(tmp_path / "nowhere") == ""
+
+
+def test_a_run_of_its_own_goes_where_the_address_in_the_settings_leads(tmp_path: Path) -> None:
+    connected(tmp_path, "claude")
+    ((registration, _),) = agent_settings.installed_registrations(tmp_path / "config").items()
+    here = f"{URL}{registration.token}"
+    usual = AgentUpstream("mine", here, "settings.json")
+    others = [AgentUpstream("openai", f"{here}/v1"), AgentUpstream("own", "https://own.example")]
+    found = agent_settings.pass_over_installed_address([usual, *others], tmp_path / "config")
+    assert found == [AgentUpstream("", registration.upstream, "settings.json"), others[1]]
+    elsewhere = AgentUpstream("mine", "https://own.example")
+    assert agent_settings.pass_over_installed_address([elsewhere, *others], tmp_path / "config") == [
+        elsewhere,
+        others[1],
+    ]
+
+
+def test_notes_that_cannot_be_read_and_those_without_a_token_stand_for_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / agent_settings.FOLDER
+    folder.mkdir()
+    for name, text in (
+        ("a", "{broken"),
+        ("b", '{"port": 5}'),
+        ("c", '{"token": "x"}'),
+        ("d", '{"token": "x", "port": 7}'),
+    ):
+        (folder / f"{name}.json").write_text(text)
+    ((registration, port),) = agent_settings.installed_registrations(tmp_path).items()
+    assert (registration.agent, registration.token, registration.upstream, port) == ("d", "x", "", 7)

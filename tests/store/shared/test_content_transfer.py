@@ -265,3 +265,13 @@ async def test_what_could_not_be_forgotten_there_yet_is_told(store: Store) -> No
     store.rows[-1].is_away = False
     assert (await here.link.forget_noted_there())[0] == ()
     assert store.shelf.rows == {}
+
+
+def test_names_of_rows_are_as_they_always_were() -> None:
+    """Every machine must find what another version of the program has put there."""
+    names = entry_row_names(RowCipher(bytes(range(32))), Digest.of_content(b"x"), 2)
+    assert [name.hex() for name in names] == [
+        "e2923914fff691ad7f26de2adb697c1ea306e81ca3c0ddbfa2d501ed02694b6a",
+        "fd2aea773e95345278c63927d77401966b18a854a2b375432d2d337ecd42c714",
+        "22a57dee7e0ae8b1146673093e33b55b63b229836b4c4380c19b7dde90955220",
+    ]
