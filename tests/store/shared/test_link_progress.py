@@ -1,0 +1,74 @@
+"""What a machine has noted of a shared store."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.errors import WrittenByNewerVersion
+from helix_desktop.store.shared.link_progress import (
+    PROGRESS_FILE,
+    LinkProgress,
+    read_link_progress,
+    write_link_progress,
+)
+from helix_desktop.store.shared.row_encryption import RowCipher
+from tests.store.shared.homes import machine
+from tests.store.shared.memory_rows import MemoryRowStore, MemoryServer
+
+NOTED = LinkProgress("space", "ab" * 16, 5, 3, 1.5, 2.5, {"cd" * 32: 2}, ["ef" * 32])
+
+
+def test_what_was_noted_is_known_again_and_read_by_nobody_else(tmp_path: Path) -> None:
+    write_link_progress(tmp_path, NOTED)
+    assert read_link_progress(tmp_path) == NOTED
+    assert (tmp_path / PROGRESS_FILE).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("content", ["{broken", "[]", "{}", '{"version": "x"}', '{"version": 1, "odd": 2}', ""])
+def test_a_note_that_cannot_be_read_begins_anew(tmp_path: Path, content: str) -> None:
+    (tmp_path / PROGRESS_FILE).write_text(content)
+    found = read_link_progress(tmp_path)
+    assert (found.space, found.sent, len(found.machine)) == ("", 0, 32)
+    assert read_link_progress(tmp_path / "nowhere").machine != found.machine
+
+
+def test_a_note_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / PROGRESS_FILE).write_text(json.dumps({"version": 2}))
+    with pytest.raises(WrittenByNewerVersion):
+        read_link_progress(tmp_path)
+
+
+def test_what_was_noted_of_another_store_does_not_hold() -> None:
+    assert NOTED.for_space("space") is NOTED
+    assert NOTED.for_space("other") == LinkProgress("other", NOTED.machine)
+
+
+async def test_after_a_restart_a_machine_goes_on_from_what_it_had_noted(tmp_path: Path, seal: RowCipher) -> None:
+    shelf = MemoryServer()
+    about = EntryOrigin("shell", "ls")
+    async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, seal.space), seal) as here:
+        digest = (await here.cache.store_content(secrets.token_bytes(99), about)).digest
+        await here.link.sync_content_now()
+        async with machine(tmp_path / "there", lambda: MemoryRowStore(shelf, seal.space), seal) as there:
+            await there.cache.read_content(digest)
+            await here.link.note_entries_to_forget([digest])
+            await here.link.forget_noted_there()
+            await there.link.exchange_forgotten()
+            heard = there.link._progress
+            assert heard.obeyed > 0
+            assert heard.space.startswith(seal.space.hex())
+            assert heard.space.endswith("memory://")
+        sent = here.link.sent
+    async with machine(tmp_path / "there", lambda: MemoryRowStore(shelf, seal.space), seal) as there:
+        assert (there.link._progress.obeyed, there.link._progress.machine) == (heard.obeyed, heard.machine)
+    async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, seal.space), seal) as here:
+        assert here.link.sent == sent > 0
+    other = RowCipher(bytes(32))
+    async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, other.space), other) as here:
+        await here.link.ensure_connected()
+        assert here.link.sent == 0, "nothing of this store was noted yet"
