@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
+import pytest
 
 from helix_desktop import program_folders
+from helix_desktop.errors import ActionRefused, NotFound
 from helix_desktop.gateway import gateway_workspaces, project_workspace
 from helix_desktop.gateway.gateway_app import GatewayApp
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
@@ -93,3 +95,63 @@ def test_the_home_folder_is_no_project(tmp_path: Path) -> None:
     assert not project_workspace.has_project(tmp_path, tmp_path)
     assert not project_workspace.has_project(tmp_path.parent, tmp_path)
     assert project_workspace.has_project(tmp_path / "work", tmp_path)
+
+
+async def test_the_usual_workspace_is_made_when_it_is_asked_for_and_no_other(tmp_path: Path) -> None:
+    where = program_folders.find_program_folders(tmp_path)
+    opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
+    try:
+        with pytest.raises(NotFound):
+            async with opened.use_workspace("unknown"):
+                pass
+        assert AllWorkspaces(where.workspaces_folder).list_workspaces() == ()
+        async with opened.use_workspace("") as first, opened.use_workspace("") as again:
+            assert first is again
+        async with opened.use_workspace(gateway_workspaces.USUAL_WORKSPACE_NAME) as named:
+            assert named is first
+        (made,) = AllWorkspaces(where.workspaces_folder).list_workspaces()
+        assert made.name == gateway_workspaces.USUAL_WORKSPACE_NAME
+        assert opened.list_open_conversations() == (first,)
+    finally:
+        await opened.aclose()
+
+
+async def test_a_workspace_that_another_process_wants_is_closed_and_can_be_opened_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_workspaces, "RELEASE_SECONDS", 0.0)
+    where = program_folders.find_program_folders(tmp_path)
+    known = AllWorkspaces(where.workspaces_folder)
+    name = known.create_stored_workspace("project").id
+    opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
+    try:
+        async with opened.use_workspace(name):
+            pass
+        assert gateway_workspaces.close_for_other_process(name) == 0
+        assert gateway_workspaces.close_for_other_process(name) == 1, "it is on its way"
+        await opened._tasks.wait_for_all_tasks()
+        assert opened.list_open_conversations() == ()
+        there = await known.open_stored_workspace(name)
+        await there.aclose()
+        async with opened.use_workspace(name) as again:
+            assert list(await again.figures_since()) == []
+    finally:
+        await opened.aclose()
+
+
+def test_who_cannot_let_go_of_a_workspace_says_so_and_is_asked_again() -> None:
+    asked: list[str] = []
+
+    def release() -> None:
+        asked.append("asked")
+        if len(asked) == 1:
+            raise ActionRefused("A session is working.")
+
+    forget = gateway_workspaces.set_release_handler("w", release)
+    with pytest.raises(ActionRefused):
+        gateway_workspaces.close_for_other_process("w")
+    assert [gateway_workspaces.close_for_other_process("w") for _ in range(2)] == [0, 1]
+    assert asked == ["asked", "asked"]
+    forget()
+    gateway_workspaces.set_release_handler("w", release)()
+    assert gateway_workspaces.close_for_other_process("w") == 1
