@@ -289,3 +289,17 @@ def test_people_are_told_what_the_store_is_and_what_it_may_keep() -> None:
     assert here.describe_server().startswith("an S3-compatible store")
     assert [one for one in here.describe_remaining_copies() if "old versions" in one]
     assert len(s3_rows.error_of_s3(ValueError("x" * 999)).what) < 300
+
+
+def test_what_another_machine_put_meanwhile_is_forgotten_and_removed_too() -> None:
+    bucket = MemoryStore()
+    here, there = machine(bucket), machine(bucket)
+    assert here.fetch_row_usage().rows == 0
+    rows = rows_of_sizes(200, 300, 400)
+    first, second, third = rows
+    there.store_rows(rows)
+    here.forget_rows([Tombstone(first, b"sealed")])
+    here.remove_rows([second])
+    stored = [bytes(bucket.get(one["path"]).bytes()) for page in bucket.list() for one in page]
+    assert not any(rows[name][ROW_KEY_BYTES:] in each for each in stored for name in (first, second))
+    assert machine(bucket).fetch_rows(list(rows)) == {third: rows[third]}
