@@ -18,7 +18,7 @@ FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Exit codes: 0 done; 1 not there or failed; 2 wrong use; 130 Ctrl+C. Errors go to stderr."""
     given = list(sys.argv[1:] if argv is None else argv)
-    _speak_utf8()
+    _set_output_to_utf8()
     place = _split_off_target(given)
     try:
         return _run_command_line(given, place) if given else _open_window(None, place)
@@ -89,7 +89,7 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
         stop()
 
 
-def _speak_utf8() -> None:
+def _set_output_to_utf8() -> None:
     """Makes standard output UTF-8 on every console and pipe, so that no character can end the program."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -38,7 +38,7 @@ def set_commented_json(text: str, path: Sequence[str], value: object) -> str:
     indent = "  " * (depth + 1)
     member = f"{json.dumps(path[depth])}: {json.dumps(value, indent=2)}".replace("\n", f"\n{indent}")
     rest = text[at + 1 :]
-    if plain[_skip(plain, at + 1)] == "}":  # The object has no members, though perhaps a comment.
+    if plain[_skip_blanks(plain, at + 1)] == "}":  # The object has no members, though perhaps a comment.
         return f"{text[: at + 1]}\n{indent}{member}\n{indent[2:]}{rest if rest.lstrip()[0] != '}' else rest.lstrip()}"
     return f"{text[: at + 1]}\n{indent}{member},{rest if rest[0].isspace() else ' ' + rest}"
 
@@ -52,17 +52,17 @@ def _blank_comments(text: str) -> str:
 
 def _find_member(plain: str, at: int, name: str) -> tuple[int, int] | None:
     """Where the value of that name begins and ends, in the object that begins there."""
-    at = _skip(plain, at + 1)
+    at = _skip_blanks(plain, at + 1)
     while plain[at] != "}":
         key, at = json.JSONDecoder().raw_decode(plain, at)
-        begins = _skip(plain, at)
+        begins = _skip_blanks(plain, at)
         _, at = json.JSONDecoder().raw_decode(plain, begins)
         if key == name:
             return begins, at
-        at = _skip(plain, at)
+        at = _skip_blanks(plain, at)
     return None
 
 
-def _skip(plain: str, at: int) -> int:
+def _skip_blanks(plain: str, at: int) -> int:
     found = _BETWEEN.match(plain, at)
     return found.end() if found else at

@@ -44,11 +44,11 @@ class GuardedRouter:
 
     def __init__(self, router: MessageRouter, note_request: Callable[[str, Any], None]) -> None:
         self._router = router
-        self._note_request = note_request
+        self._inspect_client_request = note_request
 
     async def __call__(self, method: str, params: Any, is_notification: bool) -> Any:  # noqa: FBT001 -- the SDK calls it so
         try:
-            self._note_request(method, params)
+            self._inspect_client_request(method, params)
             return await self._router(method, params if params is not None else {}, is_notification)
         except (HelixError, RequestError, ValidationError, ValueError) as error:
             if is_notification:

@@ -164,12 +164,14 @@ class ConversationUpdates:
             return update
         self._printed[call] = (self._printed.get(call, "") + text)[-SHOWN_BYTES:]
         return helpers.update_tool_call(
-            call, content=[helpers.tool_content(helpers.text_block(fence(self._printed[call])))]
+            call, content=[helpers.tool_content(helpers.text_block(wrap_in_code_fence(self._printed[call])))]
         )
 
     async def _result_update(self, fact: facts.ToolReturned) -> Any:
         was_printed = self._printed.pop(fact.call, None) is not None
-        content: list[Any] = [diff for each in fact.changes if (diff := await self._difference(each)) is not None]
+        content: list[Any] = [
+            diff for each in fact.changes if (diff := await self._build_file_difference(each)) is not None
+        ]
         text = fact.head or await self._beginning_of_output(fact)
         update = helpers.update_tool_call(fact.call, status="completed" if fact.ok else "failed")
         if self.abilities.terminal_output and fact.exit_code is not None:
@@ -177,7 +179,7 @@ class ConversationUpdates:
             shown = {} if was_printed else {"terminal_output": {"terminal_id": fact.call, "data": text}}
             update.field_meta = {**shown, "terminal_exit": ended}
         elif text and not (content and fact.ok):
-            content.append(helpers.tool_content(helpers.text_block(fence(text))))
+            content.append(helpers.tool_content(helpers.text_block(wrap_in_code_fence(text))))
         update.content = content or None
         return update
 
@@ -191,7 +193,7 @@ class ConversationUpdates:
             return ""
         return text if fact.output.size <= SHOWN_BYTES else f"{text}\n… ({fact.output.size:,} bytes in all)"
 
-    async def _difference(self, change: facts.FileChanged) -> schema.FileEditToolCallContent | None:
+    async def _build_file_difference(self, change: facts.FileChanged) -> schema.FileEditToolCallContent | None:
         texts = []
         for digest in (change.before, change.after):
             try:
@@ -218,7 +220,7 @@ def title_of_call(call: facts.ToolCall) -> str:
     return line if len(line) <= TITLE else f"{line[: TITLE - 1]}…"
 
 
-def fence(text: str) -> str:
+def wrap_in_code_fence(text: str) -> str:
     """Text that an editor shows as it is: it reads Markdown, and what a program printed is none."""
     marks = "```"
     while marks in text:

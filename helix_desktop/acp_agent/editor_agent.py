@@ -43,15 +43,15 @@ class EditorAgent:
         """Answers an editor about this workspace until it goes away; then the turns it waits for are stopped."""
         router = build_agent_router(cast(Any, self), use_unstable_protocol=True)
         router.add_route(Route("session/delete", self._delete_session, "request"))
-        guarded = GuardedRouter(router, self._note_request)
+        guarded = GuardedRouter(router, self._inspect_client_request)
         self._client = Connection(guarded, ConsoleTransport(console), listening=False)
         unsubscribe = self._bench.subscribe_to_events(self.hear_event)
-        self._bench.mcp_servers.listeners.append(self._note_server_change)
+        self._bench.mcp_servers.listeners.append(self._send_changed_commands)
         try:
             await self._client.main_loop()
         finally:
             unsubscribe()
-            self._bench.mcp_servers.listeners.remove(self._note_server_change)
+            self._bench.mcp_servers.listeners.remove(self._send_changed_commands)
             await self.aclose()
             await self._client.close()
 
@@ -65,11 +65,11 @@ class EditorAgent:
         if (conversation := self._open.get(name)) is not None:
             conversation.hear_event(event)
 
-    def _note_server_change(self) -> None:
+    def _send_changed_commands(self) -> None:
         for conversation in self._open.values():
             self._tasks.spawn_task(conversation.send_commands_if_changed(), name="commands for an editor")
 
-    def _note_request(self, method: str, params: Any) -> None:
+    def _inspect_client_request(self, method: str, params: Any) -> None:
         """The SDK leaves out what it does not know yet of a client's abilities."""
         given = params if isinstance(params, dict) else {}
         if method == "initialize":

@@ -18,9 +18,9 @@ from helix_desktop.acp_agent.agent_description import SIGN_IN
 from helix_desktop.acp_agent.conversation_updates import (
     ClientAbilities,
     ConversationUpdates,
-    fence,
     kind_of_call,
     title_of_call,
+    wrap_in_code_fence,
 )
 from helix_desktop.engine import exact_text, session_events
 from helix_desktop.engine.facts import TurnEnd, TurnEnded, UserPart
@@ -201,18 +201,20 @@ class EditorConversation:
             session.answer_question(asked.number, answer)
 
     async def _ask_permission(self, question: PermissionQuestion) -> PermissionAnswer | None:
-        scopes = [(scope, rule) for scope in question.scopes for rule in range(_count_rules(scope, question))]
+        scopes = [(scope, rule) for scope in question.scopes for rule in range(_count_choices(scope, question))]
         options = [
             PermissionOption(
                 option_id=f"{scope}:{rule}",
-                name=" ".join(filter(None, [_SCOPES.get(scope, scope), _rule_words(scope, rule, question)])),
+                name=" ".join(filter(None, [_SCOPES.get(scope, scope), _describe_rule(scope, rule, question)])),
                 kind="allow_once" if scope in ("once", "ask") else "allow_always",
             )
             for scope, rule in scopes
         ]
         no = "Keep planning" if question.plan else "Deny"
         options.append(PermissionOption(option_id="deny", name=no, kind="reject_once"))
-        request = RequestPermissionRequest(session_id=self.id, tool_call=_question_card(question), options=options)
+        request = RequestPermissionRequest(
+            session_id=self.id, tool_call=_build_question_card(question), options=options
+        )
         answer = await self._client.send_request("session/request_permission", serialize_params(request))
         outcome = answer.get("outcome") if isinstance(answer, dict) else None
         chosen = str(outcome.get("optionId", "")) if isinstance(outcome, dict) else ""
@@ -249,19 +251,17 @@ class EditorConversation:
         return text if isinstance(text, str) else None
 
 
-def _count_rules(scope: str, question: PermissionQuestion) -> int:
-    """How many choices a scope has: one for each rule where it keeps one."""
+def _count_choices(scope: str, question: PermissionQuestion) -> int:
     return len(question.rules) if scope in ("conversation", "always") and question.rules else 1
 
 
-def _rule_words(scope: str, rule: int, question: PermissionQuestion) -> str:
+def _describe_rule(scope: str, rule: int, question: PermissionQuestion) -> str:
     return exact_text.mark_text(question.rules[rule]) if scope in ("conversation", "always") and question.rules else ""
 
 
-def _question_card(question: PermissionQuestion) -> ToolCallUpdate:
-    """What is asked for, exactly as it will run."""
+def _build_question_card(question: PermissionQuestion) -> ToolCallUpdate:
     why = f"{question.why[:1].upper()}{question.why[1:]}\n\n" if question.why else ""
-    preview = question.preview if question.plan else fence(exact_text.mark_text(question.preview))
+    preview = question.preview if question.plan else wrap_in_code_fence(exact_text.mark_text(question.preview))
     return ToolCallUpdate(
         tool_call_id=question.call.id,
         title=exact_text.mark_text(question.title) or title_of_call(question.call),

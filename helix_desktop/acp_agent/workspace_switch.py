@@ -42,7 +42,7 @@ class WorkspaceLine:
         self._unread: asyncio.Queue[bytes] = asyncio.Queue()
         self._unfinished = bytearray()
 
-    def start_again(self, greeting: Message) -> None:
+    def restart_with_greeting(self, greeting: Message) -> None:
         """The next process begins with the editor's greeting; what the last one had not read or finished is forgotten."""
         self._unread, self._unfinished = asyncio.Queue(), bytearray()
         self.send_message({**greeting, "id": "greeting"})
@@ -96,7 +96,7 @@ class WorkspaceSwitch:
                 *lines, rest = bytes(unfinished).split(b"\n")
                 unfinished = bytearray(rest)
                 for each in lines:
-                    await self._take_line(each)
+                    await self._handle_input_line(each)
             elif len(unfinished) > LONGEST_MESSAGE:
                 unfinished = bytearray(b"{")  # The "{" keeps the rest of the line from passing for a message.
         for line in self._lines.values():
@@ -105,7 +105,7 @@ class WorkspaceSwitch:
             async with asyncio.timeout(QUIT_SECONDS):
                 await self._tasks.aclose(limit=QUIT_SECONDS)
 
-    async def _take_line(self, line: bytes) -> None:
+    async def _handle_input_line(self, line: bytes) -> None:
         if not line.strip():
             return
         try:
@@ -131,7 +131,7 @@ class WorkspaceSwitch:
         elif asks and not method.startswith("session/"):
             await self._send(build_error(message["id"], -32601, f"Method not found: {method[:80]}"))
         else:
-            line = await self._line_of_message(message)
+            line = await self._find_or_open_line(message)
             if asks:
                 if len(line.waiting) >= MOST_WAITING:
                     raise InvalidInput("Too many requests are waiting for an answer.")
@@ -144,7 +144,7 @@ class WorkspaceSwitch:
         if line is not None:
             line.send_message({**message, "id": own})
 
-    async def _line_of_message(self, message: Message) -> WorkspaceLine:
+    async def _find_or_open_line(self, message: Message) -> WorkspaceLine:
         given = message.get("params")
         params = given if isinstance(given, dict) else {}
         found = self._lines_by_session.get(str(params.get("sessionId")))
@@ -162,12 +162,12 @@ class WorkspaceSwitch:
         except (OSError, ValueError) as error:
             raise InvalidInput(f"{str(folder)[:200]!r} is not a folder that can be opened.") from error
         if workspace not in self._lines:
-            line = self._lines[workspace] = WorkspaceLine(len(self._lines), workspace, self._take_answer)
-            line.start_again(self._greeting)
-            self._tasks.spawn_task(self._keep_line_open(line), name="workspace of an editor")
+            line = self._lines[workspace] = WorkspaceLine(len(self._lines), workspace, self._handle_workspace_message)
+            line.restart_with_greeting(self._greeting)
+            self._tasks.spawn_task(self._run_line_until_done(line), name="workspace of an editor")
         return self._lines[workspace]
 
-    async def _keep_line_open(self, line: WorkspaceLine) -> None:
+    async def _run_line_until_done(self, line: WorkspaceLine) -> None:
         """Until its work is done, also where the process that has the workspace open changes."""
         while True:
             said = "The workspace moved to another window of this program. Send your message again."
@@ -179,7 +179,7 @@ class WorkspaceSwitch:
             line.waiting.clear()
             if code == 0:
                 return
-            line.start_again(self._greeting)
+            line.restart_with_greeting(self._greeting)
             for request in requests:
                 await self._send(build_error(request["id"], -32603, said))
             if not requests and code != MOVED:
@@ -189,7 +189,7 @@ class WorkspaceSwitch:
                 return
             await asyncio.sleep(MOVE_SECONDS if code == MOVED else RETRY_SECONDS)
 
-    async def _take_answer(self, line: WorkspaceLine, message: Message) -> None:
+    async def _handle_workspace_message(self, line: WorkspaceLine, message: Message) -> None:
         """An answer or a question of a workspace; a question gets a number that no other workspace uses."""
         if "method" in message:
             if "id" in message:

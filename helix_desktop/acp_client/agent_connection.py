@@ -57,7 +57,7 @@ class AgentConnection:
         self.abilities: dict[str, Any] = {}
         self._name = name
         self._command = command
-        self._handle, self._take_update = handlers
+        self._handle, self._handle_session_update = handlers
         self._lines = deque[bytes]()
         self._unfinished: list[bytes] = []
         # The size of each request of the agent that we have not answered yet, by the request's id.
@@ -169,7 +169,7 @@ class AgentConnection:
                 self._count_request(message, len(line))
                 return cast(dict[str, Any], message)
             try:
-                await asyncio.shield(self._take_update(object_at(message, "params", "update"), len(line)))
+                await asyncio.shield(self._handle_session_update(object_at(message, "params", "update"), len(line)))
             except HelixError as error:  # The update was too large or could not be recorded.
                 self.end_because(str(error))
         return None

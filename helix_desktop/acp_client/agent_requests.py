@@ -113,13 +113,13 @@ class AgentRequests:
     # --- The user or a rule decides whether the agent may do something
 
     async def _decide_permission(self, params: dict[str, Any]) -> dict[str, Any]:
-        noted = await self.recorder.note_call(object_at(params, "toolCall"), is_live=True)
+        noted = await self.recorder.record_call_update(object_at(params, "toolCall"), is_live=True)
         call = replace(noted, told=dict(noted.told))  # A copy: the agent may change the call while the user is asked.
         kinds = ("allow_once", "allow_always")
         try:
             action = await asyncio.to_thread(self._action_of_call, call)
             await self._ensure_permitted(call.as_tool_call(), action)
-            self._note_allowed(call, action)
+            self._remember_allowed_action(call, action)
         except ActionRefused:
             kinds = ("reject_once", "reject_always")
         except asyncio.CancelledError:  # The user is stopping the turn.
@@ -130,7 +130,7 @@ class AgentRequests:
                 return {"outcome": {"outcome": "selected", "optionId": text_at(option, "optionId")}}
         return {"outcome": {"outcome": "cancelled"}}
 
-    def _note_allowed(self, call: AcpCall, action: ToolAction) -> None:
+    def _remember_allowed_action(self, call: AcpCall, action: ToolAction) -> None:
         """What the card showed: the agent is not asked for it again when it does it here."""
         if action.effect is ActionEffect.RUN:
             self._allowed_commands.add(action.command)
@@ -147,9 +147,9 @@ class AgentRequests:
         paths = {path for path in (*named, first_text(object_at(call.told, "rawInput"), *PATH_KEYS)) if path}
         if len(paths) > MOST_PATHS:
             raise ActionRefused(f"A call can name at most {MOST_PATHS:,} files.", remedy="Split it into several calls.")
-        return max((self._action_on_path(call, path) for path in paths or {""}), key=self._how_far_held_back)
+        return max((self._action_on_path(call, path) for path in paths or {""}), key=self._permission_strictness)
 
-    def _how_far_held_back(self, action: ToolAction) -> tuple[int, int]:
+    def _permission_strictness(self, action: ToolAction) -> tuple[int, int]:
         decision = self.kit.permissions.decide_for_conversation(action, self.conversation.id)
         return ("allow", "ask", "deny").index(decision.verdict), -len(decision.scopes)
 

@@ -116,7 +116,7 @@ class ForeignConversation:
     async def _record_setup(self, conversation: Conversation) -> None:
         """The window of the agent's model, so it is measured, and nothing is folded here."""
         wanted = (self._policy, facts.ModelSet(facts.ModelRole.MAIN, self.name, self._window))
-        await conversation.append_facts(*(fact for fact in wanted if not conversation.state.already_holds(fact)))
+        await conversation.append_facts(*(fact for fact in wanted if not conversation.state.has_settings_of_fact(fact)))
 
     # --- A turn of the foreign agent
 
@@ -178,7 +178,7 @@ class ForeignConversation:
             if self._link is None or not self._link.has_live_process:
                 await self.end_agent()
                 agent, environment, find_route = await self._find_agent(self.name)
-                handlers = (self._answer_agent, self._take_update)
+                handlers = (self._answer_agent, self._handle_session_update)
                 self._link = await AgentConnection.start_agent(agent, environment, kit, self._spawn, handlers)
                 self._is_routed = await self._set_provider(self._link, conversation.id, find_route)
             link = self._link
@@ -205,13 +205,13 @@ class ForeignConversation:
         kit.resources.roots.resolve_path(".")  # Raises ActionRefused if the workspace has no folder.
         folder, *more = map(str, kit.resources.roots.folders)
         values: dict[str, Any] = {"cwd": folder, "mcpServers": [], **({"additionalDirectories": more} if more else {})}
-        if known and await self._take_session_up(link, conversation, {"sessionId": known, **values}):
+        if known and await self._resume_session(link, conversation, {"sessionId": known, **values}):
             return
         answer = await link.request("session/new", values, START_SECONDS)
         self._is_session_new = True
         await self._adopt_session(link, conversation, text_at(answer, "sessionId"), answer)
 
-    async def _take_session_up(self, link: AgentConnection, conversation: Conversation, values: dict[str, Any]) -> bool:
+    async def _resume_session(self, link: AgentConnection, conversation: Conversation, values: dict[str, Any]) -> bool:
         """Whether the agent has opened a session of its own past again. What it repeats of it is known here."""
         can_resume = object_at(link.abilities, "sessionCapabilities").get("resume") is not None
         can_load = link.abilities.get("loadSession") is True
@@ -280,7 +280,7 @@ class ForeignConversation:
         self._turn.recorder.has_heard_agent = True
         return await self._turn.answer_agent(method, params)
 
-    async def _take_update(self, update: dict[str, Any], size: int) -> None:
+    async def _handle_session_update(self, update: dict[str, Any], size: int) -> None:
         mode = text_at(update, "currentModeId")
         if mode and "mode" in self.choices:
             self.choices["mode"] = replace(self.choices["mode"], current=mode)
@@ -292,7 +292,7 @@ class ForeignConversation:
         if isinstance(cost, int | float) and 0 <= cost < 1e6:
             self._cost = float(cost)
         if self._turn is not None and not self._is_repeating:
-            await self._turn.recorder.take_update(update, size)
+            await self._turn.recorder.record_session_update(update, size)
 
 
 def _known_session(conversation: Conversation) -> str:

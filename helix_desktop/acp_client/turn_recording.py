@@ -101,7 +101,7 @@ class TurnRecorder:
         self._lock = asyncio.Lock()
         self._total_size = self._draft_size = 0
 
-    async def take_update(self, update: dict[str, Any], size: int) -> None:
+    async def record_session_update(self, update: dict[str, Any], size: int) -> None:
         """An update of the session that took `size` bytes. One that this version does not know says nothing that has to be kept."""
         self._total_size += size
         if self._total_size > MOST_IN_TURN or len(self._calls) > MOST_CALLS:
@@ -111,7 +111,7 @@ class TurnRecorder:
                 self.has_heard_agent = True
                 await self._add_text(update, is_thought=kind == "agent_thought_chunk")
             case "tool_call" | "tool_call_update":
-                await self.note_call(update)
+                await self.record_call_update(update)
             case "plan":
                 items = tuple(
                     (text_at(each, "content")[:500], _TODO.get(text_at(each, "status"), "open"))
@@ -123,7 +123,7 @@ class TurnRecorder:
     async def _add_text(self, update: dict[str, Any], *, is_thought: bool) -> None:
         text = first_text(object_at(update, "content"), "text", "mimeType", "uri")
         if self._draft_size > MOST_TEXT or any(isinstance(part, AcpCall) for part in self._draft):
-            await self._record_before_more()
+            await self._record_live_calls()
         delta = ReasoningDelta(text) if is_thought else TextDelta(text)
         self._conversation.notify_listeners(ReplyStreamed(self._conversation.id, delta))
         last = self._draft[-1] if self._draft else None
@@ -135,7 +135,7 @@ class TurnRecorder:
 
     # --- The agent's calls and their results are noted
 
-    async def note_call(self, told: dict[str, Any], *, is_live: bool = False) -> AcpCall:
+    async def record_call_update(self, told: dict[str, Any], *, is_live: bool = False) -> AcpCall:
         """What the agent tells of a call, new or known. `is_live`: it is asked about, so its reply is recorded now."""
         self.has_heard_agent = True
         identity = text_at(told, "toolCallId")[:LONGEST_NAME] or f"call {len(self._calls)}"
@@ -186,7 +186,7 @@ class TurnRecorder:
                     return
                 await self._record_draft(facts.Stop.CALLS)
 
-    async def _record_before_more(self) -> None:
+    async def _record_live_calls(self) -> None:
         """The agent goes on, so what it has begun before is a reply of its own, if no earlier call still runs."""
         for part in self._draft:
             if isinstance(part, AcpCall):

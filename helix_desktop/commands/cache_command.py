@@ -31,13 +31,13 @@ def add_cache_command(nouns: Subparsers) -> None:
     verbs = cache.add_subparsers(required=True, metavar="VERB")
     options: Options = {"FILE": {"type": Path, "help": "the file; - reads standard input"}}
     sentence = "store a file or standard input, and print its hash"
-    add_workspace_verb(verbs, "put", sentence, put_input_into_cache, options, run=_run_put)
+    add_workspace_verb(verbs, "put", sentence, put_input_into_cache, options, run=_run_cache_put)
     options = {
         "HASH": "the hash of an entry, or the first part of it",
         "--output, -o FILE": {"type": Path, "default": STANDARD},
     }
     sentence = "write an entry's bytes to a file or standard output"
-    add_workspace_verb(verbs, "get", sentence, write_entry_content, options, run=_run_get, reads=True)
+    add_workspace_verb(verbs, "get", sentence, write_entry_content, options, run=_run_cache_get, reads=True)
     add_counting_verb = partial(add_workspace_verb, verbs, counts=True)
     limit = {"type": _parse_entry_count, "help": "0 means all"}
     options = {
@@ -59,11 +59,11 @@ def add_cache_command(nouns: Subparsers) -> None:
     add_counting_verb("collect", sentence, collect_unused_entries, {"--to BYTES": size})
 
 
-def _run_get(arguments: argparse.Namespace) -> int:
+def _run_cache_get(arguments: argparse.Namespace) -> int:
     return workspace_access.run_on_workspace(arguments, target=_file_or_standard_output(arguments.output))
 
 
-def _run_put(arguments: argparse.Namespace) -> int:
+def _run_cache_put(arguments: argparse.Namespace) -> int:
     source = _file_or_standard_output(arguments.file)
     return workspace_access.run_on_workspace(arguments, source=source, gather=source is None)
 

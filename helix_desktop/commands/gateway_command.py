@@ -71,7 +71,7 @@ def run_gateway_command(arguments: argparse.Namespace) -> int:
     if told is not None:
         registrations = GatewayRegistrations(*gateway_server.parse_registrations(told.readline() or b"[]"))
     else:
-        registration = _build_hand_started_registration(arguments, where)
+        registration = _build_manual_registration(arguments, where)
         registrations = GatewayRegistrations(registration)
         sys.stdout.write(f"listening on {gateway_socket.agent_address(sock.getsockname()[1], registration.token)}\n")
         sys.stdout.flush()
@@ -81,7 +81,7 @@ def run_gateway_command(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _build_hand_started_registration(
+def _build_manual_registration(
     arguments: argparse.Namespace, where: program_folders.ProgramFolders
 ) -> GatewayRegistration:
     from helix_desktop.gateway import gateway_server

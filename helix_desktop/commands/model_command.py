@@ -116,12 +116,12 @@ def _format_model_line(model: ModelInfo) -> str:
 def run_choose_model(arguments: argparse.Namespace) -> int:
     """First what is known of the model, then the workspace's choice."""
     code = asyncio.run(run_with_provider_tools(arguments, _check_chosen_model))
-    if code or _changes_model_alone(arguments):
+    if code or _changes_figures_only(arguments):
         return code
     return workspace_access.run_on_workspace(arguments)
 
 
-def _changes_model_alone(arguments: argparse.Namespace) -> bool:
+def _changes_figures_only(arguments: argparse.Namespace) -> bool:
     return arguments.workspace is None and any(getattr(arguments, figure) is not None for figure in FIGURES)
 
 
@@ -138,7 +138,7 @@ async def _check_chosen_model(arguments: argparse.Namespace, desk: ProviderTools
     await _check_provider_has_model(desk, config, name)
     if corrections:
         desk.configured.correct_model(provider, name, corrections)
-    if _changes_model_alone(arguments):
+    if _changes_figures_only(arguments):
         info = describe_model(desk.configured.find_provider(provider), name)
         await print_result(arguments, desk.console, _model_as_json(info), _format_model_line(info))
     return 0

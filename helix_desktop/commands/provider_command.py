@@ -20,7 +20,7 @@ from helix_desktop.errors import InvalidInput, NotFound, NoUsableKeyring, format
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.providers import local_servers, model_listing
 from helix_desktop.providers.configured_providers import ConfiguredProviders
-from helix_desktop.providers.http_transport import ProviderConnections, check_key
+from helix_desktop.providers.http_transport import ProviderConnections, strip_and_check_key
 from helix_desktop.providers.provider_catalog import (
     PRESETS,
     ProviderConfig,
@@ -94,7 +94,7 @@ async def run_with_provider_tools(arguments: argparse.Namespace, work: ProviderW
 
 async def set_up_provider(arguments: argparse.Namespace, desk: ProviderTools) -> int:
     config = _provider_from_arguments(arguments, desk.configured)
-    key = check_key(_ask_for_key(config.name), config.name) if arguments.key else ""
+    key = strip_and_check_key(_ask_for_key(config.name), config.name) if arguments.key else ""
     if key:  # The key is stored before the provider, so that nothing changes if storing it fails.
         config = replace(config, key_host=config.host)
         await desk.secrets.store_secret_at(
@@ -208,12 +208,14 @@ async def test_provider_connection(arguments: argparse.Namespace, desk: Provider
     result: dict[str, Any] = {"name": config.name, "models": len(models)}
     lines = [f"{config.name} responds and has {format_things(len(models), 'model', 'models')}."]
     if arguments.model:
-        result |= await _ask_for_one_word(config, arguments.model, key, desk)
+        result |= await _request_test_reply(config, arguments.model, key, desk)
         lines.append(f"{arguments.model} said {result['said']!r} after {result['seconds']:.1f} s.")
     return await print_result(arguments, desk.console, result, *lines)
 
 
-async def _ask_for_one_word(config: ProviderConfig, model: str, key: str | None, desk: ProviderTools) -> dict[str, Any]:
+async def _request_test_reply(
+    config: ProviderConfig, model: str, key: str | None, desk: ProviderTools
+) -> dict[str, Any]:
     clock = SystemClock()
     client = connect_model_client(config, model, key, connections=desk.connections, clock=clock)
     asked = Message(Role.USER, (Text("Answer with the single word: ready"),))

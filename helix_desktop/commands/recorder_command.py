@@ -42,8 +42,8 @@ def add_recorder_command(nouns: Subparsers) -> None:
         "--without-agent AGENT...": {"default": None, "help": "leave out this agent; can be repeated"},
         "--without-folder FOLDER...": {"default": None, "help": "leave out conversations in this folder and its subfolders; can be repeated"},
     }  # fmt: skip
-    add_verb(verbs, "on", "start recording, and import existing conversations", _turn_on, options)
-    add_verb(verbs, "off", "stop recording, but keep recorded conversations", _turn_off)
+    add_verb(verbs, "on", "start recording, and import existing conversations", _turn_recorder_on, options)
+    add_verb(verbs, "off", "stop recording, but keep recorded conversations", _turn_recorder_off)
     options = {
         "--folder FOLDER...": {
             "default": [],
@@ -62,7 +62,7 @@ def add_recorder_command(nouns: Subparsers) -> None:
     )
 
 
-def _turn_on(arguments: argparse.Namespace) -> int:
+def _turn_recorder_on(arguments: argparse.Namespace) -> int:
     where, settings = _folders_and_settings(arguments)
     if arguments.without_agent is not None:
         settings.change_setting(RECORDER_WITHOUT_AGENTS, "\n".join(kinds_of_agents(arguments.without_agent)))
@@ -77,7 +77,7 @@ def _turn_on(arguments: argparse.Namespace) -> int:
     return _print_recorder_status(arguments)
 
 
-def _turn_off(arguments: argparse.Namespace) -> int:
+def _turn_recorder_off(arguments: argparse.Namespace) -> int:
     where, settings = _folders_and_settings(arguments)
     settings.change_setting(RECORDER, value=False)
     asyncio.run(resident_client.ask_resident(where, "recorder"))
@@ -103,7 +103,7 @@ def _run_in_workspace(where: ProgramFolders, workspace: str, words: Sequence[str
     argv = [*words[:2], "-w", workspace, *words[2:]]
     arguments = commands.build_command_line_parser(argv).parse_args(argv)
     arguments.argv, arguments.places = argv, where
-    return asyncio.run(workspace_access.open_or_hand_over(arguments, workspace, console))
+    return asyncio.run(workspace_access.run_here_or_there(arguments, workspace, console))
 
 
 def _print_recorder_status(arguments: argparse.Namespace) -> int:
@@ -199,11 +199,11 @@ def _import_commands(
     for (kind, folder, database), group in by_folder.items():
         workspace = _workspace_of_folder(workspaces, folder)
         options = ["--from", kind] if database is None else ["--only-folder", folder]
-        for together in _in_portions(group):
+        for together in _split_into_portions(group):
             yield workspace, [*map(str, together), *options, "--copies", str(copies)]
 
 
-def _in_portions(group: Sequence[tuple[Path, int]]) -> Iterator[list[Path]]:
+def _split_into_portions(group: Sequence[tuple[Path, int]]) -> Iterator[list[Path]]:
     portion: list[Path] = []
     size = 0
     for file, bytes_of_file in group:

@@ -65,7 +65,7 @@ def add_task_command(nouns: Subparsers) -> None:
 def _add_task_verb(
     verbs: Subparsers, name: str, sentence: str, work: TaskWork, options: Options, *, lasting: bool = False
 ) -> None:
-    open_and_work = partial(_open_and_work, work)
+    open_and_work = partial(_open_task_list_and_run, work)
     workspace_access.add_workspace_verb(
         verbs, name, sentence, open_and_work, options, run=_run_task_command, lasting=lasting
     )
@@ -76,7 +76,7 @@ def _run_task_command(arguments: argparse.Namespace) -> int:
     return workspace_access.run_on_workspace(arguments, source=source, gather=from_input and source is None)
 
 
-async def _open_and_work(
+async def _open_task_list_and_run(
     work: TaskWork, arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:

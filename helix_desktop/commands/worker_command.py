@@ -55,12 +55,12 @@ def _run_worker_command(arguments: argparse.Namespace) -> int:
     arguments.workers, arguments.is_draining = list["FleetWorker"](), False
     arguments.known, arguments.unable = known, set[str]()
     try:
-        return asyncio.run(_work_in_all(arguments, list(known)))
+        return asyncio.run(_work_in_all_workspaces(arguments, list(known)))
     except asyncio.CancelledError:  # SIGTERM arrived while other programs had the workspaces open.
         return 0
 
 
-async def _work_in_all(arguments: argparse.Namespace, workspaces: list[str]) -> int:
+async def _work_in_all_workspaces(arguments: argparse.Namespace, workspaces: list[str]) -> int:
     """In each of them beside the others. SIGTERM drains."""
     main = asyncio.current_task()
 
@@ -82,7 +82,7 @@ async def _work_in_one(arguments: argparse.Namespace, workspace: str, console: C
     """Here, or in the program that has the workspace open; when that ends, here."""
     while not arguments.is_draining:
         try:
-            code = await workspace_access.open_or_hand_over(arguments, workspace, console)
+            code = await workspace_access.run_here_or_there(arguments, workspace, console)
         except HelixError as error:
             if type(error) is not HelixError and not isinstance(error, StoreBusy | SharedStoreUnreachable):
                 raise

@@ -60,7 +60,7 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
         found = [agent_upstreams.find_protocol_upstream(arguments.protocol, os.environ)]
     else:
         found = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
-    upstreams = agent_settings.pass_over_installed_address(found, where.config)
+    upstreams = agent_settings.resolve_own_addresses(found, where.config)
     if arguments.upstream:
         upstreams = [replace(one, address=arguments.upstream, source="--upstream") for one in upstreams]
     if not arguments.dry_run:
@@ -71,7 +71,7 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
         return 0
     workspace = _workspace_id_for_agent(where, arguments.workspace)
     environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
-    built = [agent_run.registration_for_run(agent.name, one, environ) for one in upstreams]
+    built = [agent_run.build_registration_for_run(agent.name, one, environ) for one in upstreams]
     registrations = [replace(one, folds_plans=arguments.fold_plans, workspace=workspace) for one in built]
     with resident_client.HeldRegistration(where, agent_run.command_of_this_program(where), *registrations) as held:
         urls = dict(zip(upstreams, held.addresses, strict=True))
@@ -126,7 +126,7 @@ def _print_notices(
 ) -> None:
     """What the user should know before the agent starts."""
     told = [f"{title}, {one.describe_route()}." for one in upstreams if one.address and not arguments.dry_run]
-    if passing := agent_upstreams.list_passing_providers(arguments.agent, surroundings, upstreams):
+    if passing := agent_upstreams.list_bypassing_providers(arguments.agent, surroundings, upstreams):
         told.append(f"requests to {', '.join(passing)} do not go through the gateway and are not recorded.")
     if not arguments.fold_plans and agent_upstreams.uses_subscription_by_settings(arguments.agent, surroundings):
         told.append(f"recording, not folding: {title} is signed in with a subscription. To fold, use --fold-plans.")

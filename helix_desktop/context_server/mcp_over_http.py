@@ -87,10 +87,10 @@ async def serve_mcp_over_http(
         )
         config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1, lifespan="on")
         await started(port)
-        await _until_cancelled(_ServerWithoutSignals(config), listening)
+        await _serve_until_cancelled(_ServerWithoutSignals(config), listening)
 
 
-async def _until_cancelled(server: _ServerWithoutSignals, listening: socket.socket) -> None:
+async def _serve_until_cancelled(server: _ServerWithoutSignals, listening: socket.socket) -> None:
     """Uvicorn ends in order only when it is told to; cut off, it leaves its connections and its lifespan behind."""
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(server.serve([listening]))

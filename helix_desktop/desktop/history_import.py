@@ -142,7 +142,7 @@ class HistoryImporter:
             known = next((row.id for row in rows if row.main_folder == folder), "")
         if known:
             return await self._desk.open_workspace(known)
-        return await self._desk.create_workspace(_name_not_taken(name, [row.name for row in rows]), folder)
+        return await self._desk.create_workspace(_make_name_unique(name, [row.name for row in rows]), folder)
 
     def _build_import_outcome(self) -> history_import_port.ImportOutcome:
         results = self._results
@@ -204,7 +204,7 @@ def _describe_history_file(path: Path, folder: str, size: int) -> history_import
     )
 
 
-def _name_not_taken(name: str, taken: Sequence[str]) -> str:
+def _make_name_unique(name: str, taken: Sequence[str]) -> str:
     name = name[:70]
     number = 2
     fresh = name

@@ -18,7 +18,7 @@ from helix_desktop.gui.model_setup_port import (
 from helix_desktop.gui.translation import tr
 from helix_desktop.providers import provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
-from helix_desktop.providers.http_transport import ProviderConnections, check_key
+from helix_desktop.providers.http_transport import ProviderConnections, strip_and_check_key
 from helix_desktop.providers.known_models import ModelInfo, WindowFrom, without_edition_date
 from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
 
@@ -68,7 +68,7 @@ class ProviderAdministration:
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]:
         configs = await asyncio.to_thread(self.configured.list_providers)
-        return [await self._with_key(config) for config in configs]
+        return [await self._with_key_state(config) for config in configs]
 
     async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]:
         from helix_desktop.providers import local_servers
@@ -98,7 +98,9 @@ class ProviderAdministration:
             self.allow_file()
         if key:
             config = replace(config, key_host=config.host)
-            await self.secrets.store_secret_at(config.provider_key, check_key(key, provider.name), where=_WHERE[keep])
+            await self.secrets.store_secret_at(
+                config.provider_key, strip_and_check_key(key, provider.name), where=_WHERE[keep]
+            )
         await asyncio.to_thread(self.configured.save_provider, config)
         with contextlib.suppress(ModelFailed, NoUsableKeyring):  # The models can be listed later.
             await self.list_provider_models(provider.name)
@@ -159,7 +161,7 @@ class ProviderAdministration:
         provider, _, name = model.partition("/")
         await asyncio.to_thread(self.configured.forget_corrections, provider, name)
 
-    async def _with_key(self, config: provider_catalog.ProviderConfig) -> ProviderChoice:
+    async def _with_key_state(self, config: provider_catalog.ProviderConfig) -> ProviderChoice:
         provider = _provider_for_window(config)
         try:
             where = await self.secrets.find_secret_keeper(config.provider_key)

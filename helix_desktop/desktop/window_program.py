@@ -276,9 +276,9 @@ class WindowProgram:
             self._ending = True
             self.window.save_window_state()
             self.shell.hide()
-            tasks.OwnedTasks("end").spawn_task(self._end_in_order(), name="end")
+            tasks.OwnedTasks("end").spawn_task(self._close_all_in_order(), name="end")
 
-    async def _end_in_order(self) -> None:
+    async def _close_all_in_order(self) -> None:
         """In order, and never longer than `PATIENCE`: what hangs is left behind."""
         try:
             async with asyncio.timeout(PATIENCE):

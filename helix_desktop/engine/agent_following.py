@@ -75,7 +75,7 @@ class AgentFollower:
             await self.end_agent_turn()
         counted = tuple(self.with_token_count(part) for part in parts)
         said = facts.UserSaid(counted, steering=steering)
-        await self.conversation.append_facts(*await self.steward.admit_user_message(said))
+        await self.conversation.append_facts(*await self.steward.excerpt_large_message(said))
 
     async def end_agent_turn(self) -> bool:
         """Records the end of the turn; False if none ran. With open calls, it is interrupted."""
@@ -90,7 +90,7 @@ class AgentFollower:
 
     async def prepare_next_view(self) -> View:
         """Folds whatever is due and returns what the model is sent next."""
-        await self.waiting(self.steward.prepare_step())
+        await self.waiting(self.steward.apply_due_folds())
         return self.conversation.current_view()
 
     async def record_reply(self, written: AgentReply, saw: int) -> facts.Recorded:
@@ -111,7 +111,7 @@ class AgentFollower:
             else:
                 batch.append(await self._build_tool_result(output, call))
         if batch:
-            folds = await self.waiting(self.steward.admit_results(batch, {}))
+            folds = await self.waiting(self.steward.excerpt_large_results(batch, {}))
             await self.conversation.append_facts(*batch, *folds)
         for output in stray:
             await self.record_user_message((facts.Text(STRAY + output.text),), steering=True)
@@ -124,7 +124,7 @@ class AgentFollower:
         stored = output.stored or await self.store_output(output.text, call)
         self.stored(stored, output.text)
         read = (call.name, call.arguments, stored.digest.raw)
-        before = self.conversation.state.last_return_of(stored.digest) if read in self._reads else 0
+        before = self.conversation.state.last_output_with_content(stored.digest) if read in self._reads else 0
         self.repeats += before > 0
         self._reads.add(read)
         return facts.ToolReturned(

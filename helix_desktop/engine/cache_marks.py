@@ -38,7 +38,7 @@ class MarkedRequest:
         """The numbers of the blocks, from 0, after which a mark is set; the mark after the head is not included."""
         return tuple(place - 1 for place in self.marks)
 
-    def mark_next(self, now: Sequence[object]) -> "MarkedRequest":
+    def mark_following(self, now: Sequence[object]) -> "MarkedRequest":
         same = count_equal_start(self.blocks, now)
         known = sorted(place for place in {*self.known, *self.marks} if place <= same)
         stable = known[-1] if known else 0

@@ -124,8 +124,7 @@ def find_created_files(text: str) -> list[str]:
     return [commit or file for commit, file in _MADE.findall(text[-TAIL:])]
 
 
-def is_proof_command(command: str) -> bool:
-    """Whether the command is one that shows that something works."""
+def is_verifying_command(command: str) -> bool:
     return bool(_PROOF.search(strip_here_documents(command)))
 
 

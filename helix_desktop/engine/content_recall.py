@@ -103,7 +103,7 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
         return await grep(pattern, read_in_pieces(cache, stored), context) or f"[no line matches {pattern}]"
     if words.strip() and not lines.strip():
         return await _recall_passages(cache, tokens, stored, words)
-    whole = whole_tokens or whole_tokens_for()
+    whole = whole_tokens or max_whole_tokens()
     if not lines.strip():
         return await _recall_whole_or_outline(cache, tokens, stored, whole)
     first, last = parse_line_range(lines)
@@ -117,8 +117,7 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
     return f"{head}{text if text.strip() else '(empty lines)'}{rest}"
 
 
-def whole_tokens_for(state: ConversationState | None = None, policy: Policy | None = None) -> int:
-    """The most tokens with which an entry comes back whole in this conversation."""
+def max_whole_tokens(state: ConversationState | None = None, policy: Policy | None = None) -> int:
     if state is None or policy is None:
         price = fold_economics.RelativePrices()
         return fold_economics.whole_entry_tokens(USUAL_CONTEXT, USUAL_STEPS, price, PAGE_TOKENS, WHOLE_TOKENS)

@@ -250,7 +250,7 @@ class Policy:
 
     def with_thresholds(self, values: Mapping[str, object]) -> "Policy":
         """The policy with some values changed. InvalidInput for an unknown name or a value that is not allowed."""
-        changes: dict[str, Any] = {name: check_threshold(name, value) for name, value in values.items()}
+        changes: dict[str, Any] = {name: require_valid_threshold(name, value) for name, value in values.items()}
         return dataclasses.replace(self, **changes)
 
 
@@ -282,13 +282,13 @@ def policy_from_fact(fact: PolicySet | None) -> Policy:
     sound: dict[str, object] = {}
     for name, value in fact.values:
         try:
-            sound[name] = check_threshold(name, value)
+            sound[name] = require_valid_threshold(name, value)
         except InvalidInput:
             continue
     return chosen.with_thresholds(sound)
 
 
-def check_threshold(name: str, value: object) -> Value:
+def require_valid_threshold(name: str, value: object) -> Value:
     """Returns the value in its declared type. Raises InvalidInput that names the value and what was expected."""
     declared = declared_thresholds().get(name)
     if declared is None:

@@ -115,7 +115,7 @@ class Conversation:
         return await asyncio.to_thread(self.state.branch_at_rewind, max(0, min(fact.to, self.state.seq)))
 
     @asynccontextmanager
-    async def hold_still(self) -> AsyncIterator[None]:
+    async def block_appending(self) -> AsyncIterator[None]:
         """Prevents appending, so that the journal itself may be changed. If it was changed, the state is read again."""
         changed = True
         async with self._lock:
@@ -164,11 +164,11 @@ class Conversation:
     def current_meter(self) -> WindowMeter:
         return measure_window(self.state, self.policy)
 
-    def expect_settings(self, facts: Facts) -> None:
+    def set_expected_settings(self, facts: Facts) -> None:
         """Changes the settings of the next request. They are recorded only when it is sent."""
         now = expected = self.state.settings
         for fact in facts:
-            if not self.state.already_holds(fact):
+            if not self.state.has_settings_of_fact(fact):
                 expected = expected.settings_after(Recorded(self.id, 0, 0.0, fact))
         self._expected = None if expected is now else (now, expected)
 

@@ -139,11 +139,11 @@ def merge_details(found: Iterable[Detail]) -> list[Detail]:
     """Merges equal details into one, with the latest seq and the sum of their counts."""
     known: Known = {}
     for detail in found:
-        _count_detail(known, detail)
+        _merge_into_known_details(known, detail)
     return list(known.values())
 
 
-def _count_detail(known: Known, detail: Detail) -> None:
+def _merge_into_known_details(known: Known, detail: Detail) -> None:
     key = (detail.kind, detail.text)
     if before := known.get(key):
         detail = Detail(*key, max(before.seq, detail.seq), before.times + detail.times)
@@ -193,7 +193,7 @@ class _DetailCollector:
 
     def read_source(self, source: DetailSource) -> None:
         if source.role == "call":
-            self._note_attempted_call(source)
+            self._remember_attempted_call(source)
             source = replace(source, text=format_argument_values(source.text))
         take = {
             "user": self._collect_from_user,
@@ -222,7 +222,7 @@ class _DetailCollector:
             self._keep_detail(Detail(kind, line[:limit], seq))
 
     def _keep_detail(self, detail: Detail) -> None:
-        _count_detail(self.found, detail)
+        _merge_into_known_details(self.found, detail)
         if len(self.found) >= MOST * 3 // 2:
             kept = set(sort_details(self.found.values())[:MOST])
             self.found = {key: detail for key, detail in self.found.items() if detail in kept}
@@ -278,13 +278,13 @@ class _DetailCollector:
         for text in agent_remarks.find_conclusions(answer.text[len(reported) :]):
             self._add_detail_line("lesson", text, answer.seq)
 
-    def _note_attempted_call(self, source: DetailSource) -> None:
+    def _remember_attempted_call(self, source: DetailSource) -> None:
         given = call_outcomes.parse_call_arguments(source.text)
         command = call_outcomes.command_of_call(source.tool, given, source.text)
         paths = tuple(call_outcomes.find_changed_paths(source.tool, given, command))
         if (tasks := call_outcomes.find_open_tasks(given)) is not None:
             self._open["given"] = (source.seq, tasks)
-        self._acted = self._acted or bool(paths) or call_outcomes.is_proof_command(command)
+        self._acted = self._acted or bool(paths) or call_outcomes.is_verifying_command(command)
         if (
             self._said
             and self._said.seq == source.seq
@@ -333,7 +333,7 @@ class _DetailCollector:
                 seq, failure = self._failures.pop(each)
                 worked = "it worked" if failure.startswith(f"{label} failed") else f"worked: {label}"
                 self._add_detail_line("lesson", f"{failure[:400]} — then {worked}", max(seq, source.seq))
-        elif line and call_outcomes.is_proof_command(line):
+        elif line and call_outcomes.is_verifying_command(line):
             self._add_detail_line("works", call_outcomes.strip_here_documents(line), source.seq, WORKS)
 
     def _collect_references(self, source: DetailSource) -> None:
@@ -349,11 +349,10 @@ class _DetailCollector:
                 self._add_detail_line("path", path, source.seq, WORD)
             numbered = (name for word in words if _DIGITS.search(word) for name in _NUMBERED.findall(word))
             for name in dict.fromkeys((*_IDENTIFIER.findall(" ".join(words)), *numbered)):
-                if name not in paths and self._has_new_shape(name):
+                if name not in paths and self._is_new_apart_from_digits(name):
                     self._add_detail_line("identifier", name, source.seq)
 
-    def _has_new_shape(self, word: str) -> bool:
-        """Returns whether the word is more than the next number of a log."""
+    def _is_new_apart_from_digits(self, word: str) -> bool:
         shape = _DIGITS.sub("0", word)
         if shape == word:
             return True

@@ -91,7 +91,7 @@ class NoDocumentWritten(ModelFailed):
         self.spent = tuple(spent)
 
 
-def cost_of_failure(error: HelixError) -> tuple[facts.Spent, ...]:
+def spent_on_failed_document(error: HelixError) -> tuple[facts.Spent, ...]:
     return error.spent if isinstance(error, NoDocumentWritten) else ()
 
 

@@ -84,7 +84,7 @@ class FoldExperience:
 NO_EXPERIENCE = FoldExperience()
 
 
-def share_recalled(saved: float, recalls: float) -> float:
+def recalled_share(saved: float, recalls: float) -> float:
     """What recalls cost as a share of what folds saved. The first evidence counts little beside what is usual."""
     return (recalls + RECALLS_EXPECTED * EXPECTED_WEIGHT) / (saved + EXPECTED_WEIGHT)
 
@@ -193,7 +193,7 @@ def rewriting_after_pause(tokens: int, price: RelativePrices) -> float:
     return max(0.0, price.write - price.read) * max(0, tokens) * RETURN_SHARE
 
 
-def handover_floor(window: int, tokens: int, share: float) -> float:
+def least_context_for_handover(window: int, tokens: int, share: float) -> float:
     """The context below which no handover is made for gain.
 
     The tokens are less than the share of the usual window, so that a larger window never makes a session dearer.

@@ -58,7 +58,7 @@ class FoldPlanner:
 
 
 class FoldSteward:
-    """`prepare_step` and `admit_results` are awaited by the turn; `start_folds_after_turn` and background writing take none of its time."""
+    """`apply_due_folds` and `excerpt_large_results` are awaited by the turn; `start_folds_after_turn` and background writing take none of its time."""
 
     def __init__(
         self,
@@ -86,7 +86,6 @@ class FoldSteward:
         self._planner = FoldPlanner(conversation, clock)
 
     def steward_for_draft(self, draft: ConversationDraft) -> "DraftSteward":
-        """The same for a copy of the conversation."""
         cache, tokens = self._admission.cache, self._admission.tokens
         return DraftSteward(
             draft,
@@ -98,28 +97,27 @@ class FoldSteward:
             spawn=_refuse_to_spawn,
         )
 
-    async def admit_results(
+    async def excerpt_large_results(
         self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str] | None = None, seqs: Sequence[int] = ()
     ) -> tuple[facts.Fact, ...]:
         """The excerpts to append behind the batch in one transaction; `keeps`: by call, what it asked to keep; `seqs`:
         of those at the beginning of the batch that are recorded already.
         """
         try:
-            return await self._admission.admit_outputs(batch, keeps or {}, seqs)
+            return await self._admission.excerpt_large_outputs(batch, keeps or {}, seqs)
         except HelixError as error:
             # The message may quote the provider, so only the kind of error is logged.
             log.info("admission failed: %s", type(error).__name__)
             return (facts.FoldFailed(facts.FoldKind.EXCERPT, error.what),)
 
-    async def admit_user_message(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
-        """The user's message, its oversized parts stored and excerpted, to append in one transaction."""
+    async def excerpt_large_message(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
         try:
-            return await self._admission.admit_message_parts(said)
+            return await self._admission.excerpt_large_parts(said)
         except HelixError as error:
             log.info("storing a large message failed: %s", error.what)
             return (said, facts.FoldFailed(facts.FoldKind.EXCERPT, error.what))
 
-    async def prepare_step(self, *, overflowed: bool = False) -> None:
+    async def apply_due_folds(self, *, overflowed: bool = False) -> None:
         """Adopt what is ready, clear what is due, start what is due, and see to it that the next request fits. While
         a document is being written nothing is cleared: its adoption takes clearing along, and rewrites the prefix once.
 
@@ -193,7 +191,7 @@ class FoldSteward:
         if fold not in state.branch.live:
             raise ActionRefused("This fold has already been undone.")
         meter = self.current_situation(self.conversation.expected_state).meter
-        more = round((state.branch.tokens_without(fold) - state.branch.total_tokens) * meter.factor)
+        more = round((state.branch.view_tokens_without_fold(fold) - state.branch.total_tokens) * meter.factor)
         if more > max(meter.free_tokens, 0):
             raise ActionRefused(
                 f"Undoing this fold would add {more:,} tokens, but only {max(meter.free_tokens, 0):,} are free: {meter.format_meter()}.",
@@ -310,7 +308,7 @@ class FoldSteward:
             wait = reading.situation.policy.summary_wait
             self._ready = await self._writer.write_document(reading, self.conversation.new_fold_name(plan.kind), wait)
         except HelixError as error:
-            await self._planner.record_failure(plan.kind, error.what, document_writer.cost_of_failure(error))
+            await self._planner.record_failure(plan.kind, error.what, document_writer.spent_on_failed_document(error))
         except Exception:
             log.exception("a %s could not be written", plan.kind.value)
             await self._planner.record_failure(plan.kind, "a bug in Helix Desktop (see the log)")

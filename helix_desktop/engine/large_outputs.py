@@ -51,7 +51,7 @@ class OutputAdmission:
     models: Callable[[facts.ModelRole], ModelClient | None]
     contents: ViewContents
 
-    async def admit_outputs(
+    async def excerpt_large_outputs(
         self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str], seqs: Sequence[int]
     ) -> tuple[facts.Fact, ...]:
         """The facts to append behind the batch's own, in the same transaction: excerpts, and what asking cost. `seqs`:
@@ -66,7 +66,9 @@ class OutputAdmission:
         names = [tools.get(one.call, "") for one in batch]
         commands = output_admission.find_command_outputs(batch, names, meter.used, meter.window)
         most = min(WHOLE_TOKENS, round(meter.free_tokens / meter.factor / 2))
-        own |= {one.call for one, name in zip(batch, names, strict=True) if self._brings_back_folded(one, name, most)}
+        own |= {
+            one.call for one, name in zip(batch, names, strict=True) if self._rereads_folded_output(one, name, most)
+        }
         sizes = [replace(returned, tokens=0) if returned.call in own else returned for returned in batch]
         large = output_admission.find_outputs_to_hold(sizes, policy, meter.window, meter.factor, commands)
         held = [await self._read_large_output(index, batch[index], policy) for index in large]
@@ -84,7 +86,7 @@ class OutputAdmission:
         ]
         return (*(fold for fold in folds if fold.tokens < fold.tokens_before), *spent)
 
-    async def admit_message_parts(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
+    async def excerpt_large_parts(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
         """The message with its oversized parts stored, and their excerpts."""
         meter, policy = self.conversation.current_meter(), self.conversation.policy
         limit = policy.oversized_share * meter.window / meter.factor
@@ -101,7 +103,7 @@ class OutputAdmission:
                 folds.append(await self._build_message_fold(index, kept, policy))
         return (replace(said, parts=tuple(parts)), *folds)
 
-    def _brings_back_folded(self, returned: facts.ToolReturned, tool: str, most: int) -> bool:
+    def _rereads_folded_output(self, returned: facts.ToolReturned, tool: str, most: int) -> bool:
         """Whether the agent has read again what it does not see any more: an excerpt would not tell it more."""
         if not returned.repeat_of or returned.tokens > most or output_admission.is_command_output(returned, tool):
             return False

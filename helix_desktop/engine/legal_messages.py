@@ -195,7 +195,7 @@ def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
     """
     if not branch.has_message(seq) or isinstance(branch.message_at(seq).fact, ToolReturned):
         return False
-    before = branch.step_before(seq)
+    before = branch.last_reply_before(seq)
     if before is None or before not in branch.batches:
         return True
     if branch.running_calls and before == branch.steps[-1]:
@@ -210,7 +210,7 @@ def find_violations(asked: Request) -> list[str]:
     return [found for law in LAWS for found in law(asked)]
 
 
-def check_role_order(asked: Request) -> Iterator[str]:
+def find_role_order_violations(asked: Request) -> Iterator[str]:
     """User and assistant take turns; the user is first and last."""
     said = [message.role for message in asked.messages]
     if not said:
@@ -225,7 +225,7 @@ def check_role_order(asked: Request) -> Iterator[str]:
         yield "a message is neither the user's nor the assistant's"
 
 
-def check_nothing_empty(asked: Request) -> Iterator[str]:
+def find_empty_content(asked: Request) -> Iterator[str]:
     """Every message says something, and so does every text in it."""
     for index, message in enumerate(asked.messages):
         if not message.parts:
@@ -237,7 +237,7 @@ def check_nothing_empty(asked: Request) -> Iterator[str]:
                 yield f"message {index} has an empty result"
 
 
-def check_calls_have_results(asked: Request) -> Iterator[str]:
+def find_calls_without_results(asked: Request) -> Iterator[str]:
     """Every call has exactly one result, in the next message; there is no other result; batches are whole."""
     expected: list[str] = []
     for index, message in enumerate(asked.messages):
@@ -249,7 +249,7 @@ def check_calls_have_results(asked: Request) -> Iterator[str]:
         yield "the last calls have no results"
 
 
-def check_results_first(asked: Request) -> Iterator[str]:
+def find_late_results(asked: Request) -> Iterator[str]:
     """Results stand before anything else in their message: steering comes after the whole batch."""
     for index, message in enumerate(asked.messages):
         kinds = [isinstance(part, ToolResult) for part in message.parts]
@@ -257,7 +257,7 @@ def check_results_first(asked: Request) -> Iterator[str]:
             yield f"message {index} says something before its last result"
 
 
-def check_call_ids(asked: Request) -> Iterator[str]:
+def find_call_id_violations(asked: Request) -> Iterator[str]:
     """No two calls of a request share an id, and none is without."""
     seen: set[str] = set()
     for message in asked.messages:
@@ -268,7 +268,7 @@ def check_call_ids(asked: Request) -> Iterator[str]:
                 seen.add(part.id)
 
 
-def check_speakers(asked: Request) -> Iterator[str]:
+def find_wrong_speakers(asked: Request) -> Iterator[str]:
     """Calls and reasoning are the assistant's; results and pictures are the user's."""
     for index, message in enumerate(asked.messages):
         for part in message.parts:
@@ -278,14 +278,14 @@ def check_speakers(asked: Request) -> Iterator[str]:
                 yield f"message {index} of the {message.role} has a {type(part).__name__}"
 
 
-def check_reasoning(asked: Request) -> Iterator[str]:
+def find_reasoning_violations(asked: Request) -> Iterator[str]:
     """Reasoning stands with the text or the calls it led to."""
     for index, message in enumerate(asked.messages):
         if message.parts and all(isinstance(part, Reasoning) for part in message.parts):
             yield f"message {index} is reasoning alone"
 
 
-def check_call_names(asked: Request) -> Iterator[str]:
+def find_call_name_violations(asked: Request) -> Iterator[str]:
     """A call has a plain name and an object of arguments."""
     for index, message in enumerate(asked.messages):
         for part in message.parts:
@@ -297,12 +297,12 @@ def check_call_names(asked: Request) -> Iterator[str]:
 
 
 LAWS: tuple[Callable[[Request], Iterator[str]], ...] = (
-    check_role_order,
-    check_nothing_empty,
-    check_calls_have_results,
-    check_results_first,
-    check_call_ids,
-    check_speakers,
-    check_reasoning,
-    check_call_names,
+    find_role_order_violations,
+    find_empty_content,
+    find_calls_without_results,
+    find_late_results,
+    find_call_id_violations,
+    find_wrong_speakers,
+    find_reasoning_violations,
+    find_call_name_violations,
 )

@@ -103,7 +103,7 @@ class ReplyCalls:
         returned = await self._result_fact(call, outcome, max(0.0, now() - started - sum(waits)))
         self._lately.append((call.name, call.arguments, outcome.output.digest.hex))
         self._notify_stage([call], CallStage.DONE)
-        return returned, _facts_beside_result(call, outcome), outcome.keep
+        return returned, _facts_of_outcome(call, outcome), outcome.keep
 
     async def _outcome_of_torn_call(self, call: ToolCall) -> CallOutcome:
         return CallOutcome(await self.crew.cache.store_content(TORN.encode(), EntryOrigin(call.name)), ok=False)
@@ -121,12 +121,12 @@ class ReplyCalls:
             finally:
                 waits.append(now() - asked)
 
-        whole_tokens = content_recall.whole_tokens_for(here.state, here.policy)
+        whole_tokens = content_recall.max_whole_tokens(here.state, here.policy)
         begun = partial(self._begun.add, call.id)
         return CallContext(here.id, ask, show, whole_tokens, begun, here.state.is_shown_whole)
 
     async def _result_fact(self, call: ToolCall, outcome: CallOutcome, seconds: float) -> ToolReturned:
-        head, tokens = await self._head_and_tokens(outcome)
+        head, tokens = await self._head_and_token_count(outcome)
         return ToolReturned(
             call=call.id,
             output=outcome.output,
@@ -137,12 +137,14 @@ class ReplyCalls:
             head=head,
             images=outcome.images,
             changes=outcome.changes,
-            repeat_of=self.conversation.state.last_return_of(outcome.output.digest) if outcome.repeated else 0,
+            repeat_of=self.conversation.state.last_output_with_content(outcome.output.digest)
+            if outcome.repeated
+            else 0,
             child=outcome.child,
             stopped=outcome.stopped,
         )
 
-    async def _head_and_tokens(self, outcome: CallOutcome) -> tuple[str, int]:
+    async def _head_and_token_count(self, outcome: CallOutcome) -> tuple[str, int]:
         size, content = outcome.output.size, outcome.content
         if content is None:
             content = await self.crew.cache.read_range(outcome.output.digest, 0, min(size, SAMPLE))
@@ -165,7 +167,7 @@ class ReplyCalls:
         """Those without a seq and all excerpts, in one transaction; a stop meanwhile leaves the results whole."""
         last, keeps = results[len(seqs) :], {result.call: keep for result, _, keep in results}
         try:
-            folds = await self.steward.admit_results([result for result, _, _ in results], keeps, seqs)
+            folds = await self.steward.excerpt_large_results([result for result, _, _ in results], keeps, seqs)
         except asyncio.CancelledError:
             await asyncio.shield(self._record_results(last))
             raise
@@ -213,7 +215,7 @@ def _find_torn_call(reply: Reply) -> ToolCall | None:
     return last if isinstance(last, ToolCall) and not is_json_object(last.arguments) else None
 
 
-def _facts_beside_result(call: ToolCall, outcome: CallOutcome) -> Sequence[Fact]:
+def _facts_of_outcome(call: ToolCall, outcome: CallOutcome) -> Sequence[Fact]:
     """What else a call leaves in the journal: who decided, a new list of what is to do, the files it changed."""
     facts: list[Fact] = []
     if outcome.decided_by:

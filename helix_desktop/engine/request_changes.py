@@ -69,7 +69,7 @@ def find_changes(
             found.append(ChangePlace(0, _changed_text(recorded_facts[: recorded.seq - 1], fact), recorded.time))
         elif isinstance(fact, facts.Folded):
             name = batches.setdefault(fact.batch or fact.fold, fact.fold)
-            found.append(ChangePlace(_first_of(fact.cover), Cause(CauseKind.FOLD, name), recorded.time))
+            found.append(ChangePlace(_first_fact_in(fact.cover), Cause(CauseKind.FOLD, name), recorded.time))
         elif (edit := _place_of_edit(fact, covers)) is not None:
             found.append(ChangePlace(edit[0], Cause(CauseKind.EDIT, edit[1]), recorded.time))
     return found
@@ -79,7 +79,7 @@ def first_fact_of(piece: Block | facts.ToolsOffered) -> int:
     """The first fact that a piece of a request shows; 0 for the tools and the system prompt."""
     if isinstance(piece, facts.ToolsOffered):
         return -1
-    return 0 if piece.role == "system" else _first_of(piece.source)
+    return 0 if piece.role == "system" else _first_fact_in(piece.source)
 
 
 def _changed_tools(before: Sequence[object], now: Sequence[object]) -> Iterator[ChangePlace]:
@@ -91,7 +91,7 @@ def _changed_tools(before: Sequence[object], now: Sequence[object]) -> Iterator[
 def _describe_tools(before: tuple[facts.ToolSpec, ...], now: tuple[facts.ToolSpec, ...]) -> Cause:
     """Which tools differ; the same ones with their keys or places in another order are another order."""
     one, other = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
-    differ = [name for name in {**one, **other} if _sorted_tool(one.get(name)) != _sorted_tool(other.get(name))]
+    differ = [name for name in {**one, **other} if _comparable_tool(one.get(name)) != _comparable_tool(other.get(name))]
     if not differ:
         return Cause(CauseKind.ORDER, "of the tools")
     signs = (("+" if name not in one else "−" if name not in other else "~") + name for name in differ[:NAMED])
@@ -99,7 +99,7 @@ def _describe_tools(before: tuple[facts.ToolSpec, ...], now: tuple[facts.ToolSpe
     return Cause(CauseKind.TOOLS, ", ".join(signs) + more)
 
 
-def _sorted_tool(tool: facts.ToolSpec | None) -> object:
+def _comparable_tool(tool: facts.ToolSpec | None) -> object:
     if tool is None:
         return None
     try:
@@ -138,13 +138,13 @@ def _place_of_edit(fact: facts.Fact, folds: dict[str, facts.Folded]) -> tuple[in
         case facts.Rewound(to=to):
             return max(0, to) + 1, f"to {to}"
         case facts.Excluded(ref=ref) | facts.Included(ref=ref) | facts.Pinned(ref=ref) | facts.Unpinned(ref=ref):
-            return _first_of(ref), f"{type(fact).__name__.lower()} {_first_of(ref)}"
+            return _first_fact_in(ref), f"{type(fact).__name__.lower()} {_first_fact_in(ref)}"
         case facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name) if name in folds:
-            return _first_of(folds[name].cover), f"{type(fact).__name__.lower()} {name}"
+            return _first_fact_in(folds[name].cover), f"{type(fact).__name__.lower()} {name}"
         case facts.Forgotten():
             return 1, "forgotten"
     return None
 
 
-def _first_of(cover: facts.Cover) -> int:
+def _first_fact_in(cover: facts.Cover) -> int:
     return max(1, cover.first if isinstance(cover, facts.Span) else cover.seq)

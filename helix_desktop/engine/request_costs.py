@@ -113,7 +113,7 @@ class RequestCostReader:
         )
         before = self._last.get(reply.model)
         same = _count_same_pieces(before.pieces, now.pieces) if before else 0
-        now.ends = _fit_sizes(now, before, same)
+        now.ends = _billed_ends(now, before, same)
         now.places = [*(place for place in (before.places if before else ()) if place <= same), len(now.pieces)]
         self._marks_prefixes |= reply.usage.cache_write > 0
         cost = self._price_request(recorded, reply.model, reply.usage, self._explain_request(now, before, same), chosen)
@@ -146,7 +146,7 @@ class RequestCostReader:
             always += (Cause(CauseKind.MODEL, "another thinking time"),)
         known = self._count_readable(now, before, same)
         if read < known:
-            yield known - read, always or self._why_unread(known - read, now, same, before)
+            yield known - read, always or self._why_not_cached(known - read, now, same, before)
         elif read > 0 and pause > 0:
             self._lives[now.reply.model] = max(self._lives.get(now.reply.model, 0.0), pause)
         changes = self._changes_between(last, now, kept_until=last.asked + now.life)
@@ -157,7 +157,7 @@ class RequestCostReader:
         found = find_changes(self.facts, last.pieces[:1], now.pieces[:1], last.view.seq, now.view.seq)
         found = [one for one in found if not one.is_fold or one.time <= kept_until or now.asked <= kept_until]
         same = _count_same_pieces(last.pieces, now.pieces)
-        return sorted(_drop_without_effect(found, now.pieces, same), key=lambda one: one.place)
+        return sorted(_effective_changes(found, now.pieces, same), key=lambda one: one.place)
 
     def _count_readable(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> int:
         """Up to where the provider could read: the end of an earlier request in front of the first difference."""
@@ -166,7 +166,7 @@ class RequestCostReader:
         if same == len(before.pieces):
             return min(before.cached_tokens, now.ends[same - 1])
         place = max((place for place in now.places[:-1]), default=0)
-        return now.ends[place - 1] if place and not self._is_brought_in(now.view.seq) else 0
+        return now.ends[place - 1] if place and not self._was_imported(now.view.seq) else 0
 
     def _explain_rest(
         self,
@@ -190,12 +190,12 @@ class RequestCostReader:
                 active = active if cause in active else (*active, cause)
             tokens = now.ends[at] - max(start, now.ends[at - 1] if at else 0)
             is_head = isinstance(piece, ToolsOffered) or piece.role is Role.SYSTEM
-            if tokens > 0 and place > self._seen and not is_head and _bytes_of(piece) not in again:
+            if tokens > 0 and place > self._seen and not is_head and _comparable_piece(piece) not in again:
                 yield tokens, (Cause(CauseKind.NEW),)
             elif tokens > 0:
                 yield tokens, active or (Cause(CauseKind.UNKNOWN),)
 
-    def _why_unread(
+    def _why_not_cached(
         self, missing: int, now: _AskedRequest, same: int, before: _AskedRequest | None
     ) -> tuple[Cause, ...]:
         """Why the provider did not read what it had been sent, word for word, within its time."""
@@ -206,11 +206,11 @@ class RequestCostReader:
             return (Cause(CauseKind.RULES, "too short"),)
         if self._marks_prefixes and now.reply.stable is None and len(now.pieces) - same > LOOK_BACK:
             return (Cause(CauseKind.RULES, "too far in front of a mark"),)
-        if self._is_brought_in(now.view.seq) and not now.view.tools:
+        if self._was_imported(now.view.seq) and not now.view.tools:
             return (Cause(CauseKind.UNKNOWN, "the recording lacks the system prompt and the tools"),)
         return (Cause(CauseKind.NOT_KEPT),)
 
-    def _is_brought_in(self, seq: int) -> bool:
+    def _was_imported(self, seq: int) -> bool:
         if self._brought_runs is None:
             told = ((one.fact, one.seq) for one in self.facts)
             self._brought_runs = [(f.first, seq) for f, seq in told if isinstance(f, BroughtIn) and not f.undone]
@@ -225,7 +225,7 @@ class RequestCostReader:
         written = min(usage.input, usage.cache_read + usage.cache_write)
         found: dict[Cause, list[float]] = {}
         at = 0
-        for cause, tokens in _share_tokens(segments):
+        for cause, tokens in _divide_among_causes(segments):
             end = at + tokens
             read = max(0, min(end, usage.cache_read) - at)
             wrote = max(0, min(end, written) - max(at, usage.cache_read))
@@ -292,7 +292,7 @@ def _model_of_reply(model: str, settings: RequestSettings) -> ModelSet | None:
     )
 
 
-def _fit_sizes(now: _AskedRequest, before: _AskedRequest | None, same: int) -> list[int]:
+def _billed_ends(now: _AskedRequest, before: _AskedRequest | None, same: int) -> list[int]:
     """Where each piece ends, in billed tokens: up to where the last request ended as it was billed, the rest in proportion."""
     billed, known = now.reply.usage.input, list(before.ends[:same]) if before else []
     counted = [piece.tokens for piece in now.pieces[len(known) :]]
@@ -309,30 +309,33 @@ def _fit_sizes(now: _AskedRequest, before: _AskedRequest | None, same: int) -> l
 def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) -> int:
     """How many pieces at the start a provider reads as the same bytes."""
     pairs = zip(before, now, strict=False)
-    different = (at for at, (one, other) in enumerate(pairs) if one is not other and _bytes_of(one) != _bytes_of(other))
+    different = (
+        at
+        for at, (one, other) in enumerate(pairs)
+        if one is not other and _comparable_piece(one) != _comparable_piece(other)
+    )
     return next(different, min(len(before), len(now)))
 
 
 def _sent_before(last: _AskedRequest, same: int) -> frozenset[tuple[object, ...]]:
     """What the last request had behind the first difference: an agent that edits its history sends it again as new messages."""
-    return frozenset(_bytes_of(piece) for piece in last.pieces[same:])
+    return frozenset(_comparable_piece(piece) for piece in last.pieces[same:])
 
 
-def _bytes_of(piece: SentPiece) -> tuple[object, ...]:
+def _comparable_piece(piece: SentPiece) -> tuple[object, ...]:
     if isinstance(piece, ToolsOffered):
         return (piece.tools,)
     return piece.role, piece.content, piece.call, piece.ok
 
 
-def _drop_without_effect(changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same: int) -> list[ChangePlace]:
+def _effective_changes(changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same: int) -> list[ChangePlace]:
     """What would begin in front of the last equal piece changed nothing that was sent, as a pin of something that is shown anyway."""
     last = first_fact_of(pieces[same - 1]) if same else -1
     found = [one for one in changes if one.place >= last]
     return found or list(changes)
 
 
-def _share_tokens(segments: Iterable[Segment]) -> Iterator[tuple[Cause, int]]:
-    """The tokens of each segment, divided evenly where several causes share it."""
+def _divide_among_causes(segments: Iterable[Segment]) -> Iterator[tuple[Cause, int]]:
     for tokens, causes in segments:
         for at, cause in enumerate(causes):
             yield cause, tokens * (at + 1) // len(causes) - tokens * at // len(causes)

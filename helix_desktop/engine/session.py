@@ -193,7 +193,7 @@ class Session:
         """Its next request will depend on this: what is shown of it goes by that, and nothing is recorded."""
         if self.agent or self.conversation.state.acp_agent or not self.is_idle:
             return
-        turn_loop.expect_next_request_settings(self._crew, self.conversation, setup)
+        turn_loop.set_expected_request_settings(self._crew, self.conversation, setup)
         self.conversation.notify_listeners(MeterChanged(self.id))
 
     def estimate_cost_with(self, parts: Sequence[facts.UserPart], *, instead_of: int = 0) -> float:
@@ -208,7 +208,7 @@ class Session:
             + token_budget.correct_tokens(tokens, ahead) * price.per_token
         )
 
-    def saving_of_markers(self) -> float:
+    def estimate_saving_of_markers(self) -> float:
         """What making markers of old outputs now would save of the next message, in dollars, where its provider's cache is cold and
         the policy would not do it by itself; 0.0: nothing worth it.
         """
@@ -358,14 +358,14 @@ class Session:
         self._is_held = True
         try:
             await self.steward.aclose()
-            async with self.conversation.hold_still():
+            async with self.conversation.block_appending():
                 yield
         finally:
             self._is_held = False
             self._contents.clear_read_contents()
             self._start_turn_if_due()
 
-    async def finish_fork(self, title: str = "") -> None:
+    async def end_turn_of_fork(self, title: str = "") -> None:
         """Closes a copy that ends in the middle of a turn, so that it is not shown as a failed
         answer, and corrects its meter.
         """
@@ -405,10 +405,10 @@ class Session:
     def _reset_unstarted_turn(self, turn: asyncio.Task[None]) -> None:
         """A task that is cancelled before its first step runs nothing, not even what it would do at its end."""
         if self._turn is turn:
-            self._turn, self.last_end = None, self._end_when_stopped()
+            self._turn, self.last_end = None, self._build_stopped_end()
             self._set_activity(ConversationActivity.IDLE)
 
-    def _end_when_stopped(self) -> facts.TurnEnded:
+    def _build_stopped_end(self) -> facts.TurnEnded:
         return facts.TurnEnded(facts.TurnEnd.STOPPED, self._why_stopped)
 
     async def _run_turns(self) -> None:
@@ -423,7 +423,7 @@ class Session:
                 if not self.queue or ended.reason is not facts.TurnEnd.DONE:
                     break
         except asyncio.CancelledError:
-            ended = self._end_when_stopped()
+            ended = self._build_stopped_end()
             raise
         finally:
             self._turn, self.last_end = None, ended
@@ -437,7 +437,7 @@ class Session:
                 await self._record_next_message()
                 steering = self._take_steering, self._requeue_steering
                 talk = collaborators.TurnCallbacks(
-                    self._ask_user, *steering, self._set_activity, self._end_when_stopped
+                    self._ask_user, *steering, self._set_activity, self._build_stopped_end
                 )
                 if self._crew.run_foreign_turn is not None:
                     return await self._crew.run_foreign_turn(talk)
@@ -461,12 +461,12 @@ class Session:
         self._notify_queue()
         try:
             heard = await self._ask_prompt_hooks(waiting)
-            new_facts = (*await self.steward.admit_user_message(said), *heard)
+            new_facts = (*await self.steward.excerpt_large_message(said), *heard)
         except BaseException:
             self._requeue_messages([waiting])
             raise
         try:
-            await self.conversation.append_facts_from(lambda first: self._facts_behind_title(said, new_facts, first))
+            await self.conversation.append_facts_from(lambda first: self._prepend_title_fact(said, new_facts, first))
         except HelixError:  # A stop by the user is no HelixError, and the append is still completed.
             self._requeue_messages([waiting])
             raise
@@ -506,7 +506,7 @@ class Session:
         self.queue[:0] = waiting
         self._notify_queue()
 
-    def _facts_behind_title(
+    def _prepend_title_fact(
         self, said: facts.UserSaid, new_facts: Sequence[facts.Fact], number: int
     ) -> Sequence[facts.Fact]:
         """The facts of a message, the next of which has this number; the first message of all gives the conversation its title."""
@@ -543,7 +543,7 @@ class Session:
             answer = await future
             if question.plan and answer.allowed:  # Record the plan before anything reacts to the user's answer.
                 plan = collaborators.StandingNote("plan", PLAN + (answer.values.strip() or question.preview))
-                await self.conversation.append_facts(*turn_loop.note_facts([plan], self._crew, self.conversation))
+                await self.conversation.append_facts(*turn_loop.build_note_facts([plan], self._crew, self.conversation))
             return answer
         finally:
             del self._answers[number], self.questions[number]

@@ -125,7 +125,7 @@ class _KnownWords:
             if not (self._has_file(_casefolded_base_name(file)) and self._has_name(file)):
                 yield file
         rest = _FILE.sub("", rest)
-        yield from (name for name in _names_in(rest) if not self._has_name(name))
+        yield from (name for name in _find_names_in_sentence(rest) if not self._has_name(name))
         figures = _FIGURE.findall(rest)
         for text, unit in figures:
             if not self._has_figure(text, unit.strip(), [_number_of(other) for other, _ in figures if other != text]):
@@ -134,8 +134,8 @@ class _KnownWords:
             yield sentence
 
     def _has_quotation(self, quoted: str) -> bool:
-        parts = (_flat(part).strip(" .,;:!?") for part in re.split(r"…|\.\.\.|\[[^\]]*\]", quoted))
-        return all(any(part in _flat(text) for text in self._texts) for part in parts)
+        parts = (_normalise_case_and_spaces(part).strip(" .,;:!?") for part in re.split(r"…|\.\.\.|\[[^\]]*\]", quoted))
+        return all(any(part in _normalise_case_and_spaces(text) for text in self._texts) for part in parts)
 
     def _has_file(self, name: str) -> bool:
         """Named as a file, or within an address or a line of code."""
@@ -147,7 +147,7 @@ class _KnownWords:
     def _has_name(self, name: str) -> bool:
         """Written there, in part where it is long, without its plural, or as its abbreviation or a month's number."""
         shortened = len(name) >= 7 and any(word.startswith(name) for word in self._words)
-        return shortened or all(map(self._has_word, _words_of(name))) or self._has_abbreviation(name)
+        return shortened or all(map(self._has_word, _casefolded_words(name))) or self._has_abbreviation(name)
 
     def _has_word(self, word: str) -> bool:
         month = _MONTH.fullmatch(word)
@@ -189,7 +189,7 @@ def _ordering_parts(sentence: str) -> list[str]:
     return parts or [sentence]
 
 
-def _names_in(sentence: str) -> Iterator[str]:
+def _find_names_in_sentence(sentence: str) -> Iterator[str]:
     yield from map("".join, _CODE.findall(sentence))
     for labelled, inside, first in _NAME.findall(sentence):
         named = labelled or first
@@ -197,12 +197,12 @@ def _names_in(sentence: str) -> Iterator[str]:
             yield inside or named
 
 
-def _words_of(text: str) -> set[str]:
+def _casefolded_words(text: str) -> set[str]:
     return set(_WORD.findall(text.casefold()))
 
 
 def _stems_of(text: str) -> set[str]:
-    words = (word for word in _words_of(text) if not _COMMON.fullmatch(word))
+    words = (word for word in _casefolded_words(text) if not _COMMON.fullmatch(word))
     return {re.sub(r"(?:ing|ed|e?s)$", "", word)[:STEM] for word in words}
 
 
@@ -210,7 +210,7 @@ def _casefolded_base_name(file: str) -> str:
     return file.casefold().rpartition("/")[2]
 
 
-def _flat(text: str) -> str:
+def _normalise_case_and_spaces(text: str) -> str:
     return " ".join(text.casefold().split())
 
 

@@ -147,7 +147,7 @@ def relative_prices(chosen: facts.ModelSet | None) -> RelativePrices:
 
 def compute_savings(state: Moment) -> Savings:
     """What was sent and paid until then, beside what it would have been without any fold."""
-    return state.savings_then(relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN)))
+    return state.savings_until_moment(relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN)))
 
 
 def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
@@ -183,7 +183,7 @@ def count_cached_tokens(state: Moment, model: str) -> int:
     """The tokens at the front of the next request that a model read in its last one: up to the first thing that changed."""
     ledger = state.record.ledger
     billed, answered = ledger.last_request_tokens(model, state.seq), ledger.last_billed_reply(model, state.seq)
-    if not answered or head_is_to_change(state):
+    if not answered or will_request_head_change(state):
         return 0
     changed = _first_changed_message(state, newest_fact_seen_by(state.record.facts[answered - 1]))
     if changed is None:
@@ -194,7 +194,7 @@ def count_cached_tokens(state: Moment, model: str) -> int:
     return min(billed, correct_tokens(front, state)) if changed else 0
 
 
-def head_is_to_change(state: Moment) -> bool:
+def will_request_head_change(state: Moment) -> bool:
     """Whether tools, system prompt or rules are chosen otherwise than recorded, so that the next request differs from its start on."""
     now, recorded = state.settings, state.record.settings_at(state.seq)
     return now is not recorded and (now.tools.tools, now.settings_blocks) != (

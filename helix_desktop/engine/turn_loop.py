@@ -46,18 +46,18 @@ async def record_changed_settings(crew: SessionCollaborators, conversation: Conv
     tools are sent.
     """
     setup = await crew.setup()
-    conversation.expect_settings(setup.settings_facts)
+    conversation.set_expected_settings(setup.settings_facts)
     expected = (*setup.settings_facts, _build_tools_offered(crew))
-    new_facts = [fact for fact in expected if not conversation.state.already_holds(fact)]
-    await conversation.append_facts(*new_facts, *note_facts(setup.notes, crew, conversation, len(new_facts)))
+    new_facts = [fact for fact in expected if not conversation.state.has_settings_of_fact(fact)]
+    await conversation.append_facts(*new_facts, *build_note_facts(setup.notes, crew, conversation, len(new_facts)))
 
 
-def expect_next_request_settings(
+def set_expected_request_settings(
     crew: SessionCollaborators, conversation: Conversation, setup: ConversationSetup
 ) -> None:
     """The same, computed and not recorded: what the next request has besides the messages."""
-    conversation.expect_settings(setup.settings_facts)
-    conversation.expect_settings((*setup.settings_facts, _build_tools_offered(crew)))
+    conversation.set_expected_settings(setup.settings_facts)
+    conversation.set_expected_settings((*setup.settings_facts, _build_tools_offered(crew)))
 
 
 def _build_tools_offered(crew: SessionCollaborators) -> facts.ToolsOffered:
@@ -66,7 +66,7 @@ def _build_tools_offered(crew: SessionCollaborators) -> facts.ToolsOffered:
     return facts.ToolsOffered(tools, counted, *crew.withheld())
 
 
-def note_facts(
+def build_note_facts(
     wanted: Iterable[StandingNote], crew: SessionCollaborators, conversation: Conversation, before: int = 0
 ) -> list[facts.Fact]:
     """Notes that are new or have changed, said at the end and pinned: the prefix stays, and no fold shortens them.
@@ -114,8 +114,8 @@ class TurnLoop:
         try:
             while end is None:
                 await record_changed_settings(self._crew, self._conversation)
-                await self._steward.prepare_step()
-                self._refuse_what_cannot_fit()
+                await self._steward.apply_due_folds()
+                self._refuse_pins_over_window()
                 reply = await self._ask_until_answered()
                 called = any(isinstance(part, facts.ToolCall) for part in reply.parts)
                 if called:
@@ -139,7 +139,7 @@ class TurnLoop:
 
     # --- Before a step: the request is prepared and sent
 
-    def _refuse_what_cannot_fit(self) -> None:
+    def _refuse_pins_over_window(self) -> None:
         """Pins are never folded: where they are why the request is larger than the window, it is not sent."""
         state, meter = self._conversation.state, self._conversation.current_meter()
         if meter.used <= meter.window or not state.branch.pins:
@@ -156,7 +156,7 @@ class TurnLoop:
         contents = await self._contents.read_view_contents(view)
         request, digest, blocks = await asyncio.to_thread(_build_digested_request, view, contents)
         before = self._conversation.sent
-        now = self._conversation.sent = before.mark_next(blocks)
+        now = self._conversation.sent = before.mark_following(blocks)
         stable = now.stable if before.blocks else request.stable
         return _PreparedRequest(
             replace(request, model=self._main_model_client().model_name, stable=stable, settled=now.settled),
@@ -182,7 +182,7 @@ class TurnLoop:
                 before = self._conversation.current_meter()
                 # The provider's refusal may have revealed the model's real window size.
                 await record_changed_settings(self._crew, self._conversation)
-                await self._steward.prepare_step(overflowed=True)
+                await self._steward.apply_due_folds(overflowed=True)
                 failed, now = error, self._conversation.current_meter()
                 if now.used >= before.used and now.window == before.window:
                     break

@@ -109,24 +109,27 @@ class ConversationState(Moment):
         other.settings, other._shown, other._of = settings, None, self  # noqa: SLF001 -- a copy of this one
         return other
 
-    def already_holds(self, fact: Fact) -> bool:
+    def has_settings_of_fact(self, fact: Fact) -> bool:
         """Whether the settings are what this fact would make them: then it need not be appended."""
-        return self.settings.settings_after(Recorded("", 0, 0.0, fact)).values_set == self.settings.values_set
+        return (
+            self.settings.settings_after(Recorded("", 0, 0.0, fact)).comparable_settings
+            == self.settings.comparable_settings
+        )
 
-    def last_return_of(self, digest: Digest) -> int:
+    def last_output_with_content(self, digest: Digest) -> int:
         """The seq of the last output with this content; 0 where there is none."""
         return self._returned.get(digest.raw, 0)
 
     def is_shown_whole(self, digest: Digest) -> bool:
         """Whether the last output with this content stands in the view as it came."""
-        return self.is_message_whole(self.last_return_of(digest))
+        return self.is_message_whole(self.last_output_with_content(digest))
 
     def is_message_whole(self, seq: int) -> bool:
         """Whether the view shows the message, and nothing shorter for any part of it."""
         blocks = self.branch.item_at(seq).blocks if self.branch.has_message(seq) else ()
         return bool(blocks) and not any(block.fold for block in blocks)
 
-    def _open_batch(self) -> int:
+    def _reply_with_open_calls(self) -> int:
         return self.branch.steps[-1] if self.branch.running_calls else 0
 
     def _apply_change(self, recorded: Recorded) -> None:
@@ -145,7 +148,7 @@ class ConversationState(Moment):
 
     def _refresh_blocks(self) -> None:
         """Bring the list of blocks up to date from the first item that changed."""
-        changed = self.branch.take_changed()
+        changed = self.branch.take_first_changed_index()
         if self._head is not self.settings.settings_blocks:
             self._head = self.settings.settings_blocks
             self._blocks, self._starts = list(self._head), []
@@ -162,7 +165,7 @@ class ConversationState(Moment):
             case ModelReplied() | Spent() as paid:
                 self.spent.append(paid)
             case Folded(fold=name, batch=batch):
-                self.last_fold = max(self.last_fold, _number_in_name(name), _number_in_name(batch))
+                self.last_fold = max(self.last_fold, _number_in_fold_name(name), _number_in_fold_name(batch))
             case ToolReturned(output=output):
                 self._returned[output.digest.raw] = recorded.seq
             case ConversationStarted(title=title, agent=agent, copy=copy, acp_agent=acp_agent):
@@ -179,7 +182,7 @@ class ConversationState(Moment):
                 pass
 
 
-def _number_in_name(name: str) -> int:
+def _number_in_fold_name(name: str) -> int:
     """The number at the end of a fold's name; 0 where there is none."""
     end = name.rpartition("-")[2]
     return int(end) if end.isdecimal() and len(end) < MOST_DIGITS else 0

@@ -12,8 +12,8 @@ from helix_desktop.engine.document_writer import (
     SMALLEST,
     DocumentWriter,
     WrittenDocument,
-    cost_of_failure,
     gather_material,
+    spent_on_failed_document,
 )
 from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning, Span
 from helix_desktop.engine.part_clearing import PartClearer
@@ -96,7 +96,7 @@ class PanicReduction:
         """Whether a truncation that leaves so many steps standing, their large parts as excerpts, can be enough."""
         situation = self._aid.situation()
         branch, state = situation.branch, situation.state
-        until = _first_seq_left_standing(situation, steps)
+        until = _first_seq_of_last_steps(situation, steps)
         words = branch.count_tokens_kept_beside_fold(Span(branch.order[0], until - 1), panic=True)
         standing = [block for item in branch.items_from(until) for block in item.blocks]
         shown = sum(EXCERPT if block.tokens > LARGE and _is_excerptable(block) else block.tokens for block in standing)
@@ -134,7 +134,7 @@ class PanicReduction:
             if not why:
                 await self._aid.append(writing.result())
         except HelixError as error:
-            await conversation.append_facts(*cost_of_failure(error), FoldFailed(FoldKind.HANDOVER, error.what))
+            await conversation.append_facts(*spent_on_failed_document(error), FoldFailed(FoldKind.HANDOVER, error.what))
         else:
             if why:
                 await conversation.append_facts(FoldFailed(FoldKind.HANDOVER, why))
@@ -161,7 +161,7 @@ class PanicReduction:
 
     async def _truncate_history(self, steps: int) -> None:
         situation = self._aid.situation()
-        plan = truncation.plan_truncation(situation, _first_seq_left_standing(situation, steps))
+        plan = truncation.plan_truncation(situation, _first_seq_of_last_steps(situation, steps))
         if plan is None:
             return
         reading = gather_material(plan, situation)
@@ -172,8 +172,7 @@ class PanicReduction:
         )
 
 
-def _first_seq_left_standing(situation: fold_strategy.FoldSituation, steps: int) -> int:
-    """The first message that a truncation leaving `steps` steps leaves standing."""
+def _first_seq_of_last_steps(situation: fold_strategy.FoldSituation, steps: int) -> int:
     made = situation.branch.steps
     if len(made) < steps:
         return situation.branch.order[0]

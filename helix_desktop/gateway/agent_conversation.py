@@ -21,7 +21,7 @@ from helix_desktop.gateway.conversation_matching import MessageLine
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied
 from helix_desktop.gateway.view_entries import ViewEntries, ViewEntriesBuilder
 from helix_desktop.protocols.wire_message import Piece, PieceKind, Speaker, Wired, slice_text
-from helix_desktop.providers.http_model_client import with_cost
+from helix_desktop.providers.http_model_client import fill_in_cost
 from helix_desktop.providers.known_models import merge_model_knowledge
 from helix_desktop.workbench import conversation_setup
 from helix_desktop.workbench.open_workbench import Workbench
@@ -87,11 +87,11 @@ class OpenAgentConversation:
     async def update_entries(self, track: MessageLine) -> ViewEntries:
         """Computes the entries of the current view, reusing those of the last one as far as they are equal."""
         view = self.conversation.current_view()
-        shown, whole = await self.entries_of_view(view, tuple(track.seqs), self.last_entries)
+        shown, whole = await self.build_entries_of_view(view, tuple(track.seqs), self.last_entries)
         self.last_entries = shown if whole else None
         return shown
 
-    async def entries_of_view(
+    async def build_entries_of_view(
         self, view: View, seqs: Sequence[int], before: ViewEntries | None = None
     ) -> tuple[ViewEntries, bool]:
         """What a view comes to, and whether all of it belongs to these messages. Contents are read where they are shown."""
@@ -116,7 +116,7 @@ class OpenAgentConversation:
             wanted.append(facts.ToolsOffered(tools, tokens))
         wanted.append(self._policy_to_apply(fold=arrival.fold))
         wanted.append(merge_model_knowledge(arrival.wire, arrival.model).as_model_set(facts.ModelRole.MAIN))
-        missing = [fact for fact in wanted if not conversation.state.already_holds(fact)]
+        missing = [fact for fact in wanted if not conversation.state.has_settings_of_fact(fact)]
         if missing:
             await conversation.append_facts(*missing)
         self.applied_settings = self.settings_of_arrival(arrival)
@@ -249,7 +249,7 @@ class OpenAgentConversation:
 
 def _price_usage(usage: facts.Usage, answered: str, asked: str) -> facts.Usage:
     """By the model that answered; where its price is not known, by the one that was asked."""
-    return with_cost(with_cost(usage, merge_model_knowledge("", answered)), merge_model_knowledge("", asked))
+    return fill_in_cost(fill_in_cost(usage, merge_model_knowledge("", answered)), merge_model_knowledge("", asked))
 
 
 def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[facts.ReplyPart, ...]:

@@ -41,7 +41,7 @@ TOO_LONG_PHRASES = (
 )  # fmt: skip
 
 
-async def _may_go_on_unread(request: ParsedRequest, room: AgentConversations) -> bool:
+async def _may_forward_unread(request: ParsedRequest, room: AgentConversations) -> bool:
     """Whether nothing of it can be folded: a long history, of whose beginning no conversation knows a message."""
     is_long = request.body.read_rest and len(request.messages_after_instructions) > LONG_HISTORY_MESSAGES + 1
     with suppress(HelixError):
@@ -56,12 +56,12 @@ def recall_tools_to_add() -> tuple[Tool, ...]:
 
     return tuple(
         Tool(t.name, t.description, t.schema if isinstance(t.schema, str) else orjson.dumps(t.schema).decode())
-        for t in recall_tools.build_recall_tools(history=_history_is_elsewhere)
+        for t in recall_tools.build_recall_tools(history=_refuse_to_read_history)
         if t.name in HIDDEN_TOOLS
     )
 
 
-async def _history_is_elsewhere(_fold: str, _words: str) -> str:
+async def _refuse_to_read_history(_fold: str, _words: str) -> str:
     """Never called: recall_history is answered by the process that has the journal."""
     raise NotImplementedError
 
@@ -79,7 +79,7 @@ class AgentExchange:
         """The whole exchange."""
         name = request.arrival.session or request.arrival.chain[0]
         before, behind, sent = self.behind.get(name), None, None
-        if await _may_go_on_unread(request, room):
+        if await _may_forward_unread(request, room):
             tasks = self.behind[name] = OwnedTasks("requests that went on unread")
             reading = tasks.spawn_task(self._record_behind(request, room, before), name="read and record")
             behind = RecordedBehind(room, tasks, reading)

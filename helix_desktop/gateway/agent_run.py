@@ -41,7 +41,7 @@ def command_of_this_program(where: ProgramFolders) -> list[str]:
     return own_program_command("--home", str(where.data)) if is_own_home else own_program_command()
 
 
-def registration_for_run(
+def build_registration_for_run(
     agent: str, upstream: AgentUpstream, environ: Mapping[str, str] = os.environ
 ) -> GatewayRegistration:
     """What an agent started here is to the gateway: its folder, and its own way to a provider."""
@@ -59,10 +59,10 @@ def registration_for_run(
 def check_agent_program(agent: KnownAgent) -> None:
     """Before a workspace is created for the agent's conversations."""
     if shutil.which(agent.program) is None:
-        raise _not_installed(agent)
+        raise _program_not_found_error(agent)
 
 
-def _not_installed(agent: KnownAgent) -> NotFound:
+def _program_not_found_error(agent: KnownAgent) -> NotFound:
     return NotFound(f"{agent.program} was not found. Install the program, or add it to your PATH.")
 
 
@@ -82,7 +82,7 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
             environment = {**os.environ, **launch.environment, "NO_PROXY": names, "no_proxy": names}
             process = open_attended_process(ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment))
         except FileNotFoundError:  # The file exists, but is a script whose interpreter is missing.
-            raise _not_installed(agent) from None
+            raise _program_not_found_error(agent) from None
         for wanted in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             signal.signal(wanted, lambda number, _: os.kill(process.pid, number))
         code = process.wait()

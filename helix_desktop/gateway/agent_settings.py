@@ -161,7 +161,7 @@ def installed_registrations(config: Path) -> dict[GatewayRegistration, int]:
     return found
 
 
-def pass_over_installed_address(upstreams: Sequence[AgentUpstream], config: Path) -> list[AgentUpstream]:
+def resolve_own_addresses(upstreams: Sequence[AgentUpstream], config: Path) -> list[AgentUpstream]:
     """Where the agent's settings have this gateway's address, a run of its own goes where that address leads."""
     usual, *others = upstreams
     for registration in installed_registrations(config):

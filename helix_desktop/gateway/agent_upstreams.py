@@ -90,7 +90,7 @@ def _object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _place_in_file(file: Path, words: str) -> str:
+def _locate_in_file(file: Path, words: str) -> str:
     lines = _read_text_or_empty(file).splitlines()
     number = next((at for at, line in enumerate(lines, 1) if words in line), 0)
     return f"{file}, line {number}" if number else str(file)
@@ -149,12 +149,12 @@ def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     for name, title in _NOT_ANTHROPIC.items():
         value, file = find_variable(f"CLAUDE_CODE_USE_{name}")
         if value.casefold() not in ("", "0", "false"):
-            place = f" in {_place_in_file(file, name)}" if file else ""
+            place = f" in {_locate_in_file(file, name)}" if file else ""
             raise _refuse("Claude Code", f"it uses {title}, whose requests are signed (CLAUDE_CODE_USE_{name}{place})")
     address, file = find_variable("ANTHROPIC_BASE_URL")
     if file is None:
         return [AgentUpstream("", _checked_address(address, "ANTHROPIC_BASE_URL"), "ANTHROPIC_BASE_URL in the environment") if address else AgentUpstream()]  # fmt: skip
-    place = _place_in_file(file, "ANTHROPIC_BASE_URL")
+    place = _locate_in_file(file, "ANTHROPIC_BASE_URL")
     if file == CLAUDE_MANAGED_SETTINGS:
         raise _refuse("Claude Code", f"your organization sets its address ({place})")
     if file.parent.parent == where.folder != where.home and not _is_folder_trusted(where):
@@ -194,7 +194,7 @@ def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
         table = _object(_object(layer.get("model_providers")).get(provider))
         address = table.get("base_url") or (layer.get("openai_base_url") if provider == "openai" else "")
         if address:
-            place = _place_in_file(path, str(address))
+            place = _locate_in_file(path, str(address))
             return [AgentUpstream("" if provider == "openai" else provider, _checked_address(address, place), place)]
     if provider != "openai":
         raise _refuse("Codex", f"its provider {provider!r} is built in, and its address can't be changed")
@@ -233,7 +233,7 @@ def _find_opencode_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
         for name, provider in _object(_read_json_settings(file).get("provider")).items():
             if address := _object(_object(provider).get("options")).get("baseURL"):
                 known = re.sub(r"\{env:([^}]*)\}", lambda one: where.environ.get(one[1], ""), str(address))
-                place = _place_in_file(file, str(address))
+                place = _locate_in_file(file, str(address))
                 found[name] = AgentUpstream(name, _checked_address(known, place), place)
     return [AgentUpstream(), *found.values()]
 
@@ -242,7 +242,7 @@ def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     name, settings = "GOOGLE_GEMINI_BASE_URL", where.home / ".gemini" / "settings.json"
     chosen = _object(_object(_read_json_settings(settings).get("security")).get("auth")).get("selectedType")
     if kind := _GEMINI_SIGN_INS.get(str(chosen), ""):
-        raise _refuse("Gemini CLI", f"it signs in with {kind} ({_place_in_file(settings, 'selectedType')})")
+        raise _refuse("Gemini CLI", f"it signs in with {kind} ({_locate_in_file(settings, 'selectedType')})")
     if address := where.environ.get(name, ""):
         return [AgentUpstream("", _checked_address(address, name), f"{name} in the environment")]
     for folder in dict.fromkeys((where.folder, *where.folder.parents, where.home)):
@@ -252,7 +252,7 @@ def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
             told = re.search(rf"^(?:export )?{name}=[\"']?([^\"'\s]+)", text, re.MULTILINE)
             if told is None:
                 return [AgentUpstream()]
-            place = _place_in_file(file, name)
+            place = _locate_in_file(file, name)
             if folder != where.home:
                 raise _refuse("Gemini CLI", f"{place} names an address. Set {name} in your shell to use it")
             return [AgentUpstream("", _checked_address(told[1], place), place)]
@@ -263,11 +263,11 @@ def _find_pi_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     file = Path(where.environ.get("PI_CODING_AGENT_DIR") or where.home / ".pi" / "agent") / "models.json"
     providers = _object(_read_json_settings(file).get("providers"))
     named = {name: str(_object(one).get("baseUrl") or "") for name, one in providers.items()}
-    places = {name: _place_in_file(file, address) for name, address in named.items() if address}
+    places = {name: _locate_in_file(file, address) for name, address in named.items() if address}
     return [AgentUpstream(), *(AgentUpstream(name, _checked_address(named[name], place), place) for name, place in places.items())]  # fmt: skip
 
 
-def list_passing_providers(agent: str, where: AgentSurroundings, upstreams: Sequence[AgentUpstream]) -> list[str]:
+def list_bypassing_providers(agent: str, where: AgentSurroundings, upstreams: Sequence[AgentUpstream]) -> list[str]:
     """The providers the user has signed in to with this agent whose requests do not go through the gateway."""
     files = {
         "opencode": Path(where.environ.get("XDG_DATA_HOME") or where.home / ".local" / "share")

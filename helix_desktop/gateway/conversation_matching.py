@@ -59,7 +59,7 @@ class MessageLine:
             yield
 
     @property
-    def is_free(self) -> bool:
+    def is_lockable(self) -> bool:
         return self.is_recorded.is_set() and not self.lock.locked()
 
     @property
@@ -118,14 +118,12 @@ class ConversationMatcher:
         for session, tracks in self._lines_by_session.items():
             self._lines_by_session[session] = [track for track in tracks if track.conversation != conversation]
 
-    def extend_line(self, track: MessageLine, hashed: str, seq: int) -> None:
-        """One more message of a conversation."""
+    def append_message_hash(self, track: MessageLine, hashed: str, seq: int) -> None:
         track.chain.append(hashed)
         track.seqs.append(seq)
         self._index_message(track, hashed, seq)
 
-    def join_session(self, track: MessageLine, session: str) -> None:
-        """The agent goes on with this conversation under another name."""
+    def assign_session_name(self, track: MessageLine, session: str) -> None:
         if session and track not in self._lines_by_session.get(session, ()):
             self._lines_by_session.setdefault(session, []).append(track)
             track.session = session

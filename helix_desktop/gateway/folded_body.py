@@ -214,14 +214,14 @@ def remember_client_marks(wire: str, units: Sequence[Json], marked: Collection[i
         bare = list(units)
         for at in places:
             bare[at] = anthropic_wire.without_cache_marks(bare[at])
-        kept.marked_request = replace(kept.marked_request.mark_next(bare), marks=tuple(at + 1 for at in places))
+        kept.marked_request = replace(kept.marked_request.mark_following(bare), marks=tuple(at + 1 for at in places))
 
 
 def _set_cache_marks(rest: Json, units: list[Json], usual: Json, inside: int, kept: PreviousBody) -> None:
     """Sets cache marks where the provider is likely to have the request cached, replacing the
     client's own marks on messages.
     """
-    now = kept.marked_request.mark_next(list(units))
+    now = kept.marked_request.mark_following(list(units))
     near = sum(map(anthropic_wire.count_blocks, units[now.stable :])) < anthropic_wire.LOOK_BACK
     kept.marked_request = now.limit_marks(
         anthropic_wire.MOST_MARKS - anthropic_wire.count_cache_marks(rest) - inside, near=near

@@ -205,7 +205,7 @@ class GatewayApp:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _forward_request(self, incoming: IncomingRequest, start: Any, body: Any) -> None:
-        where, incoming = incoming.route, _with_stored_key(incoming)
+        where, incoming = incoming.route, _add_stored_key(incoming)
         url = request_routes.join_provider_address(_provider_address(incoming), where.path, incoming.query)
         sending = RequestForwarder(incoming, url, self._providers.get_client_for(incoming.registration), start, body)
         request = await self._parse_if_understood(incoming)
@@ -416,7 +416,7 @@ async def _send_own_answer(send: SendEvent, status: int, value: str | dict[str, 
     await send({"type": "http.response.body", "body": content, "more_body": False})
 
 
-def _with_stored_key(incoming: IncomingRequest) -> IncomingRequest:
+def _add_stored_key(incoming: IncomingRequest) -> IncomingRequest:
     """The request with the user's own key, as its protocol carries one, where it has none and goes to the host that key is for."""
     key, there = incoming.registration.key, urlsplit(_provider_address(incoming)).netloc.lower()
     if not key or there != incoming.registration.key_host or agent_identity.sends_own_key(incoming.headers):

@@ -85,7 +85,7 @@ async def serve_gateway(
     server = _build_http_server(gateway)
     if registration_lines is not None:
         tasks.start_thread(
-            partial(_follow_registrations, registration_lines, registrations, server),
+            partial(_apply_registrations, registration_lines, registrations, server),
             name="hear of registrations",
             daemon=True,
         )
@@ -115,7 +115,7 @@ async def _collect_garbage_when_idle(gateway: GatewayApp) -> None:
 
 
 def _build_http_server(gateway: GatewayApp) -> uvicorn.Server:
-    logging.getLogger("uvicorn.error").addFilter(_is_not_about_cut_reply)
+    logging.getLogger("uvicorn.error").addFilter(_should_log_record)
     config = uvicorn.Config(
         gateway,
         log_config=None,
@@ -141,7 +141,7 @@ def _stop_in_order_on_signals(server: uvicorn.Server) -> None:
         signal.signal(number, stop)
 
 
-def _is_not_about_cut_reply(record: logging.LogRecord) -> bool:
+def _should_log_record(record: logging.LogRecord) -> bool:
     """The gateway has said in a line of its own why a reply was cut."""
     return not record.getMessage().startswith("ASGI callable returned without completing")
 
@@ -151,7 +151,7 @@ def parse_registrations(line: bytes) -> list[GatewayRegistration]:
     return [GatewayRegistration(**value) for value in json.loads(line)]
 
 
-def _follow_registrations(told: BinaryIO, registrations: GatewayRegistrations, server: uvicorn.Server) -> None:
+def _apply_registrations(told: BinaryIO, registrations: GatewayRegistrations, server: uvicorn.Server) -> None:
     while line := told.readline():
         registrations.replace_all(parse_registrations(line))
     server.should_exit = True  # The resident process has ended, so its socket is closed.

@@ -75,7 +75,7 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
     return KnownAgent(name, title_of_known_agent(name), command[0], launch, lambda home, _: home, lambda text, _: text)
 
 
-def _launch_claude(start: AgentStart) -> AgentLaunch:
+def _build_claude_launch(start: AgentStart) -> AgentLaunch:
     ((upstream, url),) = start.urls.items()
     more: tuple[str, ...] = ()
     if upstream.is_from_file:  # Claude Code's settings files override the environment; this file overrides them.
@@ -88,7 +88,7 @@ def _launch_claude(start: AgentStart) -> AgentLaunch:
     return AgentLaunch(("claude", *more, *start.arguments), environment)
 
 
-def _launch_codex(start: AgentStart) -> AgentLaunch:
+def _build_codex_launch(start: AgentStart) -> AgentLaunch:
     """Every user of the machine can read a command line, so the token goes by a header from the environment. A provider of the
     user's own keeps all but its address.
     """
@@ -106,18 +106,18 @@ def _launch_codex(start: AgentStart) -> AgentLaunch:
     return AgentLaunch(command, {CODEX_TOKEN: token})
 
 
-def _launch_opencode(start: AgentStart) -> AgentLaunch:
+def _build_opencode_launch(start: AgentStart) -> AgentLaunch:
     name = "OPENCODE_CONFIG_CONTENT"
     text = _set_opencode_addresses(start.environ.get(name, ""), start.urls, name)
     settings = json.dumps(parse_commented_json(text, name))  # JSON without the comments.
     return AgentLaunch(("opencode", *start.arguments), {"OPENCODE_CONFIG_CONTENT": settings})
 
 
-def _launch_gemini(start: AgentStart) -> AgentLaunch:
+def _build_gemini_launch(start: AgentStart) -> AgentLaunch:
     return AgentLaunch(("gemini", *start.arguments), {"GOOGLE_GEMINI_BASE_URL": next(iter(start.urls.values()))})
 
 
-def _launch_pi(start: AgentStart) -> AgentLaunch:
+def _build_pi_launch(start: AgentStart) -> AgentLaunch:
     """It reads its models from a folder: its own one for this run, in which all else is linked."""
     folder = Path(start.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent")
     start.scratch.mkdir(parents=True, exist_ok=True)
@@ -192,10 +192,10 @@ def _opencode_settings_file(home: Path, environ: Mapping[str, str]) -> Path:
 KNOWN_AGENTS: Mapping[str, KnownAgent] = {
     agent.name: agent
     for agent in (
-        KnownAgent("claude", agent_identity.CLAUDE, "claude", _launch_claude, lambda home, env: Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json", _change_claude_settings),
-        KnownAgent("codex", agent_identity.CODEX, "codex", _launch_codex, lambda home, env: Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml", _change_codex_settings),
-        KnownAgent("opencode", agent_identity.OPENCODE, "opencode", _launch_opencode, _opencode_settings_file, _change_opencode_settings),
-        KnownAgent("gemini", agent_identity.GEMINI, "gemini", _launch_gemini, lambda home, _: home / ".gemini" / ".env", _change_gemini_settings),
-        KnownAgent("pi", agent_identity.PI, "pi", _launch_pi, lambda home, env: Path(env.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "models.json", _change_pi_models),
+        KnownAgent("claude", agent_identity.CLAUDE, "claude", _build_claude_launch, lambda home, env: Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json", _change_claude_settings),
+        KnownAgent("codex", agent_identity.CODEX, "codex", _build_codex_launch, lambda home, env: Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml", _change_codex_settings),
+        KnownAgent("opencode", agent_identity.OPENCODE, "opencode", _build_opencode_launch, _opencode_settings_file, _change_opencode_settings),
+        KnownAgent("gemini", agent_identity.GEMINI, "gemini", _build_gemini_launch, lambda home, _: home / ".gemini" / ".env", _change_gemini_settings),
+        KnownAgent("pi", agent_identity.PI, "pi", _build_pi_launch, lambda home, env: Path(env.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "models.json", _change_pi_models),
     )
 }  # fmt: skip

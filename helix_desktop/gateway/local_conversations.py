@@ -59,8 +59,8 @@ class LocalAgentConversations:
 
     async def count_known_messages(self, arrival: Arrival) -> int:
         """How many of the request's messages are facts already, or will be."""
-        await self._read_lines_once()
-        ahead = self._find_import(arrival)
+        await self._read_stored_lines_once()
+        ahead = self._find_running_import(arrival)
         return ahead.messages if ahead else self._find_position_of(arrival).known_count
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired], *, known_count: int = 0) -> Sent:
@@ -68,14 +68,14 @@ class LocalAgentConversations:
         are recorded here already. While a long history is recorded, what follows it goes on as it came and is recorded behind it.
         """
         messages = (*(UNSENT_MESSAGE,) * known_count, *messages)
-        await self._read_lines_once()
-        if (ahead := self._find_import(arrival)) is None:
+        await self._read_stored_lines_once()
+        if (ahead := self._find_running_import(arrival)) is None:
             return await self._receive_in_turn(arrival, messages, known_count)
         self._tasks.spawn_task(self._receive_in_turn(arrival, messages, known_count), name="record behind a history")
         ticket = replace(ahead, messages=len(arrival.chain), last=arrival.chain[-1])
         return Sent(ticket, (), recallable=False)
 
-    def _find_import(self, arrival: Arrival) -> Ticket | None:
+    def _find_running_import(self, arrival: Arrival) -> Ticket | None:
         """The long history that this request goes on from, where it is still being recorded."""
         return next((t for _, t in self._imports if arrival.chain[t.messages - 1 : t.messages] == (t.last,)), None)
 
@@ -99,7 +99,7 @@ class LocalAgentConversations:
 
     async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sequence[Entry]:
         """What the request would become; nothing is recorded."""
-        await self._read_lines_once()
+        await self._read_stored_lines_once()
         place = self._find_position_of(arrival)
         entries: list[Entry] = []
         if place.line is not None and place.seqs and place.line.conversation:
@@ -110,7 +110,7 @@ class LocalAgentConversations:
                 if place.is_at_end
                 else conversation.state.past_moment(place.seqs[-1]).take_view()
             )
-            entries = [*(await follower.entries_of_view(view, place.seqs))[0].entries]
+            entries = [*(await follower.build_entries_of_view(view, place.seqs))[0].entries]
         return [*entries, *(As(at) for at in range(place.known_count if place.seqs else 0, len(messages)))]
 
     def _find_position_of(self, arrival: Arrival) -> RequestPosition:
@@ -141,7 +141,7 @@ class LocalAgentConversations:
             track.conversation = session.id
         elif not place.is_at_end and not aside:
             track = await self._rewind_or_fork(place, track, arrival)
-        self._matcher.join_session(track, arrival.session)
+        self._matcher.assign_session_name(track, arrival.session)
         follower = await self._get_open_conversation(track)
         conversation = follower.conversation
         if not aside:
@@ -161,9 +161,9 @@ class LocalAgentConversations:
             shown = await follower.update_entries(track)
         else:
             view = conversation.state.past_moment(place.seqs[-1]).take_view()
-            shown = (await follower.entries_of_view(view, place.seqs))[0]
+            shown = (await follower.build_entries_of_view(view, place.seqs))[0]
         ticket = _build_ticket(track, arrival, conversation.state.last_seq)
-        return Sent(replace(ticket, live=not aside), shown.entries, recallable=_has_fold(shown))
+        return Sent(replace(ticket, live=not aside), shown.entries, recallable=_shows_fold(shown))
 
     # --- Requests that are sent on before they are recorded
 
@@ -175,7 +175,7 @@ class LocalAgentConversations:
         What the new messages make due is folded for the next request. Returns None when something may be due now.
         """
         follower = self._open_conversations.get(track.conversation)
-        if follower is None or not track.is_free or not place.is_at_end or place.known_count == len(messages):
+        if follower is None or not track.is_lockable or not place.is_at_end or place.known_count == len(messages):
             return None
         shown, state = follower.last_entries, follower.conversation.state
         if (
@@ -186,7 +186,7 @@ class LocalAgentConversations:
             return None
         if not follower.is_plain_continuation(messages[place.known_count :]):
             return None
-        self._matcher.join_session(track, arrival.session)
+        self._matcher.assign_session_name(track, arrival.session)
         return self._forward_before_recording(follower, track, arrival, messages, shown)
 
     def _forward_before_recording(
@@ -213,7 +213,7 @@ class LocalAgentConversations:
             raise
         if ticket.is_import:
             self._imports.append((track, ticket))
-        return Sent(ticket, entries, _has_fold(shown))
+        return Sent(ticket, entries, _shows_fold(shown))
 
     async def _append_unrecorded_messages(
         self, follower: OpenAgentConversation, track: MessageLine, arrival: Arrival, messages: Sequence[Wired]
@@ -221,7 +221,7 @@ class LocalAgentConversations:
         """Long histories in parts, each in one commit: where a request is given up, the next one goes on from there."""
         many = _is_long_history(messages, track)
         while (known := len(track.chain)) < len(messages):
-            ends = _end_of_commit(messages, known)
+            ends = _end_of_next_batch(messages, known)
             async with follower.write_together() if many else nullcontext(follower) as writer:
                 first = writer.conversation.state.last_seq + 1
                 seqs = await writer.append_messages(messages[known:ends], track.last_message_seq)
@@ -233,7 +233,7 @@ class LocalAgentConversations:
                     new_facts.append(facts.BroughtIn(facts.Origin(), "", first))
                 await writer.conversation.append_facts(*new_facts)
             for hashed, seq in zip(arrival.chain[known:ends], seqs, strict=True):
-                self._matcher.extend_line(track, hashed, seq)
+                self._matcher.append_message_hash(track, hashed, seq)
 
     async def _record_forwarded_request(
         self, follower: OpenAgentConversation, track: MessageLine, arrival: Arrival, messages: Sequence[Wired]
@@ -350,7 +350,7 @@ class LocalAgentConversations:
                 await follower.follower.record_reply(
                     follower.build_agent_reply(replied), _newest_fact_sent(track, ticket)
                 )
-            self._matcher.extend_line(
+            self._matcher.append_message_hash(
                 track, next_message_hash(track.chain, ticket.wire, shown), conversation.state.last_seq
             )
             new_facts: list[facts.Fact] = [
@@ -377,7 +377,7 @@ class LocalAgentConversations:
             conversation = follower.conversation
             if not any(isinstance(each.fact, facts.Folded) for each in conversation.state.facts[ticket.saw :]):
                 before = conversation.state.counted_tokens
-                await follower.session.steward.prepare_step(overflowed=True)
+                await follower.session.steward.apply_due_folds(overflowed=True)
                 if conversation.state.counted_tokens >= before:
                     return None
             shown = await follower.update_entries(track)
@@ -433,7 +433,7 @@ class LocalAgentConversations:
                 pattern=str(asked.get("grep", "") or ""),
                 context=AROUND,
                 grep=grep_entry_lines,
-                whole_tokens=content_recall.whole_tokens_for(here.state, here.policy) if here else 0,
+                whole_tokens=content_recall.max_whole_tokens(here.state, here.policy) if here else 0,
             )
         except (HelixError, ValueError) as error:
             return f"[{error}]", False
@@ -441,8 +441,7 @@ class LocalAgentConversations:
 
     # --- After a restart, the known conversations are read again
 
-    async def _read_lines_once(self) -> None:
-        """What the journal knows of connected agents' conversations, once."""
+    async def _read_stored_lines_once(self) -> None:
         async with self._read:
             if self._is_read:
                 return
@@ -464,7 +463,7 @@ def _is_long_history(messages: Sequence[Wired], track: MessageLine) -> bool:
     return len(messages) - len(track.chain) > LONG_HISTORY_MESSAGES + len(track.chain) // 50
 
 
-def _end_of_commit(messages: Sequence[Wired], first: int) -> int:
+def _end_of_next_batch(messages: Sequence[Wired], first: int) -> int:
     """Where a part ends that begins with `first`: before a reply, so that results stay together. Where no reply comes, it
     ends all the same: other agents wait for each commit.
     """
@@ -496,7 +495,7 @@ def _newest_fact_sent(track: MessageLine, ticket: Ticket) -> int:
     return track.newest_fact_sent if ticket.ahead else ticket.saw
 
 
-def _has_fold(shown: ViewEntries) -> bool:
+def _shows_fold(shown: ViewEntries) -> bool:
     return any(block.fold for block in shown.blocks)
 
 

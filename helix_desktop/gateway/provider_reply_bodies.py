@@ -39,8 +39,7 @@ class ProviderRefusal:
     content: bytes | bytearray
     text: bytes | bytearray
 
-    def value_or_none(self) -> Json:
-        """Its JSON."""
+    def parse_refusal_json(self) -> Json:
         try:
             return orjson.loads(self.text)
         except ValueError:

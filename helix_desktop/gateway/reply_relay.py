@@ -95,7 +95,7 @@ class ReplyRelay:
                 log.exception("a reply could not go on behind a recall")
                 refusal = _refusal_to_retry("The reply broke off. Nothing was lost; send it again.")
                 break
-            self.call_filter.begin_next_reply(answer.usage.output)
+            self.call_filter.count_and_reset_reply(answer.usage.output)
             continued = await self._relay_continuation(pieces, streams=streams)
             if isinstance(continued, provider_reply_bodies.ProviderRefusal):
                 refusal = continued
@@ -136,7 +136,7 @@ class ReplyRelay:
                 if wait_seconds is None or self.call_filter.shown_count > shown_before:
                     raise
                 log.info("a reply behind a recall broke off and is asked for again: %s", type(error).__name__)
-            self.call_filter.begin_reply_again()
+            self.call_filter.reset_for_retry()
             await asyncio.sleep(wait_seconds)
         raise AssertionError("the last try returns or raises")
 
@@ -147,7 +147,7 @@ class ReplyRelay:
             if response.status_code < 400:
                 return response
             refusal = await provider_reply_bodies.read_refusal(response)
-            hint = retry_after_seconds(response.headers, refusal.value_or_none())
+            hint = retry_after_seconds(response.headers, refusal.parse_refusal_json())
             if (
                 wait_seconds is None
                 or response.status_code not in RETRIED_STATUSES
@@ -179,10 +179,10 @@ class ReplyRelay:
                         reading.take(event)
                     shown = self.call_filter.filter_event(raw, event) if self.tools else b"" if coding else raw
                     if answer is None and reading.done and self._is_end_of_reply(raw, event):
-                        await self._send_joined(out)
+                        await self._send_and_clear_pieces(out)
                         answer = await self._parse_and_record(reading.value())
                     out.append(shown)
-                await self._send_joined(out)
+                await self._send_and_clear_pieces(out)
         except provider_reply_bodies.UnreadableReply as error:
             await self._relay_unread_rest(response, error, b"" if coding else bytes(cutter.unfinished), chunks)
         else:
@@ -200,8 +200,7 @@ class ReplyRelay:
                 cut = Replied((), answer.model or self.request.arrival.model, Stop.CUT, answer.usage)
                 await self.conversations.record_agent_reply(self.ticket, cut, "")
 
-    async def _send_joined(self, pieces: list[bytes]) -> None:
-        """Sends what there is, and clears it."""
+    async def _send_and_clear_pieces(self, pieces: list[bytes]) -> None:
         if whole := b"".join(pieces):
             await self.sending.send(whole)
         pieces.clear()

@@ -191,7 +191,7 @@ class MainWindow(WindowFrame):
         else:
             act()
 
-    def _run_once_started(self, act: Callable[[], object]) -> None:
+    def _run_after_startup(self, act: Callable[[], object]) -> None:
         """Until the stores can be opened; where they never can be, say so."""
         self.run_unless_blocked(lambda: self._startup_queue.append(act))
 
@@ -242,7 +242,7 @@ class MainWindow(WindowFrame):
                 then()
             return
         if self._desk is None:
-            self._run_once_started(partial(self.go_to_workspace, workspace, then))
+            self._run_after_startup(partial(self.go_to_workspace, workspace, then))
             return
 
         def show_opened_workspace(bench: Workbench) -> None:
@@ -257,7 +257,7 @@ class MainWindow(WindowFrame):
     def create_workspace_for_folder(self, folder: Path) -> None:
         wanted = self._wanted_workspace = str(folder)
         if self._desk is None:
-            self._run_once_started(partial(self.create_workspace_for_folder, folder))
+            self._run_after_startup(partial(self.create_workspace_for_folder, folder))
             return
 
         def show_created_workspace(bench: Workbench) -> None:
@@ -741,7 +741,7 @@ class MainWindow(WindowFrame):
         chat.composer.show_window_meter(
             meter.parts, meter.window, chat.cost, meter.factor, is_estimate=meter.is_estimate
         )
-        chat.composer.price.show_next_message_cost(session.next_message_cost(), session.saving_of_markers)
+        chat.composer.price.show_next_message_cost(session.next_message_cost(), session.estimate_saving_of_markers)
         chat.measured_session = session
         if self.context_panel.isVisible() and chat is self.chat:
             self.context_panel.show_context_of(session, self.chat.composer.price.text())

@@ -150,7 +150,7 @@ class _MessageToSend:
             folding = self.session.start_fold(FoldKind.MARKER)
             self.window.run_for_window(folding, then=lambda _done: self.send_now(), failed=self.not_sent)
 
-        saves, price = self.session.saving_of_markers(), self.session.estimate_cost_with(self.parts)
+        saves, price = self.session.estimate_saving_of_markers(), self.session.estimate_cost_with(self.parts)
         folding = (saves, fold_and_send) if saves else None
         ask_if_expensive(self.window, price, self.send_now, lambda: self.not_sent(None), folding=folding)
 

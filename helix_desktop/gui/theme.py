@@ -67,7 +67,7 @@ class Theme(QObject):
         self._colours: dict[str, QColor] = {}
         self._sans = self._mono = ""
         self.set_fonts("", "")
-        QGuiApplication.styleHints().colorSchemeChanged.connect(self._system_changed)
+        QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_system_scheme_changed)
 
     @property
     def colour_tokens(self) -> Scheme:
@@ -129,7 +129,7 @@ class Theme(QObject):
         """Scheme and zoom at once: one restyling."""
         self._scheme = scheme if scheme in SCHEMES else "system"
         self.text_zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
-        if self._style_inputs() != self._applied_inputs:
+        if self._style_cache_key() != self._applied_inputs:
             self.apply_to_application()
 
     def set_zoom(self, zoom: float) -> None:
@@ -152,7 +152,7 @@ class Theme(QObject):
     def apply_to_application(self) -> None:
         """Put palette, font and style sheet into force for the whole application."""
         self.is_dark = self._wants_dark()
-        self._applied_inputs = self._style_inputs()
+        self._applied_inputs = self._style_cache_key()
         self._colours.clear()
         application = QApplication.instance()
         if isinstance(application, QApplication):
@@ -161,7 +161,7 @@ class Theme(QObject):
             application.setStyleSheet(self.build_style_sheet())
         self.changed.emit()
 
-    def _style_inputs(self) -> tuple[object, ...]:
+    def _style_cache_key(self) -> tuple[object, ...]:
         return self._wants_dark(), self.text_zoom, self._sans, self._mono
 
     def build_palette(self) -> QPalette:
@@ -181,7 +181,7 @@ class Theme(QObject):
             return QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark
         return self._scheme == "dark"
 
-    def _system_changed(self) -> None:
+    def _on_system_scheme_changed(self) -> None:
         if self._scheme == "system" and self._wants_dark() != self.is_dark:
             self.apply_to_application()
 

@@ -170,7 +170,10 @@ def _ask_to_begin_in_copy(window: MainWindow) -> None:
         return
 
     def begin_in_copy(with_changes: bool) -> None:  # noqa: FBT001 -- of a partial
-        work, then = bench.start_conversation_in_copy(with_changes=with_changes), partial(_show_begun, window, bench)
+        work, then = (
+            bench.start_conversation_in_copy(with_changes=with_changes),
+            partial(_show_begun, window, bench),
+        )
         window.run_for_window(work, then=then)
 
     text = tr("The agent works in a private copy that is stored with the program's data. Your own folder is not changed until you bring the copy's changes back.")  # fmt: skip

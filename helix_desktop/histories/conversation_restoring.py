@@ -156,7 +156,7 @@ def restore_session(facts: Sequence[Recorded], content: Content, asked: RestoreR
     if before:
         facts = [one for one in facts if one.seq < compactions[before - 1].seq]
     session = build_session_from_facts(facts, content, asked.folder, origin, is_folded=asked.is_folded)
-    return replace(_write_anew(session, asked.agent, name), is_folded=asked.is_folded)
+    return replace(_write_translated_session(session, asked.agent, name), is_folded=asked.is_folded)
 
 
 def _restore_original_lines(
@@ -225,7 +225,7 @@ def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Li
     return None
 
 
-def _write_anew(session: RecordedSession, agent: str, name: str) -> RestoredSession:
+def _write_translated_session(session: RecordedSession, agent: str, name: str) -> RestoredSession:
     form = FORMATS[agent]
     own = session.kind == form.kind
     translation = MessageTranslation(form.kind, same_agent=own, provider=form.provider)

@@ -45,13 +45,13 @@ class ReadingComplaints:
 
     def leave_out(self, kind: str, line: bytes = b"") -> None:
         self.left_out[kind] += 1
-        self._keep_line(line or (self.row.line if self.row is not None else b""))
+        self._keep_unread_line(line or (self.row.line if self.row is not None else b""))
 
     def complain_about_row(self, row: HistoryRow, why: object) -> None:
         self.complaints.append(row.complaint_about_row(why))
-        self._keep_line(row.line)
+        self._keep_unread_line(row.line)
 
-    def _keep_line(self, line: bytes) -> None:
+    def _keep_unread_line(self, line: bytes) -> None:
         if line.endswith(b"\n"):  # Without a line end, the agent is still writing this line.
             self.unread.append(line)
 

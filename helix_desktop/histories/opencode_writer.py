@@ -133,13 +133,13 @@ def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) ->
     connection.execute("INSERT INTO session (id, project_id, slug, directory, title, version, time_created, time_updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)  # fmt: skip
     for message in document["messages"]:
         name, when = message["info"]["id"], message["info"]["time"]["created"]
-        data = _without_ids(message["info"])
+        data = _dump_without_ids(message["info"])
         connection.execute("INSERT INTO message (id, session_id, time_created, time_updated, data) VALUES (?, ?, ?, ?, ?)", (name, info["id"], when, when, data))  # fmt: skip
         for part in message["parts"]:
-            values = (part["id"], name, info["id"], when, when, _without_ids(part))
+            values = (part["id"], name, info["id"], when, when, _dump_without_ids(part))
             connection.execute("INSERT INTO part (id, message_id, session_id, time_created, time_updated, data) VALUES (?, ?, ?, ?, ?, ?)", values)  # fmt: skip
 
 
-def _without_ids(value: Line) -> str:
+def _dump_without_ids(value: Line) -> str:
     """As it stands in its column: the ids have columns of their own."""
     return json.dumps({key: one for key, one in value.items() if key not in ("id", "sessionID", "messageID")})

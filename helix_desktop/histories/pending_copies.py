@@ -51,7 +51,7 @@ class PendingCopies:
             about = os.fstat(source.fileno())
             inode, copied = self._copied.get(file, (about.st_ino, 0))
             copy = path_of_copy(self._open, file)
-            if copied and not (inode == about.st_ino and _goes_on(source.fileno(), copy, copied, about.st_size)):
+            if copied and not (inode == about.st_ino and _continues_copy(source.fileno(), copy, copied, about.st_size)):
                 if file.suffix != ".json" or about.st_size < copied:  # A JSON file is rewritten at every change.
                     self._seal_open_folder()
                 copied = 0
@@ -107,7 +107,7 @@ class PendingCopies:
             self._open.rename(self._folder / str(time.time_ns()))
 
 
-def _goes_on(source: int, copy: Path, copied: int, size: int) -> bool:
+def _continues_copy(source: int, copy: Path, copied: int, size: int) -> bool:
     """Whether the file still begins with what was copied, by the end of that."""
     at = max(0, copied - COMPARED)
     with suppress(OSError), copy.open("rb") as before:

@@ -76,7 +76,7 @@ def main() -> int:
         signal.set_wakeup_fd(-1)
         for number, handler in inherited.items():  # If nohup ignores a signal, it stays ignored.
             signal.signal(number, handler)
-        _become_command(options, group, sys.argv[2:])
+        _jail_and_exec_command(options, group, sys.argv[2:])
     if options.get("attended"):
         return _wait_and_pass_signals_on(child, lifeline, wake)
     code = _watch_until_end(child, lifeline, wake, _ResourceUse(group, options.get("limits") or {}))
@@ -84,7 +84,7 @@ def main() -> int:
     return code
 
 
-def _become_command(options: dict[str, Any], group: str, command: list[str]) -> None:
+def _jail_and_exec_command(options: dict[str, Any], group: str, command: list[str]) -> None:
     """In the child: lock ourselves in and turn into the command. Never returns."""
     try:
         if group:

@@ -43,18 +43,18 @@ def named_files(command: str, folder: Path) -> list[Path]:
     found: dict[Path, None] = {}
     names = list(_names(words))
     if len(names) * len(bases) > _MOST_LOOKS:
-        raise _too_much_named()
+        raise _too_many_files_error()
     for name in names:
         for base in bases:
             path = base / os.path.expanduser(name)  # noqa: PTH111 -- a word, which may be no path
             if _is_file(path):
                 found.setdefault(path)
     if len(found) > _MOST_FILES or any(path.stat().st_size > _MOST_BYTES for path in found):
-        raise _too_much_named()
+        raise _too_many_files_error()
     return list(found)
 
 
-def _too_much_named() -> InvalidInput:
+def _too_many_files_error() -> InvalidInput:
     return InvalidInput("This hook names more files, or larger ones, than can be checked, so it doesn't run.")
 
 
@@ -73,7 +73,7 @@ def runs_the_users_own_alone(command: str, home: Path, roots: Sequence[Path], fo
             if not interpreter or _is_within(Path(interpreter), within):
                 return False
         return _is_script_of_the_user(Path(words[0]), home, within) and not any(
-            _leads_into(word, folder, within) for word in words[1:]
+            _may_lead_into(word, folder, within) for word in words[1:]
         )
     except (OSError, ValueError, RuntimeError):
         return False
@@ -94,7 +94,7 @@ def _is_script_of_the_user(path: Path, home: Path, within: Sequence[Path]) -> bo
     return real.is_file() and real.stat().st_nlink == 1 and any(real.is_relative_to(place) for place in places)
 
 
-def _leads_into(word: str, folder: Path, within: Sequence[Path]) -> bool:
+def _may_lead_into(word: str, folder: Path, within: Sequence[Path]) -> bool:
     """Whether a word, or what stands behind an option's `=`, is or may be a path in the workspace's folders."""
     for part in {word, word.partition("=")[2], word.lstrip("-")[1:]} - {""}:
         path = Path(part)

@@ -63,7 +63,7 @@ def read_project_files(
         *_items_of_user(mine, folders),
     ):
         if item.own or not is_hidden(item.path.resolve()):
-            found.setdefault(item.settings_key, _with_trust(item, trusted, switched, folders))
+            found.setdefault(item.settings_key, _set_trust_state(item, trusted, switched, folders))
     return ProjectItems(_without_repeated_rules(found.values()))
 
 
@@ -89,7 +89,7 @@ def _items_of_user(mine: Path, folders: Sequence[Path]) -> Iterator[ProjectItem]
         yield from agent_files.find_agent_files(mine / place, mine, own=True)
 
 
-def _with_trust(
+def _set_trust_state(
     item: ProjectItem, trusted: Mapping[str, object], off: frozenset[str], folders: Sequence[Path]
 ) -> ProjectItem:
     reaches = item.kind == "hook" and item.own and not item.broken and _reaches(item, folders)

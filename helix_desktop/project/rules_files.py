@@ -33,12 +33,12 @@ def find_rules_files(
     for root in roots:
         for name in (*NAMES, *OF_A_ROOT):
             yield from _read_rules_file(root / name, root, "", is_hidden)
-        yield from _cursor_rules(root, root, files)
+        yield from _find_cursor_rules(root, root, files)
         for folder in _folders_of_touched(root, files):
             where = folder.relative_to(root).as_posix()
             for name in NAMES:
                 yield from _read_rules_file(folder / name, root, f"a file in {where} was used", is_hidden, below=folder)
-            yield from _cursor_rules(folder, root, files)
+            yield from _find_cursor_rules(folder, root, files)
 
 
 def _folders_of_touched(root: Path, touched: Sequence[Path]) -> list[Path]:
@@ -97,7 +97,7 @@ def with_imports(
     return "\n\n".join(parts), tuple(notes)
 
 
-def _cursor_rules(folder: Path, root: Path, touched: Sequence[Path]) -> Iterator[ProjectItem]:
+def _find_cursor_rules(folder: Path, root: Path, touched: Sequence[Path]) -> Iterator[ProjectItem]:
     try:
         files = sorted((folder / ".cursor" / "rules").rglob("*.mdc"))[:200]
     except OSError:

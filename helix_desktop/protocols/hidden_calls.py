@@ -28,13 +28,13 @@ class HiddenCallFilter(ABC):
         self.output_tokens_before = 0  # Output tokens of all replies before this one.
         self._held_events: list[tuple[bytes, Json]] = []
 
-    def begin_next_reply(self, output: int) -> None:
+    def count_and_reset_reply(self, output: int) -> None:
         """The reply so far came to nothing but hidden calls; the next one goes on in its place."""
         self.replies_before += 1
         self.output_tokens_before += output
-        self.begin_reply_again()
+        self.reset_for_retry()
 
-    def begin_reply_again(self) -> None:
+    def reset_for_retry(self) -> None:
         """The reply broke off before the agent saw anything of it; it comes once more."""
         self.hidden_count = self.visible_count = 0
         self._held_events = []
@@ -71,11 +71,11 @@ class NumberedCallFilter(HiddenCallFilter):
         self._numbers: dict[int, int | None] = {}
         self._holding: int | None = None
 
-    def begin_reply_again(self) -> None:
-        super().begin_reply_again()
+    def reset_for_retry(self) -> None:
+        super().reset_for_retry()
         self._numbers, self._holding = {}, None
 
-    def begin_part(self, index: int, *, thinks: bool, call: str | None) -> bytes:
+    def begin_reply_part(self, index: int, *, thinks: bool, call: str | None) -> bytes:
         """Give a part its number; `call`: the tool it calls. What was held goes first, unless a hidden call follows it."""
         if thinks and self.replies_before and self.shown_count:
             self._numbers[index] = None

@@ -48,7 +48,7 @@ def _id_from_hash(call_id: str, length: int) -> str:
     return hashlib.sha256(call_id.encode("utf-8", errors="replace")).hexdigest()[:length]
 
 
-def keep_own_reasoning(request: Request) -> Request:
+def without_foreign_reasoning(request: Request) -> Request:
     """Without the reasoning that another program recorded of another model: it can go back to its own alone."""
 
     def own(part: MessagePart) -> bool:

@@ -122,13 +122,12 @@ class CallNumbering:
     given: int = 0
     waiting: list[tuple[str, str]] = field(default_factory=list)  # Names and ids of calls that have no result so far.
 
-    def number_call(self, name: str) -> str:
+    def assign_call_number(self, name: str) -> str:
         self.given += 1
         self.waiting.append((name, f"call-{self.given}"))
         return self.waiting[-1][1]
 
-    def call_of_result(self, name: str) -> str:
-        """The oldest call of that name that has no result yet."""
+    def take_oldest_open_call(self, name: str) -> str:
         for at, (called, number) in enumerate(self.waiting):
             if called == name:
                 del self.waiting[at]
@@ -189,7 +188,7 @@ def edit_pieces(
     return list(units)
 
 
-def text_like_before(before: Json, text: str, kind: str) -> Json:
+def replace_text_in_content(before: Json, text: str, kind: str) -> Json:
     """A content as it was: a string, or a list; its pictures stay."""
     if not isinstance(before, list):
         return text

@@ -46,7 +46,7 @@ class DemoModel:
         return self.name
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
-        said = script_reply(request)
+        said = choose_scripted_reply(request)
         for word in _PIECES.findall(said.text):
             if self.sleep is not None:
                 await self.sleep(PACE)
@@ -78,10 +78,10 @@ def _texts_of_messages(messages: Sequence[Message]) -> list[str]:
     return [getattr(part, "text", "") + getattr(part, "arguments", "") for part in parts]
 
 
-def script_reply(request: Request) -> ScriptedReply:
+def choose_scripted_reply(request: Request) -> ScriptedReply:
     if request.purpose is not Purpose.STEP:
         return ScriptedReply(demo_summaries.write_answer(request))
-    scene = read_scene(request)
+    scene = build_demo_scene(request)
     command = _COMMAND.fullmatch(scene.asked)
     if command is not None and command[1].lower() != "tour":
         return _call_named_tool(scene, command[1].lower(), command[2].strip())
@@ -96,7 +96,7 @@ def _quote_short(text: str) -> str:
     return f"“{line[:120]}…”" if len(line) > 120 else f"“{line}”"
 
 
-def read_scene(request: Request) -> DemoScene:
+def build_demo_scene(request: Request) -> DemoScene:
     """What the script goes by: the last thing the user asked, and what has been called and returned since."""
     start, asked = _last_question(request.messages)
     after = request.messages[start:]

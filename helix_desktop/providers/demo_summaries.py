@@ -128,13 +128,13 @@ def _sort_material(request: Request) -> _SortedMaterial:
         elif isinstance(part, ToolResult):
             found.outputs.append(part.text)
         elif isinstance(part, Text) and part.text.startswith("<material>"):
-            _read_transcript(part.text, found)
+            _sort_transcript_lines(part.text, found)
         elif isinstance(part, Text) and role is Role.USER and part.text.lstrip()[:1] not in {"[", "("}:
             found.said.append(part.text)
     return found
 
 
-def _read_transcript(text: str, found: _SortedMaterial) -> None:
+def _sort_transcript_lines(text: str, found: _SortedMaterial) -> None:
     """A conversation written out as text: `[3] user: …`, `[4] call of read_file: {…}`, `[5] output of read_file:`."""
     heads = list(_PASSAGE.finditer(text))
     for head, end in zip(heads, [*(one.start() for one in heads[1:]), len(text)], strict=True):
@@ -158,16 +158,16 @@ def write_compaction(request: Request) -> str:
     ]
     question = texts[-1] if texts else ""
     wish = match[1] if (match := _WISH.search(question)) else question
-    asked = _telling_words(wish, lines)
+    asked = _distinguishing_words(wish, lines)
     matching = [line for line in lines if asked & set(_lowercase_words(line))]
-    head = f"{len(lines):,} lines, from `{_line_for_edge(lines, 0)}` to `{_line_for_edge(lines, -1)}`."
+    head = f"{len(lines):,} lines, from `{_shorten_line_at(lines, 0)}` to `{_shorten_line_at(lines, -1)}`."
     if not matching:
         return f"{head} No line has a word of what was asked for that the others have not."
     shown = "\n".join(line[:200] for line in matching[:MOST_EXCERPT])
     return f"{head} {len(matching):,} of them have words of what was asked for; the first are:\n{shown}"
 
 
-def _telling_words(wish: str, lines: list[str]) -> set[str]:
+def _distinguishing_words(wish: str, lines: list[str]) -> set[str]:
     """The words of the wish that are in some lines and not in most of them."""
     counts = Counter(word for line in lines for word in set(_lowercase_words(line)))
     return {word for word in _lowercase_words(wish) if 0 < counts[word] <= max(1, COMMON * len(lines))}
@@ -177,7 +177,7 @@ def _lowercase_words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
 
 
-def _line_for_edge(lines: list[str], at: int) -> str:
+def _shorten_line_at(lines: list[str], at: int) -> str:
     return lines[at].strip()[:80] if lines else ""
 
 

@@ -19,7 +19,7 @@ from helix_desktop.json_values import dump_json_body
 from helix_desktop.protocols.event_stream import EventStreamParser, EventTooLong, ServerSentEvent
 from helix_desktop.protocols.protocol_dialect import OutgoingRequest, ProtocolDialect, ReplyReading
 from helix_desktop.protocols.provider_failures import ProviderRefusal, failure_of_refusal, read_refusal_body
-from helix_desktop.protocols.request_parts import keep_own_reasoning
+from helix_desktop.protocols.request_parts import without_foreign_reasoning
 from helix_desktop.providers import http_transport
 from helix_desktop.providers.known_models import ModelInfo, usage_cost
 from helix_desktop.tasks import OwnedTasks
@@ -77,12 +77,12 @@ class HttpModelClient:
 
     def _compile_request(self, request: Request) -> OutgoingRequest:
         return self.dialect.compile_request(
-            keep_own_reasoning(replace(request, model=self.info.id)), self.info.abilities
+            without_foreign_reasoning(replace(request, model=self.info.id)), self.info.abilities
         )
 
     async def _try_once(self, post: OutgoingRequest, request: Request) -> AsyncGenerator[Delta]:
         """One try: the deltas and the Reply; or the failure, which only comes while nothing has been shown."""
-        reading = self.dialect.start_reading(request)
+        reading = self.dialect.build_reply_reader(request)
         content = await asyncio.to_thread(dump_json_body, post.body)
         shown, cut = False, ""
         try:
@@ -94,7 +94,7 @@ class HttpModelClient:
                             shown = True
                             yield delta
                         if reading.is_reply_complete:
-                            answer.wait_only_briefly()
+                            answer.shorten_wait_for_rest()
                         if reading.is_stream_over:
                             break
         except ModelFailed as failure:
@@ -108,7 +108,7 @@ class HttpModelClient:
                 raise ProviderUnreachable(cut)
         reply = reading.reply_so_far("" if reading.is_reply_complete else cut)
         # The model keeps the name under which the user configured it.
-        yield replace(reply, model=self.info.name, usage=with_cost(reply.usage, self.info))
+        yield replace(reply, model=self.info.name, usage=fill_in_cost(reply.usage, self.info))
 
     async def _raise_for_refusal(self, answer: http_transport.HttpAnswer) -> None:
         if answer.status_code == 200 and not answer.is_web_page:
@@ -171,7 +171,7 @@ def _most_tries(failure: ModelFailed, patience: http_transport.ProviderPatience,
     return 1
 
 
-def with_cost(usage: Usage, info: ModelInfo) -> Usage:
+def fill_in_cost(usage: Usage, info: ModelInfo) -> Usage:
     """With its cost from the catalogue, where the provider has not told the cost itself."""
     return usage if usage.cost else replace(usage, cost=usage_cost(usage, info.prices))
 

@@ -84,7 +84,7 @@ class ProviderConnections:
             await client.aclose()
 
 
-def prepare_http() -> None:
+def load_http_and_certificates() -> None:
     """Import what requests need and read the certificates: a tenth of a second, for a thread, before the first message."""
     import httpx  # noqa: F401
 
@@ -152,17 +152,17 @@ def trusted_certificates(variables: frozenset[tuple[str, str]] | None = None) ->
     context = _load_base_certificates(own.get("ssl_cert_file"), own.get("ssl_cert_dir"))
     for name in EXTRA_CERTIFICATES:
         if own.get(name):
-            with _naming_variable(name):
+            with _name_variable_in_errors(name):
                 context.load_verify_locations(own[name])
     if own.get(CLIENT_CERTIFICATE):
         key, word = own.get(f"{CLIENT_CERTIFICATE[:-4]}key"), own.get(f"{CLIENT_CERTIFICATE[:-4]}key_passphrase", "")
-        with _naming_variable(CLIENT_CERTIFICATE):
+        with _name_variable_in_errors(CLIENT_CERTIFICATE):
             context.load_cert_chain(own[CLIENT_CERTIFICATE], key or None, lambda: word)
     return context
 
 
 @contextmanager
-def _naming_variable(name: str) -> Iterator[None]:
+def _name_variable_in_errors(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -174,7 +174,7 @@ def _naming_variable(name: str) -> Iterator[None]:
 
 def _load_base_certificates(own_file: str | None, own_folder: str | None) -> ssl.SSLContext:
     if own_file or own_folder:
-        with _naming_variable("ssl_cert_file" if own_file else "ssl_cert_dir"):
+        with _name_variable_in_errors("ssl_cert_file" if own_file else "ssl_cert_dir"):
             return ssl.create_default_context(cafile=own_file or None, capath=own_folder or None)
     if sys.platform in {"win32", "darwin"}:
         import truststore
@@ -203,7 +203,7 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def check_key(key: str, where: str) -> str:
+def strip_and_check_key(key: str, where: str) -> str:
     """The key without surrounding space. A key that cannot stand in a header is refused here, before any library
     quotes it in a message of its own.
     """
@@ -242,7 +242,7 @@ class HttpAnswer:
         """A web page: somebody's front door instead of the interface behind it."""
         return self.response_headers.get("content-type", "").startswith("text/html")
 
-    def wait_only_briefly(self) -> None:
+    def shorten_wait_for_rest(self) -> None:
         """The reply is whole; what may still come is waited for a moment only."""
         self._ended = True
 

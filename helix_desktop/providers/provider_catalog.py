@@ -255,7 +255,7 @@ def require_usable_key(config: ProviderConfig, key: str | None) -> str:
             f"The key for {config.name} was not sent, because with http://, anyone on the network could read it.",
             remedy="Use an https:// address.",
         )
-    return http_transport.check_key(key, config.name) if key else ""
+    return http_transport.strip_and_check_key(key, config.name) if key else ""
 
 
 def describe_model(config: ProviderConfig, model: str, reported: Object | None = None) -> ModelInfo:

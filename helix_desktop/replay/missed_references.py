@@ -94,8 +94,7 @@ class _RecallQuery:
         spoken = (word for line in beside or lines for word in _WORD.findall(line) if word.casefold() in self.seen)
         return " ".join(islice(dict.fromkeys(spoken), MOST_WORDS))
 
-    def words_known(self) -> Uses:
-        """All words of the reply that the view still shows."""
+    def reply_words_in_view(self) -> Uses:
         return self.seen & {word.casefold() for line in self._lines_of_reply() for word in _WORD.findall(line)}
 
     def _lines_of_reply(self) -> list[str]:
@@ -163,7 +162,7 @@ class MissedReferences:
             return [one for entry, held in needed for one in _pages_that_help(self._all_pages_of(entry), held)]
         said = set(view)
         asks = _RecallQuery(reply, frozenset().union(*map(self._words_in, said)), self.references_in)
-        chosen = self._open_by_rank(missed, asks, entries)
+        chosen = self._open_entries_by_rank(missed, asks, entries)
         left = missed.difference(*(page.seeks for page in chosen))
         if left and summarised:
             said = set(map(text_without_escapes, said))
@@ -184,13 +183,15 @@ class MissedReferences:
                 left -= held
         return chosen
 
-    def _open_by_rank(self, missed: set[str], asks: _RecallQuery, entries: Sequence[ShownEntry]) -> list[RecalledPage]:
+    def _open_entries_by_rank(
+        self, missed: set[str], asks: _RecallQuery, entries: Sequence[ShownEntry]
+    ) -> list[RecalledPage]:
         """As many of the entries that fit at once as there are different ones to find, then one after the other. After some
         in vain, or where no other fits, the agent searches all of them and reads what it was led to.
         """
         needed = self._entries_that_hold(missed, entries)
         left = frozenset[str]().union(*(held for _, held in needed))
-        fitting = _rank_by_words([(one, self._words_in(one.shown)) for one in entries], asks.words_known())
+        fitting = _rank_by_words([(one, self._words_in(one.shown)) for one in entries], asks.reply_words_in_view())
         chosen: list[RecalledPage] = []
         opened = wrong = 0
         for entry in fitting:
@@ -204,7 +205,7 @@ class MissedReferences:
             chosen += (
                 [replace(one, round=one.round + at, seeks=held) for one in pages]
                 if held
-                else self._in_vain(pages, left, at)
+                else self._page_read_in_vain(pages, left, at)
             )
             opened, wrong, left = opened + 1, wrong + (not held), left - held
         return (
@@ -236,7 +237,9 @@ class MissedReferences:
             before = ranked[: ranked.index(entry)] if entry in ranked else ranked
             fresh = [one for one in before if one.name not in self._opened_in_vain][:MOST_WRONG]
             vain = [
-                page for one in fresh for page in self._in_vain(self._pages_of_entry(one, frozenset(), words), held, 0)
+                page
+                for one in fresh
+                for page in self._page_read_in_vain(self._pages_of_entry(one, frozenset(), words), held, 0)
             ]
             chosen += [
                 replace(page, named=False, tool=ToolName.RECALL_HISTORY, seeks=held, round=number)
@@ -244,7 +247,7 @@ class MissedReferences:
             ]
         return chosen
 
-    def _in_vain(self, pages: Sequence[RecalledPage], seeks: Uses, at: int) -> list[RecalledPage]:
+    def _page_read_in_vain(self, pages: Sequence[RecalledPage], seeks: Uses, at: int) -> list[RecalledPage]:
         """The first look into an entry that does not hold it; the agent remembers that."""
         self._opened_in_vain.add(pages[0].entry)
         return [replace(pages[0], round=at, holds=frozenset(), seeks=seeks)]
@@ -303,11 +306,10 @@ def missing_from_view(missed: set[str], view: Iterable[str]) -> set[str]:
     if not missed:
         return missed
     said = "\n".join(map(text_without_escapes, view))
-    return {one for one in missed if not _stands_as_word(one, said)}
+    return {one for one in missed if not _occurs_as_whole_word(one, said)}
 
 
-def _stands_as_word(one: str, said: str) -> bool:
-    """Whether it stands there as whole words."""
+def _occurs_as_whole_word(one: str, said: str) -> bool:
     at = said.find(one)
     while at >= 0:
         if not (_is_word_character(said[at - 1 : at]) or _is_word_character(said[at + len(one) : at + len(one) + 1])):
@@ -325,7 +327,7 @@ def group_by_round(pages: Sequence[RecalledPage]) -> list[list[RecalledPage]]:
     return [[page for page in pages if page.round == number] for number in sorted({page.round for page in pages})]
 
 
-def shown_entry(name: str, text: str, said: Iterable[str]) -> ShownEntry:
+def build_shown_entry(name: str, text: str, said: Iterable[str]) -> ShownEntry:
     """An entry with what the view says of it: the texts with its hash; of a long one, the line and the next."""
     about: list[str] = []
     for each in said:
@@ -341,18 +343,18 @@ def is_publicly_known(reference: str) -> bool:
     if " " in reference:
         imported = _IMPORT.fullmatch(reference)
         return imported is not None and imported[1].split(".")[0] in _public_modules()
-    return reference.removeprefix("self.").removeprefix("this.") in _public_names()
+    return reference.removeprefix("self.").removeprefix("this.") in _read_public_names()
 
 
 @functools.cache
-def _public_names() -> Uses:
+def _read_public_names() -> Uses:
     lines = (resources.resources_folder() / "known_names.txt").read_text(encoding="utf-8").splitlines()
     return frozenset(line for line in lines if not line.startswith("#"))
 
 
 @functools.cache
 def _public_modules() -> Uses:
-    return frozenset(name.split(".")[0] for name in _public_names() if name.count(".") == 1)
+    return frozenset(name.split(".")[0] for name in _read_public_names() if name.count(".") == 1)
 
 
 def _rank_by_words(entries: Sequence[tuple[ShownEntry, Uses]], words: Uses) -> list[ShownEntry]:

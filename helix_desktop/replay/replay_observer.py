@@ -73,7 +73,7 @@ class ReplayObserver:
         await self._verify_recalls(view.blocks)
         if self._document_is_new:
             self._document_is_new = False
-            await self._look_for_losses(view.blocks)
+            await self._find_unreachable_details(view.blocks)
 
     async def observe_request(self, view: View, request: Request) -> None:
         """A request that is sent, whatever for."""
@@ -98,7 +98,7 @@ class ReplayObserver:
             if digest not in indexes:  # An index only names what there was, so it answers no recall.
                 content = await lost_details.recall_and_verify(digest, self._cache.read_content)
                 text = content.decode("utf-8", "replace") if content is not None else ""
-                entries += [missed_references.shown_entry(digest.hex, text, said)] if content is not None else []
+                entries += [missed_references.build_shown_entry(digest.hex, text, said)] if content is not None else []
         return self._misses.pages_to_recall(missed, reply, entries, said, summarised=summarised, recalls=recalls)
 
     async def finish_observing(self, billed: ReplayFigures) -> ReplayFigures:
@@ -106,7 +106,7 @@ class ReplayObserver:
         blocks = self._conversation.current_view().blocks
         await self._read_block_contents(blocks)
         await self._verify_recalls(blocks)
-        await self._look_for_losses(blocks)
+        await self._find_unreachable_details(blocks)
         details = Counter(lost=len(self._lost))
         for fold in self._folds:
             if fold.kind in DOCUMENTS:
@@ -125,7 +125,7 @@ class ReplayObserver:
             used=self._retention.used,
             standing=self._retention.standing,
             standing_plain=self._retention.standing_plain,
-            undo_identical=undo_is_exact(self._conversation.state.facts),
+            undo_identical=is_undo_exact(self._conversation.state.facts),
             output_tokens=self._output_tokens,
             output_shown=self._output_shown,
         )
@@ -179,7 +179,7 @@ class ReplayObserver:
                 if back or digest not in self._foreign:
                     self._proved[digest] = back
 
-    async def _look_for_losses(self, blocks: Sequence[Block]) -> None:
+    async def _find_unreachable_details(self, blocks: Sequence[Block]) -> None:
         named = [
             await lost_details.recall_and_verify(digest, self._cache.read_content)
             for digest in dict.fromkeys(lost_details.digests_in_view(blocks, self._text_in_block))
@@ -191,7 +191,7 @@ class ReplayObserver:
         self._lost |= standing.unreachable_details(self._details)
 
 
-def undo_is_exact(recorded_facts: Sequence[facts.Recorded]) -> bool:
+def is_undo_exact(recorded_facts: Sequence[facts.Recorded]) -> bool:
     """Whether undoing every fold gives the view that would have been without any."""
     undone = build_state(recorded_facts)
     while undone.live_folds:

@@ -106,13 +106,13 @@ class SessionPlayer:
         """The whole session. `moved` is told of every message, for a progress bar."""
         self._conversation = await Conversation.open(self._stores.journal, "replay")
         self._watching = ReplayObserver(self._conversation, self._stores.cache, (MAIN, FAST), self._tokens)
-        self._steward = self._new_steward()
+        self._steward = self._build_fold_steward()
         self._following = AgentFollower(
             self._conversation,
             self._steward,
             self._stores.cache,
             self._tokens,
-            waiting=self._time_waiting,
+            waiting=self._await_and_add_wait_time,
             stored=self._watching.note_output_text,
         )
         await self._conversation.append_facts(*self._setup_facts())
@@ -125,9 +125,9 @@ class SessionPlayer:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _new_steward(self) -> FoldSteward:
+    def _build_fold_steward(self) -> FoldSteward:
         clients: dict[facts.ModelRole, ModelClient] = {
-            role: StandInModel(name, self._terms.stand_in, self._tokens, self._bill_aside, self._fits_in_window)
+            role: StandInModel(name, self._terms.stand_in, self._tokens, self._bill_fold_request, self._fits_in_window)
             for role, name in MODELS.items()
         }
         return FoldSteward(
@@ -274,7 +274,7 @@ class SessionPlayer:
         )
         self._longest_admission = max(self._longest_admission, self._waited_now - before)
 
-    async def _time_waiting(self, work: Awaitable[T]) -> T:
+    async def _await_and_add_wait_time(self, work: Awaitable[T]) -> T:
         """What a turn waits for; background work costs it nothing."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -282,7 +282,7 @@ class SessionPlayer:
         self._waited_now += loop.time() - begun
         return found
 
-    def _bill_aside(self, asked: StandInRequest) -> None:
+    def _bill_fold_request(self, asked: StandInRequest) -> None:
         pieces = self._billing_pieces_of(asked.request)
         if asked.client == MAIN:
             self._ledger.bill_cached_request(

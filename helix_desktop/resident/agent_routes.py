@@ -53,7 +53,7 @@ class AgentRoutes:
                 without_key = {each: value for each, value in environment.items() if each != variable}
                 surroundings = AgentSurroundings(without_key, Path.home(), bench.main_folder)
                 found = agent_upstreams.find_agent_upstreams(name, surroundings)
-                usual = agent_settings.pass_over_installed_address(found, self._where.config)[0]
+                usual = agent_settings.resolve_own_addresses(found, self._where.config)[0]
                 if usual.provider or agent_upstreams.uses_subscription_by_settings(name, surroundings):
                     return None
             with self._finding:
@@ -67,7 +67,7 @@ class AgentRoutes:
     def _hold_address(self, workspace: str, name: str, usual: AgentUpstream, environment: Mapping[str, str]) -> str:
         held = self._held.get(known := (workspace, name, usual.address))
         if held is None or not held.is_held:
-            registration = replace(agent_run.registration_for_run(name, usual, environment), workspace=workspace)
+            registration = replace(agent_run.build_registration_for_run(name, usual, environment), workspace=workspace)
             command = agent_run.command_of_this_program(self._where)
             held = self.holding.enter_context(HeldRegistration(self._where, command, registration))
             self._held[known] = held

@@ -119,13 +119,13 @@ class HistoryRecorder:
         from watchfiles._rust_notify import RustNotify
 
         while not self._is_ending.is_set():
-            folders = self._folders_there()
+            folders = self._existing_folders()
             if not folders:
                 self._is_ending.wait(FOLDERS_MILLISECONDS / 1000)
                 continue
             try:
                 watcher = RustNotify([str(folder) for _, folder in folders], False, False, 0, True, True)
-                self._note_what_is_there(folders)
+                self._copy_existing_files(folders)
                 self._note_changes_until_folders_change(watcher.watch, folders)
                 watcher.close()
             except (OSError, RuntimeError) as error:  # A folder is gone, or cannot be watched.
@@ -133,14 +133,14 @@ class HistoryRecorder:
                 log.warning("recording: %s", self.trouble)
                 self._is_ending.wait(SETTINGS_SECONDS)
 
-    def _note_what_is_there(self, folders: Folders) -> None:
+    def _copy_existing_files(self, folders: Folders) -> None:
         """What an agent works on may be gone before it is imported, so it is copied."""
         there = {file for kind, folder in folders for file in _history_files_in(kind, folder)}
         recent = {file for file in there if _is_recent(file)}
-        self._note_changes(folders, recent)
+        self._copy_changed_files(folders, recent)
         self.add_files(there - recent)
 
-    def _folders_there(self) -> Folders:
+    def _existing_folders(self) -> Folders:
         if time.monotonic() - self._settings_read >= SETTINGS_SECONDS:
             self._recorded, self._settings_read = recorded_folders(self._where, self._places), time.monotonic()
         return [one for one in self._recorded if one[1].is_dir()]
@@ -152,11 +152,11 @@ class HistoryRecorder:
             changes = watch(5 * pause, pause, FOLDERS_MILLISECONDS, self._is_ending)
             if isinstance(changes, set):
                 active_until = time.monotonic() + ACTIVE_SECONDS
-                self._note_changes(folders, {Path(name) for _, name in changes})
-            if self._is_ending.is_set() or self._folders_there() != folders:
+                self._copy_changed_files(folders, {Path(name) for _, name in changes})
+            if self._is_ending.is_set() or self._existing_folders() != folders:
                 return
 
-    def _note_changes(self, folders: Folders, changed: set[Path]) -> None:
+    def _copy_changed_files(self, folders: Folders, changed: set[Path]) -> None:
         kinds = [(kind, path) for path in changed for kind, folder in folders if path.is_relative_to(folder)]
         files = {file for kind, path in kinds if (file := history_finding.history_file_of_change(kind, path))}
         databases = {file for file in files if file.suffix == ".db"}
@@ -202,7 +202,7 @@ class HistoryRecorder:
 
     def _import_files(self) -> bool:
         """The same for files that are imported from where they are; what was copied meanwhile is not kept waiting."""
-        while portion := self._next_files():
+        while portion := self._take_next_files():
             if not self._ask_to_import({"files": [str(file) for file in portion]}) and self._deaths < MOST_DEATHS:
                 self.add_files(portion)
                 return False
@@ -210,7 +210,7 @@ class HistoryRecorder:
                 return False
         return True
 
-    def _next_files(self) -> Sequence[Path]:
+    def _take_next_files(self) -> Sequence[Path]:
         with self._lock:
             portion = sorted(self._files, key=lambda file: (len(file.parts), file))[:FILES_TOGETHER]
             self._files.difference_update(portion)

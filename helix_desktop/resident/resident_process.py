@@ -60,11 +60,11 @@ class Resident:
         """Answers one request of another process."""
         match arguments:
             case ["register", *told]:
-                return await self._keep_registered([_parse_registration(one) for one in told], console)
+                return await self._hold_registrations([_parse_registration(one) for one in told], console)
             case ["register again", port, *told]:
                 with suppress(InvalidInput, ValueError):  # If it is taken, another port will do.
                     await self._ensure_listening(int(port))
-                return await self._keep_registered([_parse_registration(one) for one in told], console)
+                return await self._hold_registrations([_parse_registration(one) for one in told], console)
             case ["hold"]:
                 await self._ensure_listening()
                 await console.print_line(json.dumps(self.resident_status()))
@@ -127,7 +127,7 @@ class Resident:
                 self._recorder.start_recording()
         self._update_after_change()
 
-    async def _keep_registered(self, registrations: Sequence[GatewayRegistration], console: Console) -> int:
+    async def _hold_registrations(self, registrations: Sequence[GatewayRegistration], console: Console) -> int:
         """Keeps the registrations until the caller disconnects, which cancels this."""
         self._may_end = True
         self._registered.update({one.token: one for one in registrations})

@@ -59,7 +59,7 @@ class CacheCheck:
             page = self._cache.digests_after(self._at, _PAGE)
         except (CacheCorrupt, ValueError):
             self._notes.append("A part of the cache's list of hashes cannot be read.")
-            self._at = _hash_further_on(self._at)
+            self._at = _skip_ahead_in_hashes(self._at)
             self._all = self._at is None
             return
         self._waiting += page
@@ -109,7 +109,7 @@ class CacheCheck:
         return VerifyResult(self._checked, self._bytes, tuple(self._damaged.items()), tuple(self._notes))
 
 
-def _hash_further_on(digest: Digest | None) -> Digest | None:
+def _skip_ahead_in_hashes(digest: Digest | None) -> Digest | None:
     """A hash a little behind: one 256th of all hashes further; None behind the last."""
     first = digest.raw[0] if digest else 0
     return None if first == 0xFF else Digest(bytes((first + 1,)).ljust(32, b"\0"))

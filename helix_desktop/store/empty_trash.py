@@ -49,9 +49,9 @@ class TrashEmptying:
         for name in sorted(self.gone):
             for lines in _pages_of_conversation(self._journal, name):
                 for line in lines:
-                    self._claim_entries_of(line)
+                    self._collect_entries_of_fact(line)
                 yield True
-        while self._own and self._spare_mentioned():
+        while self._own and self._spare_next_mentioned():
             yield True
 
     def _conversations_to_delete(self) -> Generator[bool, None, set[str]]:
@@ -68,7 +68,7 @@ class TrashEmptying:
             gone |= more
         return gone
 
-    def _claim_entries_of(self, line: StoredFact) -> None:
+    def _collect_entries_of_fact(self, line: StoredFact) -> None:
         try:
             fact = fact_encoding.decode_fact(line.fact)
         except HelixError:
@@ -78,7 +78,7 @@ class TrashEmptying:
             if how != "recall" and digest.hex not in held:
                 held.append(digest.hex)
 
-    def _spare_mentioned(self) -> bool:
+    def _spare_next_mentioned(self) -> bool:
         """The next facts of those that stay. Whether there were any."""
         lines = self._journal.stored_facts_since(self._seen, _PAGE)
         for line in lines:
@@ -93,7 +93,7 @@ class TrashEmptying:
         names = [name for held in self._own.values() for name in held]
         pinned = self._cache.pinned_entries()
         for start in range(0, len(names), _PAGE):
-            while self._spare_mentioned():
+            while self._spare_next_mentioned():
                 pass
             for name in names[start : start + _PAGE]:
                 self._remove_unless_used(Digest.from_hex(name), pinned)

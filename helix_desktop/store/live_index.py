@@ -124,12 +124,12 @@ class WorkspaceIndex:
 
     async def _index_until_caught_up(self, report: Callable[[IndexProgress], None], but: int) -> IndexProgress:
         while True:
-            self.progress = await self._run_without_gathering(IndexFile.index_next_slice)
+            self.progress = await self._run_on_writer_now(IndexFile.index_next_slice)
             report(self.progress)
             if self.progress.is_complete or self.progress.count_missing < but:
                 return self.progress
 
-    async def _run_without_gathering(
+    async def _run_on_writer_now(
         self, work: Callable[Concatenate[IndexFile, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """On the thread that writes: nobody waits there for what may still come. While the index is begun anew, its file is closed."""
@@ -225,7 +225,7 @@ class WorkspaceIndex:
         """The bytes all entries take on the disk, those just put among them; as far as it is known while the index is made."""
         self._refuse_while_rebuilding()
         try:
-            await self._run_without_gathering(IndexFile.add_missing_rows)
+            await self._run_on_writer_now(IndexFile.add_missing_rows)
         except IndexDamaged:
             self._damaged = True
         return await self._run_query(CatalogueQueries.bytes_on_disk, slow=True)
@@ -244,7 +244,7 @@ class WorkspaceIndex:
     async def refresh_entry_rows(self, digests: Sequence[Digest]) -> None:
         """Take over what changed of entries that were known before: pins, removals."""
         for start in range(0, len(digests), 500):
-            await self._run_without_gathering(IndexFile.refresh_entries, digests[start : start + 500])
+            await self._run_on_writer_now(IndexFile.refresh_entries, digests[start : start + 500])
 
     async def unused(self) -> Sequence[Digest]:
         """What collection takes first."""

@@ -35,7 +35,7 @@ def open_or_repair_journal(workspace: Path, note: Note) -> JournalFile:
         journal = JournalFile(path, upgrade=False)
         if suspect.exists():
             _check_journal_whole(journal)
-        _take_rest_of_log(journal, log, note)
+        _append_facts_behind_damage(journal, log, note)
     except JournalCorrupt:
         journal = _repair_journal(workspace, path, log, note)
     suspect.unlink(missing_ok=True)
@@ -69,7 +69,7 @@ def _check_journal_whole(journal: JournalFile) -> None:
         raise JournalCorrupt(defect)
 
 
-def _take_rest_of_log(journal: JournalFile, log: journal_repair.WriteAheadLog | None, note: Note) -> None:
+def _append_facts_behind_damage(journal: JournalFile, log: journal_repair.WriteAheadLog | None, note: Note) -> None:
     """SQLite reads a log up to the first frame that is damaged, and says nothing. Take what stands behind it."""
     if log is None:
         return
@@ -93,7 +93,7 @@ def _take_rest_of_log(journal: JournalFile, log: journal_repair.WriteAheadLog | 
 
 
 def _repair_journal(workspace: Path, path: Path, log: journal_repair.WriteAheadLog | None, note: Note) -> JournalFile:
-    aside = _copy_aside(workspace, path.parent.glob("journal.sqlite3*"))
+    aside = _copy_to_damaged_folder(workspace, path.parent.glob("journal.sqlite3*"))
     damaged = aside / path.name
     copies = [each.path for each in journal_backups.list_backups(workspace)]
     more = journal_repair.salvage_facts(damaged, log) if log is not None and damaged.exists() else None
@@ -123,7 +123,7 @@ def _install_repaired_journal(path: Path) -> None:
         sync_folder_to_disk(path.parent)
 
 
-def _copy_aside(workspace: Path, paths: Iterable[Path]) -> Path:
+def _copy_to_damaged_folder(workspace: Path, paths: Iterable[Path]) -> Path:
     """A new folder below `damaged`, with copies of `paths`. Files LevelDB never changes are linked, not copied."""
     name = clock.strftime("%Y-%m-%dT%H%M%S", clock.gmtime())
     aside = workspace / "damaged" / name
@@ -184,7 +184,7 @@ def open_or_repair_cache(workspace: Path, note: Note) -> CacheFolder:
 
 
 def _repair_cache(workspace: Path, folder: Path, note: Note) -> CacheFolder:
-    aside = _copy_aside(workspace, [folder])
+    aside = _copy_to_damaged_folder(workspace, [folder])
     try:
         leveldb.repair_leveldb(folder)
         cache = CacheFolder(folder)

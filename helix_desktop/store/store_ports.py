@@ -166,10 +166,10 @@ class StoreCache:
             stored = await asyncio.wrap_future(self._submit_put(content, about))
         else:
             stored = await self._store_stream(content, about)
-        await self._after_put()
+        await self._notify_of_stored_content()
         return replace(stored, media_type=about.media_type)
 
-    async def _after_put(self) -> None:
+    async def _notify_of_stored_content(self) -> None:
         self._index.follow_stores()
         self.changed()
         if self.far is not None:
@@ -181,7 +181,7 @@ class StoreCache:
         if not contents:
             return ()
         stored = await self._thread.run_there(self._store_many_now, contents)
-        await self._after_put()
+        await self._notify_of_stored_content()
         return stored
 
     def _store_many_now(self, contents: Sequence[tuple[bytes, EntryOrigin]]) -> list[Stored]:

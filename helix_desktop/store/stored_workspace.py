@@ -73,7 +73,7 @@ class StoredWorkspace:
         lock = WorkspaceLock(folder / "lock")
         async with AsyncExitStack() as undo:
             undo.callback(lock.release_lock)
-            await asyncio.to_thread(_tidy_folder, folder)
+            await asyncio.to_thread(_remove_leftovers, folder)
             stores = await WorkspaceStores.open(folder, count)
             undo.push_async_callback(stores.aclose)
             begun = await stores.thread.run_there(stores.journal.last_fact_id)
@@ -193,7 +193,7 @@ class StoredWorkspace:
 
     async def _forget_everywhere(self, wanted: forgetting.ForgetRequest) -> ForgetResult:
         stores = self._stores
-        steps = await self._shared_steps()
+        steps = await self._sync_state_if_shared()
         await stores.thread.run_slices(forgetting.purge_cache(stores.cache, wanted))
         changed = await stores.thread.run_there(forgetting.purge_journal, stores.journal, wanted)
         touched = await stores.background.run_there(forgetting.purge_backups, self.folder, wanted)
@@ -206,7 +206,7 @@ class StoredWorkspace:
         )
         return ForgetResult(tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere)
 
-    async def _shared_steps(self) -> SyncState | None:
+    async def _sync_state_if_shared(self) -> SyncState | None:
         """What is known of the others' conversations: of a fact that is changed in place they must be told."""
         if self._shared is not None:
             return self._shared.sync_state
@@ -222,7 +222,7 @@ class StoredWorkspace:
     ) -> SharedStoreLink:
         """Share its content from now on; `stop_sharing` ends it. Nothing is asked of the store before the link has begun."""
         stores = self._stores
-        shelves = LinkedStores(self.folder, stores.cache, stores.thread, self._forget_as_told, self._used_entries)
+        shelves = LinkedStores(self.folder, stores.cache, stores.thread, self._forget_as_elsewhere, self._used_entries)
         self.link = SharedStoreLink(shelves, url, connect, acknowledge=acknowledge or LOCAL)
         self.cache.far = self.link
         self.linked()
@@ -235,7 +235,7 @@ class StoredWorkspace:
         if link is not None:
             await link.aclose()
 
-    async def _forget_as_told(self, digests: Collection[Digest]) -> None:
+    async def _forget_as_elsewhere(self, digests: Collection[Digest]) -> None:
         """What another machine forgot; ActionRefused while a session works."""
         await self.content_forgetter(entries=tuple(digests))
 
@@ -399,7 +399,7 @@ class WorkspaceStores:
             await self.index.aclose()
 
 
-def _tidy_folder(folder: Path) -> None:
+def _remove_leftovers(folder: Path) -> None:
     """Nobody else has it open: remove what a program that was killed left of files it was writing, and keep all of it private."""
     beside = [*folder.glob("journal.mending*"), *(folder / "backups").glob("*.new*"), *folder.glob("*.probe")]
     for path in (*beside, *atomic_files.find_abandoned_files(folder)):

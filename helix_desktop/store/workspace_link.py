@@ -39,7 +39,7 @@ def link_workspace(
             return await connect_with_key(workspace.id, own, secrets)
         found = await asyncio.to_thread(open_remote, own, environment_key(environ))
         try:
-            await _expect_own_key(link_progress.read_link_progress(workspace.folder).space, own.url, found)
+            await _check_own_key(link_progress.read_link_progress(workspace.folder).space, own.url, found)
         except BaseException:
             await found.remote.aclose()
             raise
@@ -61,7 +61,7 @@ def environment_key(environ: Mapping[str, str] = os.environ) -> bytes:
     return row_encryption.parse_key_line(environ[KEY])
 
 
-async def _expect_own_key(known: str, url: str, found: SharedStoreConnection) -> None:
+async def _check_own_key(known: str, url: str, found: SharedStoreConnection) -> None:
     """With another key, the same store looks like an empty one. `known`: the space this workspace was last in step with."""
     if known == found.space_and_address(url):
         return

@@ -32,7 +32,7 @@ def read_arguments(text: str) -> dict[str, Any]:
     if not text.strip():
         return {}
     if (found := parse_arguments(text)) is not None:
-        return _check_encodable(found, text)
+        return _require_encodable_values(found, text)
     try:
         parse_strict_json(text)
     except RecursionError:
@@ -45,8 +45,7 @@ def read_arguments(text: str) -> dict[str, Any]:
     raise InvalidInput("The arguments must be one JSON object; the tool was not run.")
 
 
-def _check_encodable(values: dict[str, Any], text: str) -> dict[str, Any]:
-    """The values, refused where a text in them cannot be written anywhere."""
+def _require_encodable_values(values: dict[str, Any], text: str) -> dict[str, Any]:
     if _HALF.search(text):
         try:
             json.dumps(values, ensure_ascii=False).encode()
@@ -58,7 +57,7 @@ def _check_encodable(values: dict[str, Any], text: str) -> dict[str, Any]:
     return values
 
 
-def check_arguments(values: Mapping[str, Any], schema: Mapping[str, Any], tool: str) -> dict[str, Any]:
+def fit_arguments_to_schema(values: Mapping[str, Any], schema: Mapping[str, Any], tool: str) -> dict[str, Any]:
     """The values as the schema wants them; InvalidInput names the argument that does not fit."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = schema.get("required", ())
@@ -92,7 +91,7 @@ def _fit_value_to_schema(value: Any, schema: Mapping[str, Any], where: str) -> A
             _fit_value_to_schema(item, schema["items"], f"{where}, item {index}") for index, item in enumerate(value, 1)
         ]
     if wanted == "object" and "properties" in schema:
-        return check_arguments(value, schema, where)
+        return fit_arguments_to_schema(value, schema, where)
     return value
 
 

@@ -59,7 +59,7 @@ async def read_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     first, last = args.number_argument("first_line", 0), args.number_argument("last_line", 0)
     if last and last < max(first, 1):
         raise InvalidInput(f"last_line {last} is before first_line {first}.")
-    found = await _look_or_suggest(workspace_roots.stat_path, use, place)
+    found = await _read_or_suggest_path(workspace_roots.stat_path, use, place)
     if found.st_size <= LARGEST_UNSAVED and (unsaved := await _read_unsaved_text(use, place)) is not None:
         part = "".join(unsaved.splitlines(keepends=True)[max(first, 1) - 1 : last or None])
         return ToolOutput(part or "[no text]", source=f"{shown} (not saved yet in the editor)")
@@ -188,7 +188,7 @@ async def _describe_binary_file(use: ToolResources, place: RootPath) -> ToolOutp
     return ToolOutput(f"{shown} is no text: {size:,} bytes of binary data, not shown.", source=shown)
 
 
-async def _look_or_suggest(
+async def _read_or_suggest_path(
     look: Callable[[workspace_roots.WorkspaceRoots, RootPath], T], use: ToolResources, place: RootPath
 ) -> T:
     """What `look` finds; of a file that is not there it is said what is."""
@@ -259,11 +259,11 @@ async def write_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
 
 async def edit_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     place = use.roots.resolve_path(args.text_argument("path"))
-    before = await _look_or_suggest(workspace_roots.read_whole_file, use, place)
+    before = await _read_or_suggest_path(workspace_roots.read_whole_file, use, place)
     _check_last_seen(use, place, before)
     shown = use.roots.display_path(place)
     old, new = args.text_argument("old_text"), args.text_argument("new_text")
-    room = _room_for_folded_file(use, place)
+    room = _tokens_to_show_of_file(use, place)
     try:
         after = file_text.replace_text_in_file(before, old, new, shown, every=args.flag_argument("replace_all"))
     except InvalidInput as error:
@@ -282,7 +282,7 @@ async def edit_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     return done
 
 
-def _room_for_folded_file(use: ToolResources, place: RootPath) -> int:
+def _tokens_to_show_of_file(use: ToolResources, place: RootPath) -> int:
     """With how many tokens of the file its edit is answered: none while the agent still sees what it has read of it."""
     read = use.files_seen.outputs_with_text.get(str(place.full_path), ())
     folded = bool(read) and not any(map(use.context.is_shown, read))

@@ -87,14 +87,14 @@ if sys.platform == "win32":
 
     @contextmanager
     def open_folder(root: Path, inside: str) -> Iterator[OpenFolder]:
-        with _hold_open(root, inside, _LIST, _SHARE_READ | _SHARE_WRITE) as (_, path):
+        with _open_handle_inside(root, inside, _LIST, _SHARE_READ | _SHARE_WRITE) as (_, path):
             if not path.is_dir():
                 raise OSError(errno.ENOTDIR, "no folder", inside)
             yield OpenFolder(path)
 
     @contextmanager
     def open_file(root: Path, inside: str) -> Iterator[int]:
-        with _hold_open(root, inside, _READ, _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE) as (_, path):
+        with _open_handle_inside(root, inside, _READ, _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE) as (_, path):
             if path.is_dir():
                 raise OSError(errno.EISDIR, "a folder", inside)
             handle = os.open(path, os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT)
@@ -106,7 +106,7 @@ if sys.platform == "win32":
                 os.close(handle)
 
     @contextmanager
-    def _hold_open(root: Path, inside: str, access: int, share: int) -> Iterator[tuple[int, Path]]:
+    def _open_handle_inside(root: Path, inside: str, access: int, share: int) -> Iterator[tuple[int, Path]]:
         for part in filter(None, inside.split("/")):
             _require_plain_name(part)
         handle = _kernel.CreateFileW(str(root / inside), access, share, None, _OPEN_EXISTING, _BACKUP_SEMANTICS, None)

@@ -37,7 +37,7 @@ async def restore_files_to_before(facts: Sequence[Recorded], around: WorkspaceRe
     differences = [
         folder_state.decode_difference(await around.cache.read_content(fact.difference.digest)) for fact in noted
     ]
-    changes, broken = folder_state.join_changes(change for difference in differences for change in difference)
+    changes, broken = folder_state.merge_changes_per_path(change for difference in differences for change in difference)
     planned = await change_restoring.plan_undo_of_changes(checkpoints, changes, broken)
     done = await change_restoring.restore_paths(checkpoints, change_restoring.restore_steps(planned))
     undoes = undone_facts(facts, facts[0].conversation)

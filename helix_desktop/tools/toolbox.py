@@ -270,7 +270,7 @@ class Toolbox:
                 self._foreign_tools_by_name()[call.name], call, values, context, permit
             )
         tool = self._tools[call.name]
-        args = ToolArguments(argument_schema.check_arguments(values, tool.schema, tool.name))
+        args = ToolArguments(argument_schema.fit_arguments_to_schema(values, tool.schema, tool.name))
         seen = self._around.files_seen.setdefault(context.conversation, FilesSeen())
         return await tool.run_tool(
             args, ToolResources(call, context, permit, self._around, seen, self._read_check_for(context.conversation))

@@ -218,11 +218,11 @@ def replace_file(roots: WorkspaceRoots, place: RootPath, content: bytes, *, expe
     """Put `content` in the file's place, if it still is what the caller saw: `expected`, or None for no file. It is a new file, so
     another hard link, which may be outside the roots, keeps the old content.
     """
-    place = _through_links(roots, place)
+    place = _follow_links(roots, place)
     with _open_parent(roots, place, make=True) as folder:
         before = _stat_replaceable(folder, place.full_path.name, roots.display_path(place))
         _check_unchanged(roots, place, expected)
-        _swap_in(folder, place.full_path.name, content, before)
+        _replace_with_content(folder, place.full_path.name, content, before)
 
 
 def delete_file(roots: WorkspaceRoots, place: RootPath, *, expected: Digest) -> None:
@@ -247,7 +247,7 @@ def restore_entry(roots: WorkspaceRoots, place: RootPath, content: bytes | None,
         if link:
             folder.create_link(link, name)
         elif content is not None:
-            _swap_in(folder, name, content, None, mode)
+            _replace_with_content(folder, name, content, None, mode)
 
 
 def normalise_spelling(path: str) -> str:
@@ -260,7 +260,7 @@ def _open_checked(roots: WorkspaceRoots, place: RootPath) -> Iterator[int]:
     with _explain_system_errors(roots.display_path(place)):
         _check_root_exists(place)
         with folders.open_file(place.root, place.inside) as handle:
-            _check_real(roots, handle)
+            _check_handle_not_closed(roots, handle)
             yield handle
 
 
@@ -272,7 +272,7 @@ def _open_checked_folder(roots: WorkspaceRoots, place: RootPath) -> Iterator[fol
             if sys.platform == "win32":
                 roots.check_not_closed(folder.path)
             else:
-                _check_real(roots, folder.handle)
+                _check_handle_not_closed(roots, folder.handle)
             yield folder
 
 
@@ -281,7 +281,7 @@ def _check_root_exists(place: RootPath) -> None:
         raise NotFound(f"The workspace's folder {place.root} no longer exists.")
 
 
-def _check_real(roots: WorkspaceRoots, handle: int) -> None:
+def _check_handle_not_closed(roots: WorkspaceRoots, handle: int) -> None:
     """Links inside a root may still lead to the program's own data: ask the open handle where it is."""
     where = folders.real_path(handle)
     if where is not None:
@@ -337,7 +337,7 @@ def _create_missing_folders(roots: WorkspaceRoots, place: RootPath) -> None:
         folder.create_folder(place.full_path.name)
 
 
-def _through_links(roots: WorkspaceRoots, place: RootPath) -> RootPath:
+def _follow_links(roots: WorkspaceRoots, place: RootPath) -> RootPath:
     """Where a link inside the root points, so that writing changes the file and keeps the link."""
     for _ in range(_MOST_LINKS):
         target = _link_target(roots, place)
@@ -380,7 +380,7 @@ def _check_unchanged(roots: WorkspaceRoots, place: RootPath, expected: Digest | 
         )
 
 
-def _swap_in(
+def _replace_with_content(
     folder: folders.OpenFolder, name: str, content: bytes, before: os.stat_result | None, mode: int = 0
 ) -> None:
     beside = f".{name[:60]}.{token_hex(6)}.helix"

@@ -73,7 +73,7 @@ class ConversationRelay:
         main = next(models, ModelSet(ModelRole.MAIN, "", room))
         await session.conversation.append_facts(replace(main, window=min(room, main.window or room)))
         if not session.conversation.current_meter().request_fits:
-            await session.steward.prepare_step()
+            await session.steward.apply_due_folds()
             session.steward.cancel_fold()
         return str(session.id)
 

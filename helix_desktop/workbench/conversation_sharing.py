@@ -368,7 +368,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
     async def hold_for_change(self, conversation: str) -> AsyncIterator[None]:
         session = self._bench.sessions.find_open_session(conversation)
         if session is not None and conversation in self._starting:
-            async with session.conversation.hold_still():
+            async with session.conversation.block_appending():
                 yield
             return
         if session is not None and not session.is_idle:

@@ -220,7 +220,7 @@ class AgentWorkforce:
     async def _run_agent(self, agent: DelegatedAgent, wish: Delegation, ask: Ask, team: AgentTeam) -> DelegationResult:
         """From its turn to its end."""
         try:
-            async with self._working_place(agent, team):
+            async with self._occupy_working_place(agent, team):
                 return await self._run_agent_turn(agent, wish, ask, team)
         finally:
             agent.ended = time.time()
@@ -260,7 +260,7 @@ class AgentWorkforce:
         return DelegationResult(child.conversation, words, child.ok and not late)
 
     @asynccontextmanager
-    async def _working_place(self, agent: DelegatedAgent, team: AgentTeam) -> AsyncIterator[None]:
+    async def _occupy_working_place(self, agent: DelegatedAgent, team: AgentTeam) -> AsyncIterator[None]:
         """One of those that work side by side."""
         try:
             await self._wait_for_place(agent, team)

@@ -33,7 +33,7 @@ class ModelAccess:
 
     def prepare_model_access(self) -> None:
         """What the first message would have to wait for; for a thread."""
-        http_transport.prepare_http()
+        http_transport.load_http_and_certificates()
         self.tokens.count_tokens("the vocabulary is read")
 
 

@@ -361,7 +361,7 @@ class Workbench:
         await self._reread_rows([new])
         session = await self.open_session(new)
         if not agent:
-            await session.finish_fork(title)
+            await session.end_turn_of_fork(title)
         self._rows.update_row_meter(new, session.next_request_meter())
         return session
 

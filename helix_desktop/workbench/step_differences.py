@@ -79,7 +79,7 @@ class StepDifferences:
         for source, changes in differences:
             for change in changes:
                 by_path.setdefault(change.path, []).append(source)
-        whole, broken = folder_state.join_changes(change for _, changes in differences for change in changes)
+        whole, broken = folder_state.merge_changes_per_path(change for _, changes in differences for change in changes)
         return [self.build_file_change(change, by_path[change.path], change.path in broken) for change in shown(whole)]
 
     def build_file_change(self, change: PathChange, sources: Sequence[ChangeSource], broken: bool) -> FileChange:  # noqa: FBT001 -- one of three

@@ -7,7 +7,12 @@ from typing import Any, cast
 import pytest
 from acp import RequestError
 
-from helix_desktop.acp_agent.conversation_updates import ClientAbilities, ConversationUpdates, fence, title_of_call
+from helix_desktop.acp_agent.conversation_updates import (
+    ClientAbilities,
+    ConversationUpdates,
+    title_of_call,
+    wrap_in_code_fence,
+)
 from helix_desktop.acp_agent.editor_conversation import EditorConversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Stored, ToolCall, ToolReturned, UserSaid
@@ -62,7 +67,7 @@ async def test_what_a_command_prints_goes_into_a_terminal_or_into_text() -> None
 
 
 def test_foreign_text_stays_in_its_fence_and_a_title_is_one_line() -> None:
-    assert fence("a\n```\n# not a heading") == "````\na\n```\n# not a heading\n````"
+    assert wrap_in_code_fence("a\n```\n# not a heading") == "````\na\n```\n# not a heading\n````"
     call = ToolCall("1", "run_command", '{"command": "one\\ntwo ' + "x" * 100 + '"}')
     assert "\n" not in title_of_call(call)
     assert len(title_of_call(call)) == 80

@@ -204,7 +204,7 @@ async def test_updates_are_measured_by_the_bytes_they_took(bench: Workbench, mon
     assert "it sent more data than a single turn can hold" in ended.why
     recorder = turn_recording.TurnRecorder(session.conversation, bench.kit.resources, "")
     with pytest.raises(ModelFailed, match="more data"):
-        await recorder.take_update(NeverPrinted(), 5_001)
+        await recorder.record_session_update(NeverPrinted(), 5_001)
 
 
 class NeverPrinted(dict[str, Any]):

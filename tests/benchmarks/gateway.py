@@ -38,9 +38,9 @@ from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSe
 from helix_desktop.replay.missed_references import (
     MissedReferences,
     RecalledPage,
+    build_shown_entry,
     group_by_round,
     missing_from_view,
-    shown_entry,
 )
 from helix_desktop.replay.retention import IDENTIFIER
 from helix_desktop.token_counting import TiktokenCounter
@@ -206,7 +206,7 @@ class Playing:
         if not missed:
             return []
         named = dict.fromkeys(found for text in texts for found in _HASH.findall(text))
-        entries = [shown_entry(name, self._texts[name], texts) for name in named if name in self._texts]
+        entries = [build_shown_entry(name, self._texts[name], texts) for name in named if name in self._texts]
         return group_by_round(self._misses.pages_to_recall(missed, reply, entries, texts, summarised=False))
 
     def _count_retention(self, texts: Sequence[str], reply: RecordedMessage) -> None:

@@ -135,7 +135,7 @@ class Keeping:
 
     async def say(self, text: str, *, steering: bool = False) -> int:
         said = UserSaid((Text(text, self.tokens.count_tokens(text)),), steering)
-        return (await self.conversation.append_facts(*await self.steward.admit_user_message(said)))[0].seq
+        return (await self.conversation.append_facts(*await self.steward.excerpt_large_message(said)))[0].seq
 
     async def end(self) -> None:
         await self.conversation.append_facts(TurnEnded(TurnEnd.DONE))
@@ -159,7 +159,7 @@ class Keeping:
         """One step of the agent with so many parallel calls; the seqs of their results. The first `ahead` are recorded
         before the others are there.
         """
-        await self.steward.prepare_step()
+        await self.steward.apply_due_folds()
         self.clock.time += 10
         start = self.conversation.state.last_seq
         size = self.tokens.count_tokens(tool + arguments)
@@ -168,16 +168,16 @@ class Keeping:
         returned = []
         for call, output in zip(calls, outputs, strict=True):
             stored = await self.cache.store_content(output.encode(), EntryOrigin(tool))
-            earlier = self.conversation.state.last_return_of(stored.digest)
+            earlier = self.conversation.state.last_output_with_content(stored.digest)
             returned.append(ToolReturned(call.id, stored, self.tokens.count_tokens(output), ok, repeat_of=earlier))
         kept = {call.id: keep for call, keep in zip(calls, keeps, strict=False)}
         before = [(await self.conversation.append_facts(one))[0].seq for one in returned[:ahead]]
-        facts = await self.steward.admit_results(returned, kept, before)
+        facts = await self.steward.excerpt_large_results(returned, kept, before)
         recorded = await self.conversation.append_facts(*returned[ahead:], *facts)
         return [*before, *(one.seq for one in recorded[: len(returned) - ahead])]
 
     async def answer(self, text: str) -> None:
-        await self.steward.prepare_step()
+        await self.steward.apply_due_folds()
         await self.conversation.append_facts(
             ModelReplied((Text(text, self.tokens.count_tokens(text)),), "main", Stop.END)
         )

@@ -83,10 +83,10 @@ def test_files_an_output_says_were_made() -> None:
 
 
 def test_commands_that_prove_something() -> None:
-    assert call_outcomes.is_proof_command("cd a && python -m pytest -q")
-    assert call_outcomes.is_proof_command("npm run check")
-    assert not call_outcomes.is_proof_command("cat Makefile.md")
-    assert not call_outcomes.is_proof_command("cat > run.sh <<EOF\npytest\nEOF")
+    assert call_outcomes.is_verifying_command("cd a && python -m pytest -q")
+    assert call_outcomes.is_verifying_command("npm run check")
+    assert not call_outcomes.is_verifying_command("cat Makefile.md")
+    assert not call_outcomes.is_verifying_command("cat > run.sh <<EOF\npytest\nEOF")
 
 
 def test_the_open_tasks_of_a_list() -> None:
@@ -98,8 +98,8 @@ def test_the_open_tasks_of_a_list() -> None:
     assert call_outcomes.find_open_tasks({"todos": tasks}) == ["write", "read"]
     assert call_outcomes.find_open_tasks({"plan": []}) == []
     assert call_outcomes.find_open_tasks({"plan": "later"}) is None
-    assert call_outcomes.is_proof_command("git add -A && git commit -m x")
-    assert not call_outcomes.is_proof_command("git status")
+    assert call_outcomes.is_verifying_command("git add -A && git commit -m x")
+    assert not call_outcomes.is_verifying_command("git status")
 
 
 def test_two_calls_try_the_same_where_they_run_the_same_program() -> None:
@@ -115,7 +115,7 @@ def test_here_documents_without_an_end_take_no_quadratic_time(opening: str) -> N
     """A pattern holds the interpreter: for a minute the window would not be painted."""
     command = opening * (60_000 // len(opening)) + "a" * 10_000 + "\npytest -q"
     start = time.thread_time()
-    assert call_outcomes.is_proof_command(command)
+    assert call_outcomes.is_verifying_command(command)
     assert time.thread_time() - start < 2
 
 

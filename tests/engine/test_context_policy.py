@@ -10,10 +10,10 @@ from helix_desktop.engine import context_policy, fold_economics
 from helix_desktop.engine.context_policy import (
     PRESETS,
     Policy,
-    check_threshold,
     declared_thresholds,
     policy_from_fact,
     preset_policy,
+    require_valid_threshold,
 )
 from helix_desktop.engine.facts import PolicySet
 from helix_desktop.errors import InvalidInput
@@ -27,7 +27,7 @@ def test_every_field_is_declared_with_a_sentence_and_a_default_in_every_preset()
         assert declared.sentence.endswith("."), name
         assert declared.group, name
         for value in declared.defaults.values():
-            assert check_threshold(name, value) == value
+            assert require_valid_threshold(name, value) == value
 
 
 def test_the_presets_are_the_table_of_the_design() -> None:
@@ -67,9 +67,11 @@ def test_the_presets_are_the_table_of_the_design() -> None:
 def test_the_preset_that_keeps_most_uses_half_of_any_window() -> None:
     keeps, layered = preset_policy("keeps_most"), preset_policy("layered")
     for window in (32_000, 128_000, 1_000_000):
-        floor = fold_economics.handover_floor(window, keeps.handover_floor_tokens, keeps.handover_floor_share)
+        floor = fold_economics.least_context_for_handover(
+            window, keeps.handover_floor_tokens, keeps.handover_floor_share
+        )
         assert floor == window / 2
-        assert floor > fold_economics.handover_floor(
+        assert floor > fold_economics.least_context_for_handover(
             window, layered.handover_floor_tokens, layered.handover_floor_share
         )
     assert keeps.tail_steps > layered.tail_steps
@@ -109,15 +111,15 @@ def test_an_old_fact_with_what_is_not_known_any_more_still_gives_a_policy() -> N
 )
 def test_a_value_that_cannot_be_is_named_with_what_was_expected(name: str, value: object, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        check_threshold(name, value)
+        require_valid_threshold(name, value)
 
 
 def test_values_are_read_as_people_write_them() -> None:
-    assert check_threshold("admission_tokens", "6_000") == 6_000
-    assert check_threshold("admission_tokens", 6_000.0) == 6_000
-    assert isinstance(check_threshold("admission_tokens", 6_000.0), int)
-    assert check_threshold("arguments", "OFF") is False
-    assert check_threshold("progress", "0.25") == 0.25
+    assert require_valid_threshold("admission_tokens", "6_000") == 6_000
+    assert require_valid_threshold("admission_tokens", 6_000.0) == 6_000
+    assert isinstance(require_valid_threshold("admission_tokens", 6_000.0), int)
+    assert require_valid_threshold("arguments", "OFF") is False
+    assert require_valid_threshold("progress", "0.25") == 0.25
 
 
 def test_a_preset_that_is_none() -> None:

@@ -122,9 +122,11 @@ def test_a_handover_waits_in_a_conversation_that_may_end_before_it_has_paid() ->
 
 
 def test_a_larger_window_never_lowers_or_raises_the_floor() -> None:
-    floors = {fold_economics.handover_floor(window, 36_000, 0.3) for window in (128_000, 200_000, 1_000_000)}
+    floors = {
+        fold_economics.least_context_for_handover(window, 36_000, 0.3) for window in (128_000, 200_000, 1_000_000)
+    }
     assert floors == {36_000}
-    assert fold_economics.handover_floor(32_000, 36_000, 0.3) == pytest.approx(9_600)
+    assert fold_economics.least_context_for_handover(32_000, 36_000, 0.3) == pytest.approx(9_600)
 
 
 def test_in_small_windows_less_is_large_and_less_stays() -> None:
@@ -155,6 +157,6 @@ def test_what_recalls_take_of_a_saving_makes_clearing_wait() -> None:
     assert threshold(0, steps=10) > threshold(0), "a short session must have it back within a few steps"
     seen = FoldExperience(0, 10, recall=1_000)
     assert fold_economics.clearing_threshold(20_000, 500, USUAL, seen=seen) > threshold(0, steps=10)
-    assert fold_economics.share_recalled(0, 0) == fold_economics.RECALLS_EXPECTED
-    assert fold_economics.share_recalled(1e6, 2e6) > 1 > fold_economics.share_recalled(1e6, 1e5)
+    assert fold_economics.recalled_share(0, 0) == fold_economics.RECALLS_EXPECTED
+    assert fold_economics.recalled_share(1e6, 2e6) > 1 > fold_economics.recalled_share(1e6, 1e5)
     assert fold_economics.recall_cost(40_000, 1, USUAL) < fold_economics.recall_cost(80_000, 1, USUAL)

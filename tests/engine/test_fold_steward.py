@@ -144,7 +144,7 @@ async def test_one_turn_that_alone_fills_the_window_goes_on() -> None:
     for _ in range(60):
         await kept.step(words(350))
         assert kept.conversation.current_meter().used <= 12_000
-    await kept.steward.prepare_step()
+    await kept.steward.apply_due_folds()
     assert kept.conversation.current_meter().request_fits
     await kept.request()
 
@@ -153,7 +153,7 @@ async def test_a_window_that_one_batch_fills_is_brought_under_by_excerpts() -> N
     kept = await keeping("helix", window=12_000, answer=writers.fails)
     await kept.say("a task")
     await kept.batch([words(1_000, f"b{index}_") for index in range(8)])
-    await kept.steward.prepare_step()
+    await kept.steward.apply_due_folds()
     assert kept.conversation.current_meter().request_fits
     assert all(fold.panic for fold in kept.folds())
     await kept.request()
@@ -169,7 +169,7 @@ async def test_whatever_the_writer_does_the_turn_goes_on_and_nothing_is_lost(ans
     for index in range(40):
         await kept.step(f"{words(300)}\nValueError: number {index} of /var/log/app{index}.log", ok=index % 5 != 0)
         await kept.settled()
-    await kept.steward.prepare_step()
+    await kept.steward.apply_due_folds()
     assert kept.conversation.current_meter().request_fits
     shown = await kept.shown()
     assert rule in shown
@@ -190,7 +190,7 @@ async def test_a_writer_that_hangs_costs_a_turn_no_time_as_long_as_there_is_room
     await kept.say("a task")
     await worked(kept, 22, 300)
     assert kept.steward.forecast_folds().startswith("In progress: handover, because")
-    assert await lasted(kept.steward.prepare_step()) < 1
+    assert await lasted(kept.steward.apply_due_folds()) < 1
     await kept.steward.aclose()
 
 
@@ -198,7 +198,7 @@ async def test_a_writer_that_hangs_is_left_for_the_last_rung_where_there_is_no_r
     kept = await keeping(window=14_000, hangs=True, panic_wait=0.02, **FULL)
     await kept.say("a task")
     await worked(kept, 40, 300)
-    await kept.steward.prepare_step()
+    await kept.steward.apply_due_folds()
     assert kept.conversation.current_meter().request_fits
     assert kept.folds(FoldKind.TRUNCATION)
     await kept.steward.aclose()
@@ -332,7 +332,7 @@ async def test_what_was_begun_in_a_turn_that_is_over_waits_for_the_next_one() ->
     await kept.settled()
     assert kept.folds() == []
     await kept.say("and another")
-    await kept.steward.prepare_step()
+    await kept.steward.apply_due_folds()
     assert [fold.kind for fold in kept.folds()] == [FoldKind.HANDOVER]
 
 
@@ -423,11 +423,11 @@ async def test_undo_is_exact_and_the_same_facts_are_not_folded_again() -> None:
     kept = await keeping("helix", window=100_000, caching_steps=8)
     await kept.say("a task")
     await worked(kept, 12, 600)
-    await kept.steward.prepare_step()
+    await kept.steward.apply_due_folds()
     fold = kept.folds(FoldKind.MARKER)[0]
     before = len(kept.folds())
     await kept.steward.unfold(fold.fold)
-    await kept.steward.prepare_step()
+    await kept.steward.apply_due_folds()
     assert len(kept.folds()) == before
     assert any(block.source == fold.cover and not block.fold for block in kept.conversation.current_view().blocks)
     await kept.steward.refold(fold.fold)
@@ -444,7 +444,7 @@ async def test_undo_is_refused_with_the_figures_where_the_view_would_not_fit() -
     with pytest.raises(ActionRefused, match=r"would add [\d,]+ tokens, but only [\d,]+ are free"):
         await kept.steward.unfold(fold.fold)
     assert fold.fold in kept.conversation.state.branch.live
-    kept.conversation.expect_settings(
+    kept.conversation.set_expected_settings(
         [ModelSet(ModelRole.MAIN, "larger", 100_000)]
     )  # chosen, and not asked anything yet
     await kept.steward.unfold(fold.fold)
@@ -528,7 +528,7 @@ async def test_a_refusal_of_the_provider_folds_though_the_meter_says_it_fits() -
     await kept.say("a task")
     await worked(kept, 20, 300)
     used = kept.conversation.current_meter().used
-    await kept.steward.prepare_step(overflowed=True)
+    await kept.steward.apply_due_folds(overflowed=True)
     assert kept.conversation.current_meter().used <= 0.8 * used
 
 
@@ -599,7 +599,7 @@ async def test_a_part_brought_back_stays_out_of_the_next_handover() -> None:
     kept = await keeping("helix", window=100_000, caching_steps=8)
     await kept.say("a task")
     await worked(kept, 12, 600)
-    await kept.steward.prepare_step()
+    await kept.steward.apply_due_folds()
     fold = kept.folds(FoldKind.MARKER)[0]
     await kept.conversation.append_facts(Unfolded(fold.fold))
     await worked(kept, 10, 600)

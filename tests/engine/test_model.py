@@ -276,7 +276,7 @@ class Shaken:
     async def fits(self) -> None:
         """With stores that work the next request always fits, unless what is pinned is too long by itself."""
         self.journal.shaky = self.cache.shaky = False
-        await self.kept.steward.prepare_step()
+        await self.kept.steward.apply_due_folds()
         self.journal.shaky = self.cache.shaky = True
         said = [fact for fact in self.kept.failures() if "everything that can be folded" in fact.why]
         assert self.kept.conversation.current_meter().request_fits or said

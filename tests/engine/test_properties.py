@@ -405,7 +405,7 @@ def test_nesting_and_the_outermost_spans_are_what_looking_at_every_fold_gives(
         if isinstance(cover, Span):
             inside = {span for span in spans if cover_contains(cover, span)}
             outermost = {span for span in inside if not any(cover_contains(more, span) for more in inside - {span})}
-            assert [found for found, _ in branch.outermost_spans(cover)] == sorted(
+            assert [found for found, _ in branch.outermost_folds(cover)] == sorted(
                 outermost, key=lambda span: span.first
             )
-            assert all(branch.folds[fold.fold].cover == found for found, fold in branch.outermost_spans(cover))
+            assert all(branch.folds[fold.fold].cover == found for found, fold in branch.outermost_folds(cover))

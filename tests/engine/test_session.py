@@ -279,7 +279,7 @@ async def test_a_message_that_is_stopped_before_it_is_recorded_waits(monkeypatch
         return ()
 
     with monkeypatch.context() as patch:
-        patch.setattr(at.session.steward, "admit_user_message", admit_for_ever)
+        patch.setattr(at.session.steward, "excerpt_large_message", admit_for_ever)
         at.session.send_message((Text("hello"),))
         await begun.wait()
         at.session.stop_turn()
@@ -473,16 +473,16 @@ async def test_folding_first_pays_where_the_cache_is_cold_and_the_policy_waits()
     assert price is not None
     assert price.forever is False
     await clock.sleep_seconds(at.session.conversation.state.time_of_moment - clock.current_time() + 299)
-    assert at.session.saving_of_markers() == 0.0
+    assert at.session.estimate_saving_of_markers() == 0.0
     first = at.session.conversation.state.facts_on_path()[0].seq
     assert at.session.estimate_cost_with((Text("go"),), instead_of=first) < 0.1 * price.cold
     await clock.sleep_seconds(2)
-    saved = at.session.saving_of_markers()
+    saved = at.session.estimate_saving_of_markers()
     assert saved == pytest.approx(8_000 * 10 / 1e6, rel=0.05)
     cold = at.session.estimate_cost_with((Text("one two three"),))
     await at.session.start_fold(FoldKind.MARKER)
     assert cold - at.session.estimate_cost_with((Text("one two three"),)) == pytest.approx(saved, rel=0.02)
-    assert at.session.saving_of_markers() == 0.0
+    assert at.session.estimate_saving_of_markers() == 0.0
 
 
 async def test_the_price_of_a_first_message_is_known_once_it_was_looked_ahead_to() -> None:

@@ -52,7 +52,7 @@ def test_a_fold_shows_in_the_meter_at_once_and_undo_takes_it_back() -> None:
     folded = token_budget.measure_window(talk.state, LAYERED)
     assert folded.parts[ContextKind.HANDOVER] == 60
     assert folded.used < before.used - 1_000
-    assert talk.state.branch.tokens_without("h") == talk.state.branch.total_tokens + before.used - folded.used
+    assert talk.state.branch.view_tokens_without_fold("h") == talk.state.branch.total_tokens + before.used - folded.used
     assert talk.state.find_fold("h") is not None
     assert talk.state.live_folds[0].kind is FoldKind.HANDOVER
 

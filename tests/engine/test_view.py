@@ -99,12 +99,12 @@ def test_holds_tells_what_need_not_be_appended() -> None:
         PolicySet("helix"),
         ModelSet(ModelRole.MAIN, "m", 5),
     ]
-    assert not talk.state.already_holds(facts[0])
+    assert not talk.state.has_settings_of_fact(facts[0])
     for fact in facts:
         talk.add(fact)
-    assert all(talk.state.already_holds(fact) for fact in facts)
-    assert not talk.state.already_holds(RulesSet("a", "", 0))
-    assert talk.state.already_holds(RulesSet("other", "", 0))
+    assert all(talk.state.has_settings_of_fact(fact) for fact in facts)
+    assert not talk.state.has_settings_of_fact(RulesSet("a", "", 0))
+    assert talk.state.has_settings_of_fact(RulesSet("other", "", 0))
 
 
 # --- folds
@@ -325,8 +325,8 @@ def test_title_returns_and_money() -> None:
     assert talk.state.title == "renamed"
     talk.user("go")
     seq = talk.step("a", text="same")
-    assert talk.state.last_return_of(stored("same").digest) == seq
-    assert talk.state.last_return_of(stored("other").digest) == 0
+    assert talk.state.last_output_with_content(stored("same").digest) == seq
+    assert talk.state.last_output_with_content(stored("other").digest) == 0
     talk.add(Spent(Purpose.HANDOVER, "m", Usage(input=5)))
     assert len(talk.state.spent) == 2
     assert talk.state.time_of_moment == talk.facts[-1].time

@@ -30,7 +30,7 @@ from helix_desktop.protocols.openai_chat.chat_completions import OpenAIChat
 from helix_desktop.protocols.openai_responses.responses_protocol import OpenAIResponses
 from helix_desktop.protocols.protocol_dialect import ProtocolDialect
 from helix_desktop.store import workspace_settings
-from helix_desktop.tools.argument_schema import check_arguments, read_arguments
+from helix_desktop.tools.argument_schema import fit_arguments_to_schema, read_arguments
 from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
 from tests.peers.peer import Answer
 
@@ -66,7 +66,7 @@ def reading(dialect: ProtocolDialect) -> Callable[[bytes], None]:
     """A reading takes any event; what has been read gives a reply at any moment."""
 
     def run(data: bytes) -> None:
-        stream = dialect.start_reading(REQUEST)
+        stream = dialect.build_reply_reader(REQUEST)
         for event in EventStreamParser().feed_bytes(data):
             try:
                 stream.feed_event(event)
@@ -84,7 +84,7 @@ def arguments(data: bytes) -> None:
     """Arguments as a model wrote them: an object that fits, or a sentence for the model."""
     try:
         values = read_arguments(_text(data))
-        checked = check_arguments(values, SCHEMA, "read_file")
+        checked = fit_arguments_to_schema(values, SCHEMA, "read_file")
     except HelixError:
         return
     assert isinstance(checked["path"], str)

@@ -111,7 +111,7 @@ def _gateway(way: str, home: Path, upstream: str) -> Iterator[str]:
         with running(home, upstream) as url:
             yield url
     elif way == "the steward raises":
-        with _raising(FoldSteward, "prepare_step"), running(home, upstream) as url:
+        with _raising(FoldSteward, "apply_due_folds"), running(home, upstream) as url:
             yield url
     elif way == "the view raises":
         with _raising(ViewEntriesBuilder, "build_entries"), running(home, upstream) as url:

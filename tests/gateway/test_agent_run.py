@@ -48,7 +48,7 @@ def test_an_agent_that_nobody_described_gets_the_address_by_variables_or_where_i
 
 def test_a_registration_has_the_proxies_of_its_agent() -> None:
     environ = {"HTTPS_PROXY": "http://proxy:3128", "no_proxy": "intern"}
-    registration = agent_run.registration_for_run("claude", AgentUpstream("", "https://llm.example/v1"), environ)
+    registration = agent_run.build_registration_for_run("claude", AgentUpstream("", "https://llm.example/v1"), environ)
     assert registration.upstream == "https://llm.example/v1"
     assert registration.proxies == {"https_proxy": "http://proxy:3128", "no_proxy": "intern"}
 
@@ -62,7 +62,7 @@ def test_a_registration_has_the_certificates_of_its_agent_and_of_its_trusted_set
     environ = read_agent_environment("claude", where)
     assert environ == {"SSL_CERT_FILE": "/etc/all.pem", "NODE_EXTRA_CA_CERTS": "/etc/ca.pem"}
     with pytest.raises(http_transport.UnmendableFailure, match="SSL_CERT_FILE cannot be read"):
-        agent_run.registration_for_run("claude", AgentUpstream(), environ)
+        agent_run.build_registration_for_run("claude", AgentUpstream(), environ)
 
 
 async def test_each_registration_goes_through_its_own_proxy() -> None:

@@ -153,7 +153,7 @@ def test_gemini_reads_the_nearest_env_file(here: Path) -> None:
 def test_providers_that_pass_by_and_subscriptions_are_known(here: Path) -> None:
     write(here / ".local" / "share" / "opencode" / "auth.json", {"openrouter": {}, "anthropic": {}, "corp": {}})
     where = AgentSurroundings({}, here, here / "work")
-    assert agent_upstreams.list_passing_providers("opencode", where, [AgentUpstream("corp", "x")]) == ["openrouter"]
+    assert agent_upstreams.list_bypassing_providers("opencode", where, [AgentUpstream("corp", "x")]) == ["openrouter"]
     assert not agent_upstreams.uses_subscription_by_settings("claude", where)
     write(here / ".claude" / ".credentials.json", {"claudeAiOauth": {"accessToken": "x"}})
     assert agent_upstreams.uses_subscription_by_settings("claude", where)
@@ -187,7 +187,7 @@ def test_a_run_of_an_agent_that_is_connected_does_not_go_through_the_gateway_twi
     agent_settings.install_address(change, here / "config")
     upstreams = agent_upstreams.find_agent_upstreams(agent, AgentSurroundings({}, here, here / "work"))
     assert "127.0.0.1:4356" in "".join(one.address for one in upstreams)
-    passed = agent_settings.pass_over_installed_address(upstreams, here / "config")
+    passed = agent_settings.resolve_own_addresses(upstreams, here / "config")
     assert [(one.provider, one.address) for one in passed] == [("", "")]
 
 

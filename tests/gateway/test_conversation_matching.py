@@ -64,7 +64,7 @@ def test_a_conversation_goes_on_in_its_session_and_in_those_that_joined_it() -> 
     assert position(tracks, "a", "b", "c", session="") == ""
     assert position(tracks, "a", "b", "c", session="second") == "", "that name is another conversation's"
     assert position(tracks, "a", "b", "c", session="new", parent="first") == "", "a sub-agent resumes nothing"
-    tracks.join_session(line, "new")
+    tracks.assign_session_name(line, "new")
     assert [position(tracks, "a", "c", session=session) for session in ("first", "new")] == ["one", "one"]
     tracks.remove_line("one")
     assert [position(tracks, "a", "b", "c", session=session) for session in ("first", "new", "third")] == ["", "", ""]
@@ -86,7 +86,7 @@ def test_what_a_conversation_took_back_is_not_resumed_under_another_name() -> No
     line = MessageLine("one", "first", "head", list(before), [1, 2])
     tracks.add_line(line)
     del line.chain[1:], line.seqs[1:]
-    tracks.extend_line(line, after[1], 3)
+    tracks.append_message_hash(line, after[1], 3)
     assert position(tracks, "a", "b", "x", session="new") == ""
     assert position(tracks, "a", "c", "x", session="new") == "one"
     assert position(tracks, "a", "b", "x", session="first") == "one", "in its own session it goes on from there"
@@ -123,10 +123,10 @@ def test_a_line_that_was_left_is_known_with_its_own_facts() -> None:
     line = line_of("one", "a", "b", "c", session="s")
     tracks.add_line(line)
     del line.chain[1:], line.seqs[1:]
-    tracks.extend_line(line, hashes("a", "x")[1], 9)
+    tracks.append_message_hash(line, hashes("a", "x")[1], 9)
     place = tracks.find_request_position(hashes("a", "b", "c", "d"), "s", "head")
     assert (place.known_count, place.seqs, place.is_on_current_line, place.is_at_end) == (3, (1, 2, 3), False, False)
-    tracks.extend_line(line, hashes("a", "x", "y")[2], 10)
+    tracks.append_message_hash(line, hashes("a", "x", "y")[2], 10)
     longer = tracks.find_request_position(hashes("a", "b", "c"), "s", "head")
     assert (longer.seqs, longer.is_on_current_line) == ((1, 2, 3), False), "it is not the message at the same place"
     assert line.last_message_seq == 10
@@ -139,7 +139,7 @@ def test_a_message_that_was_said_again_stands_for_its_last_fact() -> None:
     tracks.add_line(line)
     tracks.add_line(other)
     del line.chain[1:], line.seqs[1:]
-    tracks.extend_line(line, hashes("a", "b")[1], 9)
+    tracks.append_message_hash(line, hashes("a", "b")[1], 9)
     assert tracks.find_request_position(hashes("a", "b"), "s", "head").seqs == (1, 9)
     assert tracks.find_request_position(hashes("a", "b"), "t", "head").seqs == (1, 2)
     del line.chain[:], line.seqs[:]
@@ -175,9 +175,9 @@ def test_a_conversation_is_found_by_its_name_and_gone_when_it_is_removed() -> No
     for line in (one, two, again):
         tracks.add_line(line)
     assert tracks.find_line("one") is again, "the newest of that name"
-    tracks.join_session(two, "s")
+    tracks.assign_session_name(two, "s")
     assert (two.session, one.session) == ("s", "s")
-    tracks.join_session(two, "")
+    tracks.assign_session_name(two, "")
     assert two.session == "s"
     tracks.remove_line("one")
     assert (tracks.find_line("one"), tracks.find_line("two")) == (None, two)
@@ -189,20 +189,20 @@ def test_a_conversation_is_found_by_its_name_and_gone_when_it_is_removed() -> No
 
 async def test_who_asks_for_a_line_waits_until_all_is_recorded() -> None:
     line, order = MessageLine("one", "", ""), list[str]()
-    assert line.is_free
+    assert line.is_lockable
     line.is_recorded.clear()
-    assert not line.is_free
+    assert not line.is_lockable
 
     async def ask(name: str) -> None:
         async with line.hold_when_recorded():
             order.append(name)
-            assert not line.is_free
+            assert not line.is_lockable
 
     async def release() -> None:
         await line.is_wanted.wait()
         assert order == []
         line.is_recorded.set()
-        assert not line.is_free, "somebody has it"
+        assert not line.is_lockable, "somebody has it"
 
     await asyncio.gather(ask("first"), ask("second"), release())
-    assert (order, line.is_free) == (["first", "second"], True)
+    assert (order, line.is_lockable) == (["first", "second"], True)

@@ -75,10 +75,10 @@ async def test_a_refusal_is_read_as_far_as_it_can_be(monkeypatch: pytest.MonkeyP
         assert (came.is_closed, bytes(refusal.content)) == (True, content)
         return refusal
 
-    assert (await read(PLAIN)).value_or_none() == VALUE
-    assert (await read(gzip.compress(PLAIN), "gzip")).value_or_none() == VALUE
+    assert (await read(PLAIN)).parse_refusal_json() == VALUE
+    assert (await read(gzip.compress(PLAIN), "gzip")).parse_refusal_json() == VALUE
     damaged = await read(b"not gzip", "gzip")
-    assert (damaged.text, damaged.value_or_none()) == (b"", None)
+    assert (damaged.text, damaged.parse_refusal_json()) == (b"", None)
     monkeypatch.setattr(provider_reply_bodies, "MOST_REFUSAL_BYTES", 100)
     assert len((await read(gzip.compress(PLAIN), "gzip")).text) <= 100
     monkeypatch.setattr(provider_reply_bodies, "MOST_REPLY_BYTES", 100)

@@ -260,7 +260,7 @@ class FakeSession(StandIn):
     def estimate_cost_with(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
         return self.price
 
-    def saving_of_markers(self) -> float:
+    def estimate_saving_of_markers(self) -> float:
         return self.saves
 
     def describe_next_fold(self) -> str:

@@ -60,7 +60,7 @@ def test_replies_that_follow_each_other_are_one_message(protocol: str) -> None:
     veil = CALL_FILTERS[protocol](hold=True)
     _, first = fed(veil, protocol, [Says("I look"), RECALL])
     assert veil.has_only_hidden_calls
-    veil.begin_next_reply(10)
+    veil.count_and_reset_reply(10)
     _, second = fed(veil, protocol, [Says("and found it"), TOOL])
     found = shown(protocol, first + second)
     assert [kind for kind, _ in found if kind == "call"] == ["call"]

@@ -71,7 +71,7 @@ def test_no_stream_surprises(kind: str, data: st.DataObject) -> None:
         stream[at] = put(stream[at], data.draw(st.sampled_from(places(stream[at]))), data.draw(junk))
     if data.draw(st.booleans()):
         del stream[data.draw(st.integers(0, len(stream) - 1))]
-    reading = dialect(kind).start_reading(Request("m", "", ()))
+    reading = dialect(kind).build_reply_reader(Request("m", "", ()))
     for one in stream:
         try:
             reading.feed_event(ServerSentEvent(json.dumps(one)))
@@ -92,7 +92,7 @@ def test_every_proper_part_of_a_stream_is_cut_and_the_whole_is_not(kind: str) ->
     stream = STREAMS[kind]
     ends = []
     for length in range(len(stream) + 1):
-        reading = dialect(kind).start_reading(Request("m", "", ()))
+        reading = dialect(kind).build_reply_reader(Request("m", "", ()))
         for one in stream[:length]:
             reading.feed_event(ServerSentEvent(json.dumps(one)))
         ends.append(reading.reply_so_far().stop)

@@ -19,8 +19,8 @@ from helix_desktop.protocols.wire_message import (
     edit_pieces,
     join_added_messages,
     piece_of_image_url,
+    replace_text_in_content,
     slice_text,
-    text_like_before,
 )
 
 texts = st.text(st.characters(), max_size=30)
@@ -65,8 +65,8 @@ def test_an_image_is_read_from_a_data_address_alone() -> None:
 
 def test_a_content_keeps_its_form_and_its_pictures() -> None:
     picture = {"type": "image", "source": {}}
-    assert text_like_before("before", "after", "text") == "after"
-    assert text_like_before([{"type": "text", "text": "a"}, picture], "b", "text") == [
+    assert replace_text_in_content("before", "after", "text") == "after"
+    assert replace_text_in_content([{"type": "text", "text": "a"}, picture], "b", "text") == [
         {"type": "text", "text": "b"},
         picture,
     ]
@@ -98,8 +98,8 @@ def test_the_last_piece_is_edited_first_so_that_places_stay_true() -> None:
 
 def test_calls_without_ids_are_answered_in_the_order_they_came() -> None:
     numbers = CallNumbering()
-    assert [numbers.number_call(name) for name in ("read", "run", "read")] == ["call-1", "call-2", "call-3"]
-    assert [numbers.call_of_result(name) for name in ("read", "read", "read", "run")] == [
+    assert [numbers.assign_call_number(name) for name in ("read", "run", "read")] == ["call-1", "call-2", "call-3"]
+    assert [numbers.take_oldest_open_call(name) for name in ("read", "read", "read", "run")] == [
         "call-1",
         "call-3",
         "",

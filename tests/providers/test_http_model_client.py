@@ -18,7 +18,7 @@ from helix_desktop.errors import (
     ProviderUnreachable,
     UnknownModel,
 )
-from helix_desktop.providers.http_model_client import with_cost
+from helix_desktop.providers.http_model_client import fill_in_cost
 from helix_desktop.providers.http_transport import ProviderConnections
 from helix_desktop.providers.known_models import ModelInfo, TokenPrices
 from helix_desktop.providers.provider_catalog import connect_model_client
@@ -376,5 +376,5 @@ async def test_broken_surrogates_do_not_break_a_request(
 def test_cost_follows_the_prices(protocol: Protocol) -> None:
     info = ModelInfo("p", protocol.kind, prices=TokenPrices(input=2.0, output=10.0, cache_read=0.2, cache_write=2.5))
     used = Usage(input=1_000_000, cache_read=600_000, cache_write=100_000, output=50_000)
-    assert with_cost(used, info).cost == pytest.approx(0.3 * 2.0 + 0.6 * 0.2 + 0.1 * 2.5 + 0.05 * 10.0)
-    assert with_cost(replace(used, cost=0.5), info).cost == 0.5
+    assert fill_in_cost(used, info).cost == pytest.approx(0.3 * 2.0 + 0.6 * 0.2 + 0.1 * 2.5 + 0.05 * 10.0)
+    assert fill_in_cost(replace(used, cost=0.5), info).cost == 0.5

@@ -16,7 +16,12 @@ import zstandard
 
 from helix_desktop.errors import ModelFailed, ProviderKeyRefused, ProviderUnreachable
 from helix_desktop.providers import http_transport
-from helix_desktop.providers.http_transport import ProviderConnections, UnmendableFailure, check_key, is_loopback
+from helix_desktop.providers.http_transport import (
+    ProviderConnections,
+    UnmendableFailure,
+    is_loopback,
+    strip_and_check_key,
+)
 from helix_desktop.providers.provider_catalog import ProviderConfig, connect_model_client
 from tests.peers.chat_server import ChatServer, reply
 from tests.peers.company_proxy import create_certificate
@@ -51,12 +56,12 @@ def test_what_is_this_machine(url: str, local: bool) -> None:
 @pytest.mark.parametrize("key", ["sk-1\nx-evil: 1", "sk 1", "schlüssel", "sk-\u200b1", "a\x00b"])
 def test_a_key_no_header_can_carry_is_refused_without_being_quoted(key: str) -> None:
     with pytest.raises(ProviderKeyRefused) as caught:
-        check_key(key, "openai")
+        strip_and_check_key(key, "openai")
     assert key not in str(caught.value)
 
 
 def test_space_around_a_key_is_taken_off() -> None:
-    assert check_key("  sk-1\n", "openai") == "sk-1"
+    assert strip_and_check_key("  sk-1\n", "openai") == "sk-1"
 
 
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1/v1", "http:///v1"])

@@ -14,10 +14,10 @@ from helix_desktop.replay.missed_references import (
     RecalledPage,
     RecallMode,
     ShownEntry,
+    build_shown_entry,
     group_by_round,
     is_publicly_known,
     missing_from_view,
-    shown_entry,
 )
 from tests.replay.sessions import Words, long_session, play, returned, says, step, user
 
@@ -165,8 +165,8 @@ def test_names_of_public_code_are_never_missed() -> None:
 def test_what_the_view_says_of_an_entry() -> None:
     marker = '[CACHED] recall_cached_content("abcd")\nread src/a.py'
     document = "\n".join(["word " * 100] * 20 + ["- abcd: the tables", "of the warehouse", "unrelated"])
-    assert shown_entry("abcd", "", [marker, "other"]).shown == marker
-    assert shown_entry("abcd", "", [document]).shown == "- abcd: the tables\nof the warehouse"
+    assert build_shown_entry("abcd", "", [marker, "other"]).shown == marker
+    assert build_shown_entry("abcd", "", [document]).shown == "- abcd: the tables\nof the warehouse"
 
 
 def test_recalls_are_billed_beside_the_rest_and_can_be_left_out() -> None:

@@ -23,7 +23,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.replay import jumping_clock
 from helix_desktop.replay.replay_figures import ReplayFigures
-from helix_desktop.replay.replay_observer import ReplayObserver, undo_is_exact
+from helix_desktop.replay.replay_observer import ReplayObserver, is_undo_exact
 from tests.replay.sessions import long_session, play
 
 
@@ -49,7 +49,7 @@ def test_undoing_gives_the_view_without_folds(kinds: list[str]) -> None:
         facts.append(
             Folded(f"f{number}", FoldKind.MARKER if kind == "marker" else FoldKind.HANDOVER, cover, "short", 2, 500)
         )
-    assert undo_is_exact(recorded(*facts))
+    assert is_undo_exact(recorded(*facts))
 
 
 def test_a_replay_counts_what_it_sees() -> None:

@@ -64,18 +64,18 @@ def test_no_arguments_at_all_are_none() -> None:
 )
 def test_what_does_not_fit_is_named(values: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        argument_schema.check_arguments(values, OWN, "tool")
+        argument_schema.fit_arguments_to_schema(values, OWN, "tool")
 
 
 def test_what_models_write_instead_is_understood() -> None:
     values = {"path": "a", "count": "5", "all": "true", "items": '[{"state": "a"}]'}
-    assert argument_schema.check_arguments(values, OWN, "t") == {
+    assert argument_schema.fit_arguments_to_schema(values, OWN, "t") == {
         "path": "a",
         "count": 5,
         "all": True,
         "items": [{"state": "a"}],
     }
-    assert argument_schema.check_arguments({"path": 404, "count": 2.0, "all": None}, OWN, "t") == {
+    assert argument_schema.fit_arguments_to_schema({"path": 404, "count": 2.0, "all": None}, OWN, "t") == {
         "path": "404",
         "count": 2,
     }
@@ -83,8 +83,8 @@ def test_what_models_write_instead_is_understood() -> None:
 
 @pytest.mark.parametrize("none", [None, "", 0, -1])
 def test_an_argument_given_for_the_sake_of_completeness_is_left_out(none: object) -> None:
-    assert argument_schema.check_arguments({"path": "", "count": none}, OWN, "t") == {"path": ""}
-    assert argument_schema.check_arguments({"path": "a", "all": "", "items": ""}, OWN, "t") == {"path": "a"}
+    assert argument_schema.fit_arguments_to_schema({"path": "", "count": none}, OWN, "t") == {"path": ""}
+    assert argument_schema.fit_arguments_to_schema({"path": "a", "all": "", "items": ""}, OWN, "t") == {"path": "a"}
 
 
 @pytest.mark.parametrize("text", ['{"content": "a\nb\tc"}', json.dumps('{"content": "a\\nb\\tc"}')])
@@ -108,7 +108,7 @@ def test_half_of_a_character_gets_a_sentence_and_a_whole_one_does_not(text: str)
 def test_any_json_is_checked_without_failing(value: Any) -> None:
     for values in ({"path": value}, {"path": "a", "items": value}, {"path": "a", "count": value}):
         with contextlib.suppress(InvalidInput):
-            assert set(argument_schema.check_arguments(values, OWN, "t")) <= set(values)
+            assert set(argument_schema.fit_arguments_to_schema(values, OWN, "t")) <= set(values)
 
 
 def test_keep_is_offered_and_taken_off() -> None:

@@ -150,7 +150,7 @@ def compare_trees(before: Tree, after: Tree) -> tuple[PathChange, ...]:
     return tuple(sorted(gone + come))
 
 
-def join_changes(changes: Iterable[PathChange]) -> tuple[tuple[PathChange, ...], frozenset[str]]:
+def merge_changes_per_path(changes: Iterable[PathChange]) -> tuple[tuple[PathChange, ...], frozenset[str]]:
     """Merges changes, in the order they happened, into one per path, and drops those that cancel
     out. Also returns the paths that somebody else changed in between.
     """

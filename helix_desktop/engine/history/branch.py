@@ -82,16 +82,16 @@ class ConversationBranch(LiveFolds):
                 return name in self.folds and name not in self.live and self.may_nest(self.folds[name].cover)
             case facts.DocumentEdited(fold=name):
                 return name in self.folds
-        return self._mark_has_effect(fact)
+        return self._would_mark_change_anything(fact)
 
-    def _mark_has_effect(self, fact: facts.Fact) -> bool:
+    def _would_mark_change_anything(self, fact: facts.Fact) -> bool:
         match fact:
             case facts.Pinned(ref=ref):
                 return ref not in self.pins
             case facts.Unpinned(ref=ref):
                 return ref in self.pins
             case facts.Excluded(ref=ref):
-                return ref not in self.exclusions and not self._open_reasoning(ref)
+                return ref not in self.exclusions and not self._covers_needed_reasoning(ref)
             case facts.Included(ref=ref):
                 return ref in self.exclusions
         return False
@@ -189,7 +189,7 @@ class ConversationBranch(LiveFolds):
             self.handovers += 1
             self.handover_tokens += fold.tokens
             self.last_handover = recorded.time
-        return self._apply_effect(recorded.seq, fold, tuple(self.words_to_keep(fold.cover, panic=fold.panic)))
+        return self._apply_effect(recorded.seq, fold, tuple(self.parts_kept_verbatim(fold.cover, panic=fold.panic)))
 
     def _is_valid_fold(self, seq: int, fold: facts.Folded) -> bool:
         """It covers something that is here, crosses no other fold, and is no longer than what it replaces."""
@@ -215,7 +215,7 @@ class ConversationBranch(LiveFolds):
         whole = low >= high or (first <= self.items[low].first and self.items[high - 1].last <= last)
         return whole or isinstance(cover, facts.PartRef) or all(covers_nest(cover, span) for span in self.by_span)
 
-    def words_to_keep(self, cover: facts.Cover, *, panic: bool) -> Iterator[facts.PartRef]:
+    def parts_kept_verbatim(self, cover: facts.Cover, *, panic: bool) -> Iterator[facts.PartRef]:
         """What the running turn is about, and what the user has brought back, stays word for word in a longer fold."""
         if isinstance(cover, facts.PartRef):
             return
@@ -231,11 +231,11 @@ class ConversationBranch(LiveFolds):
 
     def count_tokens_kept_beside_fold(self, cover: facts.Span, *, panic: bool) -> int:
         """What would stay of a span behind the document of a fold made now."""
-        wanted = set(self.words_to_keep(cover, panic=panic)) | set(self.pinned_parts(cover))
+        wanted = set(self.parts_kept_verbatim(cover, panic=panic)) | set(self.pinned_parts(cover))
         blocks = (block for seq in sorted({ref.seq for ref in wanted}) for block in self.shown_blocks(seq))
         return sum(block.tokens for block in blocks if block.source in wanted)
 
-    def _open_reasoning(self, ref: facts.Cover) -> bool:
+    def _covers_needed_reasoning(self, ref: facts.Cover) -> bool:
         """Reasoning the model still needs back: its tool loop is open. It is taken out whole, later, or not at all."""
         first, last = first_and_last(ref)
         for seq in self.covered_messages(facts.Span(first, last)):
@@ -272,14 +272,13 @@ class ConversationBranch(LiveFolds):
         births = self.token_births - sum(item.tokens * item.born for item in tail)
         return tokens * len(self.steps) - births
 
-    def output_at(self, seq: int) -> facts.ToolReturned:
+    def tool_output_at(self, seq: int) -> facts.ToolReturned:
         fact = self.message_at(seq).fact
         if not isinstance(fact, facts.ToolReturned):
             raise TypeError(f"number {seq} is no output")
         return fact
 
-    def step_before(self, seq: int) -> int | None:
-        """The last reply before `seq`."""
+    def last_reply_before(self, seq: int) -> int | None:
         position = bisect_left(self.steps, seq)
         return self.steps[position - 1] if position else None
 

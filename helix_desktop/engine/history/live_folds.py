@@ -133,15 +133,14 @@ class LiveFolds(ViewItems):
     def is_excluded(self, ref: PartRef) -> bool:
         return bool(self.exclusions) and is_covered_by_any(self.exclusions, ref)
 
-    def inside_live(self, span: Span) -> bool:
+    def is_inside_live_fold(self, span: Span) -> bool:
         return any(cover_contains(live, span) for live in self.by_span)
 
     def fold_shown_for_part(self, ref: PartRef, without: str = "") -> Folded | None:
         """The live fold that shows for a part; `without`: as if this fold were undone."""
         return self._youngest_fold(self.by_part.get(ref, ()), without) if self.by_part else None
 
-    def outermost_spans(self, span: Span, without: str = "") -> list[tuple[Span, Folded]]:
-        """The outermost live spans inside `span`, in order, each with its fold."""
+    def outermost_folds(self, span: Span, without: str = "") -> list[tuple[Span, Folded]]:
         if span.first == span.last or (span in self.by_span and not without):
             inside = [span] if span in self.by_span else []
         else:
@@ -162,8 +161,7 @@ class LiveFolds(ViewItems):
         """The folds in force, oldest first; what a longer one covers is among them."""
         return tuple(sorted((self.folds[name] for name in self.live), key=lambda fold: self.ages[fold.fold]))
 
-    def tokens_without(self, name: str) -> int:
-        """What the view would count with the fold `name` undone."""
+    def view_tokens_without_fold(self, name: str) -> int:
         low, high = self.item_positions(self.folds[name].cover)
         if name not in self.live or low >= high:
             return self.total_tokens
@@ -187,7 +185,7 @@ class LiveFolds(ViewItems):
     def build_items(self, span: Span, without: str = "") -> Iterator[ViewItem]:
         """What is shown of the facts of a span, made anew."""
         position = span.first
-        for cover, fold in self.outermost_spans(span, without):
+        for cover, fold in self.outermost_folds(span, without):
             yield from (
                 self.build_message_item(seq, without) for seq in self.covered_messages(Span(position, cover.first - 1))
             )

@@ -54,7 +54,7 @@ class Moment:
         chosen = self.settings.model_for_role(ModelRole.MAIN)
         return self.record.ledger.billing_factor(chosen.model if chosen else "", self.seq)
 
-    def savings_then(self, prices: RelativePrices) -> Savings:
+    def savings_until_moment(self, prices: RelativePrices) -> Savings:
         """What was sent and paid until then, beside what it would have been without any fold."""
         chosen = self.settings.model_for_role(ModelRole.MAIN)
         return self.record.ledger.savings_until(self.seq, prices, per_million=chosen.price_input if chosen else 0.0)
@@ -76,7 +76,7 @@ class Moment:
 
     def _count_unfinished_blocks(self) -> int:
         """How many blocks at the end belong to a batch that is not whole yet."""
-        begun = self._open_batch()
+        begun = self._reply_with_open_calls()
         count = 0
         for item in reversed(self.branch.items if begun else ()):
             if item.first < begun:
@@ -84,7 +84,7 @@ class Moment:
             count += len(item.blocks)
         return count
 
-    def _open_batch(self) -> int:
+    def _reply_with_open_calls(self) -> int:
         """The reply whose calls have not all come back; 0 where there is none."""
         returned = 0
         for seq in reversed(self.branch.order):

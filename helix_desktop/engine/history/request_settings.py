@@ -43,7 +43,7 @@ class RequestSettings:
         return dict(self.models).get(role)
 
     @property
-    def values_set(self) -> tuple[object, ...]:
+    def comparable_settings(self) -> tuple[object, ...]:
         rules = tuple(fact for _, fact in self.rules)
         return (self.system, rules, self.tools, self.policy, self.models)
 

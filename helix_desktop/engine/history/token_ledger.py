@@ -124,7 +124,7 @@ class TokenLedger:
         expected = CLAUDE_FACTOR if "claude" in model.lower() else 1.0
         known = self.reports.get(model)
         told = known.last_proportions(seq) if known else ()
-        sound = [share for at, share in told if LEAST <= share <= MOST and not self._is_elsewhere(at, seq)]
+        sound = [share for at, share in told if LEAST <= share <= MOST and not self._was_recorded_elsewhere(at, seq)]
         return _median([expected] * PRIOR_WEIGHT + sound) if sound else expected
 
     def add_cost_of(self, recorded: facts.Recorded) -> None:
@@ -142,7 +142,7 @@ class TokenLedger:
                 before = self.elsewhere[-1][1] if self.elsewhere else 1
                 self.elsewhere.append((min(max(first, before), recorded.seq), recorded.seq))
 
-    def _is_elsewhere(self, at: int, seq: int) -> bool:
+    def _was_recorded_elsewhere(self, at: int, seq: int) -> bool:
         """Whether the fact `at` is known to be another program's when `seq` is the newest."""
         return any(first <= at < behind <= seq for first, behind in self.elsewhere)
 
@@ -188,7 +188,7 @@ class TokenLedger:
         """The last reply of a model that reported what it read, and what that was."""
         reports = self.reports.get(model)
         row = bisect_right(reports.seqs, seq) if reports else 0
-        if reports is None or not row or self._is_elsewhere(reports.seqs[row - 1], seq):
+        if reports is None or not row or self._was_recorded_elsewhere(reports.seqs[row - 1], seq):
             return 0, 0
         return reports.seqs[row - 1], reports.billed[row - 1]
 
@@ -216,12 +216,12 @@ class TokenLedger:
     def _own_sum_until(self, column: Sequence[T], seq: int) -> T:
         """A running sum up to `seq`, without what was brought in, and what a fork was begun with."""
         total = column[bisect_right(self.requests, seq)]
-        for run in self._others_runs():
+        for run in self._paid_elsewhere():
             first, behind = (bisect_left(self.requests, min(one, seq + 1)) for one in run)
             total -= column[behind] - column[first]
         return total
 
-    def _others_runs(self) -> list[Run]:
+    def _paid_elsewhere(self) -> list[Run]:
         """The facts whose cost belongs to another conversation or program, none of them twice."""
         start = self.copied[-1][1] if self.copied else 0
         return [*self.copied, *((max(first, start), behind) for first, behind in self.elsewhere if behind > start)]

@@ -37,7 +37,7 @@ class ViewItems:
     keys: list[int] = field(default_factory=list)  # The fact number with which each item begins.
     tokens: Counter[ContextKind] = field(default_factory=Counter)
     shown_messages: int = 0
-    changed: int = 0  # The index of the first item changed since `take_changed` was last called.
+    changed: int = 0  # The index of the first item changed since `take_first_changed_index` was last called.
 
     @property
     def total_tokens(self) -> int:
@@ -64,8 +64,7 @@ class ViewItems:
         """The seqs of the messages from the span's first to its last fact."""
         return self.order[bisect_left(self.order, span.first) : bisect_right(self.order, span.last)]
 
-    def take_changed(self) -> int:
-        """Returns the first item that has changed since the last call."""
+    def take_first_changed_index(self) -> int:
         changed, self.changed = self.changed, len(self.items)
         return changed
 

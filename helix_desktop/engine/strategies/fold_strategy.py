@@ -121,7 +121,7 @@ def find_foldable_span(situation: FoldSituation, until: int = 0) -> Span | None:
     branch = situation.branch
     if not branch.order:
         return None
-    first = branch.order[0] if until else _first_unbarred_message(branch)
+    first = branch.order[0] if until else _first_foldable_message(branch)
     cut = find_legal_cut(branch, until or first_seq_of_tail(situation))
     position = branch.message_position(cut)
     last = branch.order[position - 1] if position else 0
@@ -140,17 +140,16 @@ def find_legal_cut(branch: ConversationBranch, seq: int) -> int:
     return branch.order[position] if position < len(branch.order) else branch.order[-1]
 
 
-def _first_unbarred_message(branch: ConversationBranch) -> int:
+def _first_foldable_message(branch: ConversationBranch) -> int:
     """The first message no undone span bars; what another live span still covers is not barred by it."""
     first = branch.order[0]
     for cover in branch.barred:
-        if isinstance(cover, Span) and not branch.inside_live(cover):
+        if isinstance(cover, Span) and not branch.is_inside_live_fold(cover):
             first = max(first, cover.last + 1)
     return first
 
 
-def was_brought_back(branch: ConversationBranch, ref: PartRef) -> bool:
-    """Whether the user has brought this part back."""
+def was_restored_by_user(branch: ConversationBranch, ref: PartRef) -> bool:
     return ref in branch.barred or any(
         isinstance(cover, Span) and cover.first <= ref.seq <= cover.last for cover in branch.barred
     )

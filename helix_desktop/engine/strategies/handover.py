@@ -6,7 +6,7 @@ from helix_desktop.engine import fold_economics, token_budget
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.fold_economics import HandoverPlan
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy, find_foldable_span
-from helix_desktop.engine.strategies.marker_clearing import learn_from_recalls
+from helix_desktop.engine.strategies.marker_clearing import fold_experience
 
 TITLE = "[Conversation History Summary]"
 SECTIONS = (
@@ -61,7 +61,7 @@ def latest_start_tokens(situation: FoldSituation) -> float:
 def least_context_tokens(situation: FoldSituation) -> float:
     """The context below which no handover is written for gain; less before a pause."""
     policy, window = situation.policy, situation.meter.window
-    floor = fold_economics.handover_floor(window, policy.handover_floor_tokens, policy.handover_floor_share)
+    floor = fold_economics.least_context_for_handover(window, policy.handover_floor_tokens, policy.handover_floor_share)
     return min(floor, policy.handover_floor_tokens * BEFORE_PAUSE) if situation.is_pausing else floor
 
 
@@ -81,7 +81,7 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     by_main, by_fast = _costs_by_writer(situation, span)
     costs = by_main if main_model_writes(situation, span) or by_fast is None else by_fast
     rewritten = fold_economics.rewriting_after_pause(less, price) if situation.is_pausing else 0.0
-    if not fold_economics.handover_pays(paid, saved, costs - rewritten, learn_from_recalls(situation)):
+    if not fold_economics.handover_pays(paid, saved, costs - rewritten, fold_experience(situation)):
         return None
     why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a handover would cost {costs:,.0f}"
     if rewritten:

@@ -17,7 +17,7 @@ from helix_desktop.engine.fold_economics import ClearablePart, FoldExperience
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.history.view_items import MARKER_TOKENS, ViewItem, is_worth_a_marker
 from helix_desktop.engine.message_blocks import is_long_value
-from helix_desktop.engine.strategies.fold_strategy import FoldSituation, first_seq_of_tail, was_brought_back
+from helix_desktop.engine.strategies.fold_strategy import FoldSituation, first_seq_of_tail, was_restored_by_user
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
@@ -95,7 +95,7 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
         token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN)),
         chance_of_cold_cache(branch),
         least=min(situation.policy.caching_least, meter.window // 8),
-        seen=learn_from_recalls(situation),
+        seen=fold_experience(situation),
     )
     if index is None:
         return None
@@ -185,11 +185,10 @@ def _may_not_be_cleared(situation: FoldSituation, block: Block, ref: PartRef) ->
     branch, policy = situation.branch, situation.policy
     if block.role is Role.ASSISTANT and not (policy.arguments and block.tokens > policy.argument_tokens):
         return True
-    return branch.is_pinned(ref) or branch.is_excluded(ref) or was_brought_back(branch, ref)
+    return branch.is_pinned(ref) or branch.is_excluded(ref) or was_restored_by_user(branch, ref)
 
 
-def learn_from_recalls(situation: FoldSituation) -> FoldExperience:
-    """What the last steps saved by folds and paid for recalls."""
+def fold_experience(situation: FoldSituation) -> FoldExperience:
     branch, ledger = situation.branch, situation.state.record.ledger
     price = token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
     saved = recalls = 0.0
@@ -201,7 +200,7 @@ def learn_from_recalls(situation: FoldSituation) -> FoldExperience:
         else:
             saved += price.read * max(0, whole - shown)
     recall = fold_economics.RECALLS_EXPECTED * fold_economics.recall_cost(situation.meter.used, 1, price)
-    return FoldExperience(fold_economics.share_recalled(saved, recalls), len(branch.steps), recall)
+    return FoldExperience(fold_economics.recalled_share(saved, recalls), len(branch.steps), recall)
 
 
 def clearable_tokens_per_step(branch: ConversationBranch) -> float:
@@ -247,7 +246,7 @@ def format_marker(digest: Digest, about: str, *, part: bool = False) -> str:
 
 def describe_output(branch: ConversationBranch, seq: int) -> str:
     """Tool, arguments in short, exit code, lines, size."""
-    fact, call = branch.output_at(seq), call_answered_by(branch, seq)
+    fact, call = branch.tool_output_at(seq), call_answered_by(branch, seq)
     said = f"{call.name} {summarise_arguments(call.arguments)}" if call else "output"
     code = f"exit {fact.exit_code}" if fact.exit_code is not None else "" if fact.ok else "failed"
     lines = f"{fact.output.lines:,} lines" if fact.output.lines else ""

@@ -27,7 +27,7 @@ def find_unobserved_span(situation: FoldSituation) -> Span | None:
         return None
     branch = situation.branch
     first = whole.first
-    for cover, _ in branch.outermost_spans(whole):
+    for cover, _ in branch.outermost_folds(whole):
         first = max(first, cover.last + 1)
     span = Span(first, whole.last)
     return span if branch.count_messages(span, FEWEST) >= FEWEST else None

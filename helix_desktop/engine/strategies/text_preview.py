@@ -67,14 +67,14 @@ def build_preview(text: str, tokens: int, purpose: str = "") -> str:
     pieces = [*([shape] if shape else []), *head]
     if left_out > 0:
         pieces.append(f"[… {left_out:,} lines left out …]")
-        pieces += _telling_lines(cleaned, purpose, seen, room)
+        pieces += _most_informative_lines(cleaned, purpose, seen, room)
         pieces += ["Last lines:"] if tail and pieces[-1][:1] != "[" else []
     elif not tail and len(cleaned) > room:
         pieces += _names_line(cleaned, room)
     return "\n".join([*pieces, *tail]) or "(nothing but space)"
 
 
-def _telling_lines(text: str, purpose: str, seen: set[str], room: int) -> list[str]:
+def _most_informative_lines(text: str, purpose: str, seen: set[str], room: int) -> list[str]:
     """What stands in the part that is left out: errors, what the call was for, the structure; each line once."""
     pieces: list[str] = []
     groups = (

@@ -43,14 +43,14 @@ class TimelineChart(StepPlot):
         super().__init__(theme, parent, height=HEIGHT)
         self._thresholds: Sequence[Threshold] = ()
         self._pointer_y = 0.0
-        self._plot_story(ConversationTimeline())
+        self._set_story_to_plot(ConversationTimeline())
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self.setAccessibleName(tr("Tokens over time"))
 
     def minimumSizeHint(self) -> QSize:
         return QSize(240, self._theme.zoomed_pixels(HEIGHT // 2))
 
-    def _plot_story(self, story: ConversationTimeline) -> None:
+    def _set_story_to_plot(self, story: ConversationTimeline) -> None:
         self._story = story
         self._layers = [MinMaxPyramid(layer) for layer in story.layers]
         self._costs = MinMaxPyramid(story.dollars)
@@ -58,7 +58,7 @@ class TimelineChart(StepPlot):
         self._bars = RequestCostBars()
 
     def plot_timeline(self, story: ConversationTimeline, thresholds: Sequence[Threshold]) -> None:
-        self._plot_story(story)
+        self._set_story_to_plot(story)
         self._thresholds, self._drawn = thresholds, None
         self._hover, self._whole = -1, True
         self._update_grown_plot()

@@ -94,7 +94,7 @@ class AnthropicMessages(ProviderEndpoint):
         path = "/messages" if self.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
         return OutgoingRequest(path, body, {"anthropic-version": VERSION})
 
-    def start_reading(self, request: Request) -> "AnthropicReplyReader":
+    def build_reply_reader(self, request: Request) -> "AnthropicReplyReader":
         return AnthropicReplyReader(self.reasoning_tag, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
@@ -234,7 +234,7 @@ class AnthropicReplyReader(ReplyReaderBase):
                 return self._draft.add_text(index, words_at(block, "text"))
             case "thinking":
                 self._thinking[index] = {"type": "thinking", "thinking": "", "signature": ""}
-                self._seal_thinking(index, text_at(block, "thinking"), text_at(block, "signature"))
+                self._store_signed_thinking(index, text_at(block, "thinking"), text_at(block, "signature"))
                 return self._draft.add_reasoning(index, text_at(block, "thinking"))
             case "redacted_thinking":
                 self._draft.seal_reasoning(index, format_opaque(type="redacted_thinking", data=text_at(block, "data")))
@@ -253,13 +253,13 @@ class AnthropicReplyReader(ReplyReaderBase):
             case "input_json_delta":
                 return self._draft.add_call_piece(index, arguments=words_at(delta, "partial_json"))
             case "thinking_delta":
-                self._seal_thinking(index, text_at(delta, "thinking"), "")
+                self._store_signed_thinking(index, text_at(delta, "thinking"), "")
                 return self._draft.add_reasoning(index, words_at(delta, "thinking"))
             case "signature_delta":
-                self._seal_thinking(index, "", text_at(delta, "signature"))
+                self._store_signed_thinking(index, "", text_at(delta, "signature"))
         return []
 
-    def _seal_thinking(self, index: int, thinking: str, signature: str) -> None:
+    def _store_signed_thinking(self, index: int, thinking: str, signature: str) -> None:
         """The block as it has to go back. Without a signature it cannot go back at all."""
         block = self._thinking.setdefault(index, {"type": "thinking", "thinking": "", "signature": ""})
         block["thinking"] = text_at(block, "thinking") + thinking

@@ -22,7 +22,7 @@ from helix_desktop.protocols.wire_message import (
     edit_pieces,
     join_added_messages,
     read_tool,
-    text_like_before,
+    replace_text_in_content,
     text_of_content,
     unknown_piece,
 )
@@ -105,7 +105,7 @@ def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
     if piece.kind is PieceKind.CALL:
         return ("input",), json.loads(text)
     if piece.kind is PieceKind.RESULT:
-        return ("content",), text_like_before(value_at(units, *piece.path, "content"), text, "text")
+        return ("content",), replace_text_in_content(value_at(units, *piece.path, "content"), text, "text")
     return (() if len(piece.path) == 2 else ("text",)), text  # A path of two parts leads to plain text.
 
 
@@ -276,7 +276,7 @@ class AnthropicCallFilter(NumberedCallFilter):
         if kind == "content_block_start":
             block = object_at(event, "content_block")
             call = text_at(block, "name") if block.get("type") == "tool_use" else None
-            out = self.begin_part(index, thinks=block.get("type") in THINKING, call=call)
+            out = self.begin_reply_part(index, thinks=block.get("type") in THINKING, call=call)
         return out + self.hold_or_show_event(raw, event, index)
 
     def renumber_event(self, raw: bytes, event: Mapping[str, Json], index: int, shown: int) -> bytes:

@@ -66,7 +66,7 @@ class GeminiProtocol(protocol_dialect.ProviderEndpoint):
         version = "" if "/v1" in urlsplit(self.base_url).path else "/v1beta"
         return protocol_dialect.OutgoingRequest(f"{version}/models/{model}:streamGenerateContent?alt=sse", body)
 
-    def start_reading(self, request: Request) -> "GeminiReplyReader":
+    def build_reply_reader(self, request: Request) -> "GeminiReplyReader":
         return GeminiReplyReader(self.reasoning_tag, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:

@@ -143,9 +143,9 @@ def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wir
     tally = CallNumbering()
     for piece in (piece for message in before for piece in message.pieces):
         if piece.kind is PieceKind.CALL:
-            tally.number_call(piece.name)
+            tally.assign_call_number(piece.name)
         elif piece.kind is PieceKind.RESULT:
-            tally.call_of_result(piece.name)
+            tally.take_oldest_open_call(piece.name)
     return [*before, *(message(unit, tally) for unit in list_at(body, "contents")[len(before) :])]
 
 
@@ -162,14 +162,16 @@ def _piece_of_gemini_part(part: Mapping[str, Json], path: tuple[int | str, ...],
     if isinstance(part.get("functionCall"), Mapping):
         call = part["functionCall"]
         name = text_at(call, "name")
-        own = tally.number_call(name)
+        own = tally.assign_call_number(name)
         return Piece(PieceKind.CALL, format_json_value(call.get("args") or {}), path, own, name)
     if isinstance(part.get("functionResponse"), Mapping):
         response = part["functionResponse"]
         name = text_at(response, "name")
         field, text = _text_of_response(response)
         failed = field == "error"
-        return Piece(PieceKind.RESULT, text, path, tally.call_of_result(name), name, ok=not failed, media_type=field)
+        return Piece(
+            PieceKind.RESULT, text, path, tally.take_oldest_open_call(name), name, ok=not failed, media_type=field
+        )
     if isinstance(part.get("text"), str):
         return Piece(PieceKind.REASONING if part.get("thought") else PieceKind.TEXT, text_at(part, "text"), path)
     data = object_at(part.get("inlineData") or part.get("inline_data"))
@@ -313,8 +315,8 @@ class GeminiCallFilter(HiddenCallFilter):
         super().__init__(hold=hold)
         self._signed = False
 
-    def begin_reply_again(self) -> None:
-        super().begin_reply_again()
+    def reset_for_retry(self) -> None:
+        super().reset_for_retry()
         self._signed = False
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:

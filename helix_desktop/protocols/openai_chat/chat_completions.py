@@ -47,7 +47,7 @@ class OpenAIChat(protocol_dialect.ProviderEndpoint):
             body["usage"] = {"include": True}
         return protocol_dialect.OutgoingRequest("/chat/completions", body)
 
-    def start_reading(self, request: Request) -> ChatReplyReader:
+    def build_reply_reader(self, request: Request) -> ChatReplyReader:
         return ChatReplyReader(self.reasoning_tag, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:

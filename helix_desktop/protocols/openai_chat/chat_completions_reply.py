@@ -46,7 +46,7 @@ class ChatReplyReader(ReplyReaderBase):
             body: json_values.Json = {"error": error} if error else chunk
             raise self._failure_in_stream(json_values.number_at(error, "code") or 500, body)
         self._model = json_values.text_at(chunk, "model") or self._model
-        self._read_usage(chunk)
+        self._set_chunk_usage(chunk)
         choice = json_values.value_at(chunk, "choices", 0)
         return self._read_choice(choice) if isinstance(choice, dict) else []
 
@@ -141,7 +141,7 @@ class ChatReplyReader(ReplyReaderBase):
             self._ids[index] = known = call_id
         return ("call", index, known)
 
-    def _read_usage(self, chunk: json_values.Object) -> None:
+    def _set_chunk_usage(self, chunk: json_values.Object) -> None:
         """Usage comes with the last chunk, with every chunk, or inside the choice."""
         found = (
             json_values.object_at(chunk, "usage"),

@@ -233,8 +233,8 @@ class ChatCallFilter(HiddenCallFilter):
         self._calls = 0
         self._id: Json = None
 
-    def begin_reply_again(self) -> None:
-        super().begin_reply_again()
+    def reset_for_retry(self) -> None:
+        super().reset_for_retry()
         self._numbers = {}
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:

@@ -72,7 +72,7 @@ class OpenAIResponses(ProviderEndpoint):
         body.update(sampling_options(request, abilities))
         return OutgoingRequest("/responses", body)
 
-    def start_reading(self, request: Request) -> "ResponsesReplyReader":
+    def build_reply_reader(self, request: Request) -> "ResponsesReplyReader":
         return ResponsesReplyReader(self.reasoning_tag, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:

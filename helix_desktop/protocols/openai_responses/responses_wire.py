@@ -21,7 +21,7 @@ from helix_desktop.protocols.wire_message import (
     edit_pieces,
     piece_of_image_url,
     read_tool,
-    text_like_before,
+    replace_text_in_content,
     text_of_content,
     unknown_piece,
 )
@@ -124,7 +124,7 @@ def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
     if piece.kind is PieceKind.CALL:
         return (piece.media_type,), text
     if piece.kind is PieceKind.RESULT:
-        return ("output",), text_like_before(value_at(units, *piece.path, "output"), text, "input_text")
+        return ("output",), replace_text_in_content(value_at(units, *piece.path, "output"), text, "input_text")
     return (() if piece.path[-1] == "content" or len(piece.path) == 1 else ("text",)), text
 
 
@@ -265,7 +265,7 @@ class ResponsesCallFilter(NumberedCallFilter):
         if kind != "function_call" and kind.endswith("_call"):
             self.visible_count += 1
         call = text_at(item, "name") if kind == "function_call" else None
-        return self.begin_part(index, thinks=kind == "reasoning", call=call)
+        return self.begin_reply_part(index, thinks=kind == "reasoning", call=call)
 
     def renumber_event(self, raw: bytes, event: Mapping[str, Json], index: int, shown: int) -> bytes:
         if event.get("type") == "response.output_item.done":

@@ -139,7 +139,7 @@ class ConversationSync:
                 await self._merge_heads_named([name])
                 if name in self._waiting:
                     continue
-                await self._bring_back(conversation)
+                await self._fetch_released_conversation(conversation)
                 self._refuse_if_used_elsewhere(conversation, name)
                 while await self._send_next_segments([conversation]):
                     pass
@@ -277,7 +277,7 @@ class ConversationSync:
                 await self._append_fetched_facts(seen, SharedProgress(conversation))
         self.leases.note_writer(seen)
 
-    async def _bring_back(self, conversation: str) -> None:
+    async def _fetch_released_conversation(self, conversation: str) -> None:
         """Somebody works here in a conversation that left this disk."""
         if await self.thread.run_there(self.sync_state.released.is_released, conversation):
             known = await self.thread.run_there(self.sync_state.get_progress, conversation)

@@ -17,8 +17,8 @@ class KnownLeases:
 
     def find_machine_writing(self, conversation: str) -> str:
         """The other machine that writes there now, as far as is known; empty where this one may."""
-        is_free = self.seconds_left(conversation) <= 0 or conversation in self.taken_over
-        return "" if is_free else self.last_other_machine(conversation)
+        is_lockable = self.seconds_left(conversation) <= 0 or conversation in self.taken_over
+        return "" if is_lockable else self.last_other_machine(conversation)
 
     def conversations_written_elsewhere(self) -> dict[str, str]:
         """The conversations other machines write in now, and which."""

@@ -512,7 +512,7 @@ class Checkpoints:
                 if paths is None or path in paths or any(each.startswith(f"{path}/") for each in paths)
             ]
             found += [moment.changes.pop(path) for path in mine]
-        return folder_state.join_changes(found)[0]
+        return folder_state.merge_changes_per_path(found)[0]
 
     def _notify_progress(self, progress: CheckpointProgress) -> None:
         self.progress = progress

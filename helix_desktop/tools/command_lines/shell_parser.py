@@ -180,11 +180,11 @@ class ShellWordParser(ABC):
         if end < 0:
             raise UnreadableCommand("it has an unclosed quote")
         text = self.text[self.at + 1 : end]
-        self._no_line_end_before_documents(text)
+        self._refuse_line_end_before_documents(text)
         self.at = end + 1
         return text
 
-    def _no_line_end_before_documents(self, text: str) -> None:
+    def _refuse_line_end_before_documents(self, text: str) -> None:
         if self.documents and "\n" in text:
             raise UnreadableCommand("it contains a here-document whose start can't be determined")
 
@@ -204,7 +204,7 @@ class ShellWordParser(ABC):
                 self._parse_backquotes(quoted=not lines)
                 pieces.append(ANY)
             else:
-                self._no_line_end_before_documents(char)
+                self._refuse_line_end_before_documents(char)
                 pieces.append(char)
                 self.at += 1
         if closing:
@@ -303,7 +303,7 @@ class ShellWordParser(ABC):
         match = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL).match(self.text, self.at)
         if not match:
             raise UnreadableCommand("it has an unclosed backquote")
-        self._no_line_end_before_documents(match[1])
+        self._refuse_line_end_before_documents(match[1])
         inner = re.sub(r'\\([$`\\"])' if quoted else r"\\([$`\\])", r"\1", match[1])
         type(self)(inner, self.found, self.depth).parse_commands("")
         self.at = match.end()
@@ -313,7 +313,7 @@ class ShellWordParser(ABC):
         match = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL).match(self.text, self.at)
         if not match:
             raise UnreadableCommand("it has an unclosed quote")
-        self._no_line_end_before_documents(match[1])
+        self._refuse_line_end_before_documents(match[1])
         self.at = match.end()
         return _ESCAPE.sub(_decode_escape, match[1])
 

@@ -56,7 +56,7 @@ def test_a_difference_leads_from_one_state_to_the_other(
 def test_changes_join_to_what_they_come_to(
     one: dict[str, TreeItem], two: dict[str, TreeItem], three: dict[str, TreeItem]
 ) -> None:
-    whole, broken = folder_state.join_changes(
+    whole, broken = folder_state.merge_changes_per_path(
         [*folder_state.compare_trees(one, two), *folder_state.compare_trees(two, three)]
     )
     assert whole == folder_state.compare_trees(one, three)
@@ -65,7 +65,7 @@ def test_changes_join_to_what_they_come_to(
 
 def test_what_somebody_changed_in_between_is_named() -> None:
     old, new, other = (TreeItem(PathKind.FILE, 0o644, 1, bytes((n,)) * 32) for n in range(3))
-    whole, broken = folder_state.join_changes([PathChange("a", old, new), PathChange("a", other, old)])
+    whole, broken = folder_state.merge_changes_per_path([PathChange("a", old, new), PathChange("a", other, old)])
     assert whole == ()
     assert broken == {"a"}
 

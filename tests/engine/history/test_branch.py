@@ -173,7 +173,7 @@ def test_undoing_the_fold_of_a_part_counts_as_the_part() -> None:
     whole = talk.state.branch.total_tokens
     talk.fold("m", PartRef(seq), kind=FoldKind.MARKER, tokens=40)
     assert talk.state.branch.total_tokens == whole - 460
-    assert talk.state.branch.tokens_without("m") == whole
+    assert talk.state.branch.view_tokens_without_fold("m") == whole
 
 
 def test_a_fold_as_long_as_its_part_has_an_effect() -> None:
@@ -201,10 +201,10 @@ def test_what_an_undo_brought_back_stays_word_for_word_in_a_longer_fold_but_in_p
     talk.add(Unfolded("m"))
     branch = talk.state.branch
     talk.add(TurnEnded(TurnEnd.DONE))
-    assert list(branch.words_to_keep(Span(first, third), panic=False)) == [PartRef(first)]
-    assert list(branch.words_to_keep(Span(1, first), panic=False)) == [PartRef(first)]
-    assert list(branch.words_to_keep(Span(second, third), panic=False)) == []
-    assert list(branch.words_to_keep(Span(first, third), panic=True)) == []
+    assert list(branch.parts_kept_verbatim(Span(first, third), panic=False)) == [PartRef(first)]
+    assert list(branch.parts_kept_verbatim(Span(1, first), panic=False)) == [PartRef(first)]
+    assert list(branch.parts_kept_verbatim(Span(second, third), panic=False)) == []
+    assert list(branch.parts_kept_verbatim(Span(first, third), panic=True)) == []
 
 
 def test_what_stands_beside_the_reasoning_of_an_open_loop_can_be_taken_out() -> None:

@@ -38,7 +38,7 @@ def test_a_moment_is_the_state_the_facts_come_to(acts: list[tuple[str, int, int]
     assert then.branch.pins == replayed.branch.pins
     assert then.branch.exclusions == replayed.branch.exclusions
     assert then.branch.barred == replayed.branch.barred
-    assert then.settings.values_set == replayed.settings.values_set
+    assert then.settings.comparable_settings == replayed.settings.comparable_settings
     assert then.facts_on_path() == replayed.facts_on_path()
     assert then.main_model_factor() == replayed.main_model_factor()
 
@@ -62,7 +62,7 @@ def test_counting_an_undo_is_what_the_undo_comes_to_and_changes_nothing(
     if not live:
         return
     name, before = live[number % len(live)], talk.view()
-    counted = talk.state.branch.tokens_without(name)
+    counted = talk.state.branch.view_tokens_without_fold(name)
     assert talk.view() == before
     assert list(talk.state.branch.live) == live
     talk.add(Unfolded(name))
@@ -94,11 +94,11 @@ def test_a_fold_that_is_undone_counts_as_it_is() -> None:
     talk.add(TurnEnded(TurnEnd.DONE))
     talk.fold("h", Span(1, 4), tokens=50)
     inside = talk.state.branch
-    assert inside.inside_live(Span(2, 3))
-    assert not inside.inside_live(Span(3, 6))
+    assert inside.is_inside_live_fold(Span(2, 3))
+    assert not inside.is_inside_live_fold(Span(3, 6))
     talk.add(Unfolded("h"))
-    assert not inside.inside_live(Span(2, 3))
-    assert inside.tokens_without("h") == inside.total_tokens
+    assert not inside.is_inside_live_fold(Span(2, 3))
+    assert inside.view_tokens_without_fold("h") == inside.total_tokens
 
 
 def test_of_nested_spans_the_outermost_shows_and_of_equal_ones_the_younger() -> None:
@@ -126,7 +126,7 @@ def test_the_step_before_a_fact_is_the_last_reply_before_it() -> None:
     talk = Talk()
     talk.user("go")
     talk.steps(2)
-    assert [talk.state.branch.step_before(seq) for seq in (1, 2, 3, 4, 5, 9)] == [None, None, 2, 2, 4, 4]
+    assert [talk.state.branch.last_reply_before(seq) for seq in (1, 2, 3, 4, 5, 9)] == [None, None, 2, 2, 4, 4]
 
 
 def test_what_pins_count_is_their_originals() -> None:
@@ -139,9 +139,9 @@ def test_what_pins_count_is_their_originals() -> None:
     assert branch.tokens_pinned(Span(1, 1)) == 510
     talk.add(Excluded(PartRef(3)))
     assert branch.tokens_pinned() == 0
-    assert branch.output_at(3).tokens == 500
+    assert branch.tool_output_at(3).tokens == 500
     with pytest.raises(TypeError):
-        branch.output_at(1)
+        branch.tool_output_at(1)
 
 
 def test_messages_are_counted_within_the_span_and_up_to_enough() -> None:

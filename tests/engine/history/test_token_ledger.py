@@ -116,8 +116,8 @@ def test_what_the_user_took_out_is_no_saving() -> None:
 
 def test_a_moment_has_the_sums_of_its_time() -> None:
     talk = told(*STEPS)
-    assert talk.state.past_moment(4).savings_then(RelativePrices()).sent == 110
-    assert talk.state.past_moment(2).savings_then(RelativePrices()) == Savings(0, 0, 0, 0, 0.0, 0.0)
+    assert talk.state.past_moment(4).savings_until_moment(RelativePrices()).sent == 110
+    assert talk.state.past_moment(2).savings_until_moment(RelativePrices()) == Savings(0, 0, 0, 0, 0.0, 0.0)
     assert [talk.state.record.ledger.count_steps(seq) for seq in range(6)] == [0, 0, 0, 1, 1, 2]
 
 
@@ -203,12 +203,12 @@ def test_money_needs_prices_and_a_price() -> None:
 
 def test_a_moment_counts_money_with_the_main_models_price() -> None:
     plain = told(*STEPS)
-    assert plain.state.savings_then(RelativePrices(0.1, 1.25, 5)).paid_without == 0.0
+    assert plain.state.savings_until_moment(RelativePrices(0.1, 1.25, 5)).paid_without == 0.0
     plain.add(ModelSet(ModelRole.MAIN, "m", 128_000, price_input=3.0))
-    found = plain.state.savings_then(RelativePrices(0.1, 1.25, 5))
+    found = plain.state.savings_until_moment(RelativePrices(0.1, 1.25, 5))
     assert found == savings(plain, RelativePrices(0.1, 1.25, 5), 3.0)
     assert found.paid_without > 0
-    assert plain.state.past_moment(3).savings_then(RelativePrices(0.1, 1.25, 5)).steps == 1
+    assert plain.state.past_moment(3).savings_until_moment(RelativePrices(0.1, 1.25, 5)).steps == 1
 
 
 def test_a_report_of_one_token_is_one() -> None:

@@ -59,9 +59,9 @@ def test_the_sums_by_message() -> None:
 def test_from_which_item_on_something_changed() -> None:
     talk = talked()
     branch = talk.state.branch
-    branch.take_changed()
-    assert branch.take_changed() == 10
+    branch.take_first_changed_index()
+    assert branch.take_first_changed_index() == 10
     talk.user("more")
-    assert branch.take_changed() == 10
+    assert branch.take_first_changed_index() == 10
     talk.fold("h", Span(2, 5))
-    assert branch.take_changed() == 1
+    assert branch.take_first_changed_index() == 1

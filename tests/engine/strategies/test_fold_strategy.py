@@ -8,7 +8,7 @@ from helix_desktop.engine.strategies.fold_strategy import (
     find_legal_cut,
     first_seq_kept_in_panic,
     first_seq_of_tail,
-    was_brought_back,
+    was_restored_by_user,
 )
 from tests.engine.strategies.test_marker_clearing import situation
 from tests.engine.talk import Talk
@@ -75,8 +75,8 @@ def test_what_was_brought_back_is_not_covered_again_but_in_panic() -> None:
     span = find_foldable_span(situation(talk))
     assert span is not None
     assert span.first == 10
-    assert was_brought_back(talk.state.branch, PartRef(5))
-    assert not was_brought_back(talk.state.branch, PartRef(12))
+    assert was_restored_by_user(talk.state.branch, PartRef(5))
+    assert not was_restored_by_user(talk.state.branch, PartRef(12))
     panic = find_foldable_span(situation(talk), talk.state.branch.steps[-2])
     assert panic is not None
     assert panic.first == 1

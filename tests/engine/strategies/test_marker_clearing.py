@@ -229,8 +229,8 @@ def recalling(count: int) -> Talk:
 def test_where_recalls_eat_what_folds_save_nothing_more_is_cleared() -> None:
     assert due(recalling(0))
     assert not due(recalling(40))
-    assert marker_clearing.learn_from_recalls(situation(recalling(0))).net_share > 0.7
-    assert marker_clearing.learn_from_recalls(situation(recalling(40))).net_share == 0
+    assert marker_clearing.fold_experience(situation(recalling(0))).net_share > 0.7
+    assert marker_clearing.fold_experience(situation(recalling(40))).net_share == 0
 
 
 def test_in_a_short_context_a_marker_must_pay_for_the_recall_it_may_lead_to() -> None:

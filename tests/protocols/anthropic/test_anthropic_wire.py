@@ -120,10 +120,10 @@ def test_the_reply_after_a_hidden_call_goes_on_with_the_first() -> None:
         [],
         [],
     ]
-    veil.begin_next_reply(10)
+    veil.count_and_reset_reply(10)
     second = [BEGIN, *block(0, THOUGHT), *block(1, WORDS), told(3), STOP]
     assert through(veil, second) == [[], [], [], [3], [4], [told(13)], [6]]
-    veil.begin_next_reply(3)
+    veil.count_and_reset_reply(3)
     given = [[event] for event in block(2, OWN)]
     assert through(veil, [BEGIN, *block(0, OWN), told(2), STOP]) == [[], *given, [told(15)], [4]]
 

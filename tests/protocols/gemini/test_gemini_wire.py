@@ -224,7 +224,7 @@ def test_the_reply_after_a_hidden_call_goes_on_with_the_first(first: Any, second
     veil = GeminiCallFilter(hold=True)
     through(veil, first)
     assert veil.has_only_hidden_calls
-    veil.begin_next_reply(10)
+    veil.count_and_reset_reply(10)
     assert through(veil, second) == given_
 
 

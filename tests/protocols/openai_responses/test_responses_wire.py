@@ -114,7 +114,7 @@ def test_events_are_numbered_as_the_client_sees_them() -> None:
     veil = ResponsesCallFilter(hold=False)
     first = numbered(CREATED, added(0, WORDS), done(0, WORDS), added(1, HIDDEN), done(1, HIDDEN), ended(WORDS, HIDDEN))
     assert through(veil, first) == [[0], [1], [2], [], [], []]
-    veil.begin_next_reply(10)
+    veil.count_and_reset_reply(10)
     start = {**CREATED, "response": {"id": "r2"}}
     progress = {"type": "response.in_progress", "response": {"id": "r2"}}
     note = {"type": "response.note"}
@@ -127,7 +127,7 @@ def test_events_are_numbered_as_the_client_sees_them() -> None:
 def test_the_next_reply_may_be_words_alone() -> None:
     veil = ResponsesCallFilter(hold=True)
     through(veil, [added(0, HIDDEN), done(0, HIDDEN), ended(HIDDEN)])
-    veil.begin_next_reply(10)
+    veil.count_and_reset_reply(10)
     events = [added(0, THOUGHT), done(0, THOUGHT), added(1, WORDS), done(1, WORDS), ended(THOUGHT, WORDS)]
     assert through(veil, events) == [[], [], [0, 1, 2], [3], [ended(THOUGHT, WORDS, used=13)]]
 
