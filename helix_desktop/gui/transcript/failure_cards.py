@@ -19,7 +19,7 @@ def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
     again: Way = (tr("Try again"), ContinueTurn())
     other: Way = (tr("Choose another model…"), OpenModelChooser())
     cards: dict[str, tuple[str, tuple[Way, ...]]] = {
-        "key": (tr("The API key doesn't work"), ((tr("Set the key…"), OpenKeySettings()), again)),
+        "key": (tr("There is no usable API key"), ((tr("Set the key…"), OpenKeySettings()), again)),
         "model": (tr("The model isn't available"), (other, again)),
         "window": (tr("The request is too long for this model"), (other, again)),
         "busy": (tr("The provider is busy"), (again,)),

@@ -69,7 +69,7 @@ def test_the_button_is_there_until_something_else_happens(pane: TranscriptPane, 
     told.add(TurnEnded(TurnEnd.FAILED, "The server says 401. Run `helix-desktop key set`.", "key"))
     pane.open_transcript(build_state(told.facts))
     settle()
-    assert card(pane).text == "The API key doesn't work. The server says 401. Run `helix-desktop key set`."
+    assert card(pane).text == "There is no usable API key. The server says 401. Run `helix-desktop key set`."
     assert [hot.act for hot in card(pane).hot_spots] == [OpenKeySettings(), ContinueTurn()]
     one, two = (hot.place for hot in card(pane).hot_spots)
     assert one.right() < two.left()
