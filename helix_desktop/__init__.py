@@ -8,7 +8,7 @@ import sys
 __version__ = "0.2.0"
 
 
-def _stop_searching_folders_of_the_user() -> None:
+def _stop_importing_from_current_folder() -> None:
     """No module comes from the folder the program is started in, nor from those of PYTHONPATH.
 
     `python -m` puts the current folder first, and a project's PYTHONPATH often names its sources: a file there may be called like a
@@ -27,4 +27,4 @@ def _stop_searching_folders_of_the_user() -> None:
 
 
 if not getattr(sys, "frozen", False):
-    _stop_searching_folders_of_the_user()
+    _stop_importing_from_current_folder()

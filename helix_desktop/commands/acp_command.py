@@ -70,7 +70,7 @@ def _find_editor_workspace(arguments: argparse.Namespace, folder: Path) -> str:
     found = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
     if found is not None:
         return found.id
-    if not folder.is_dir() or not project_workspace.has_project(folder, Path.home().resolve()):
+    if not folder.is_dir() or not project_workspace.can_be_project_folder(folder, Path.home().resolve()):
         raise InvalidInput(f"{folder} is not a project folder.", remedy="Open the folder of a project in the editor.")
     return project_workspace.create_project_workspace(workspaces, folder).id
 

@@ -218,7 +218,12 @@ def _split_into_portions(group: Sequence[tuple[Path, int]]) -> Iterator[list[Pat
 def _workspace_of_folder(workspaces: AllWorkspaces, name: str) -> str:
     """The workspace of the folder; the one for all conversations whose folder is not here, or is nobody's project."""
     known, folder = workspaces.list_workspaces(), Path(name)
-    if name and folder.is_absolute() and folder.is_dir() and project_workspace.has_project(folder, Path.home()):
+    if (
+        name
+        and folder.is_absolute()
+        and folder.is_dir()
+        and project_workspace.can_be_project_folder(folder, Path.home())
+    ):
         folder = folder.resolve()
         found = project_workspace.find_project_workspace(known, folder)
         return (found or project_workspace.create_project_workspace(workspaces, folder)).id

@@ -141,7 +141,7 @@ def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -
     workspaces, folder = AllWorkspaces(where.workspaces_folder), Path.cwd().resolve()
     if named:
         return workspaces.find_known_workspace(named).id
-    if not project_workspace.has_project(folder, Path.home().resolve()):
+    if not project_workspace.can_be_project_folder(folder, Path.home().resolve()):
         return ""
     found = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
     if found is None:

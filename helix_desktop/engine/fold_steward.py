@@ -295,13 +295,15 @@ class FoldSteward:
     def _start_fold(self, plan: FoldPlan) -> None:
         reading = document_writer.gather_material(plan, self.current_situation())
         try:
-            self._flying = self.spawn(self._write_fold(reading), name=f"{plan.kind.value} of {self.conversation.id}")
+            self._flying = self.spawn(
+                self._prepare_fold_document(reading), name=f"{plan.kind.value} of {self.conversation.id}"
+            )
         except StoppedByUser:
             return
         self._flying_plan = plan
         self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why))
 
-    async def _write_fold(self, reading: document_writer.DocumentMaterial) -> None:
+    async def _prepare_fold_document(self, reading: document_writer.DocumentMaterial) -> None:
         """The task of a fold in flight. Its end is told whatever it is."""
         plan = reading.plan
         try:

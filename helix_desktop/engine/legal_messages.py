@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from helix_desktop.engine.blocks import Block, Image, Message, MessagePart, Request, Role, ToolResult, View
 from helix_desktop.engine.facts import Attachment, PartRef, Reasoning, Stored, Text, ToolCall, ToolReturned
 from helix_desktop.engine.history.branch import ConversationBranch
-from helix_desktop.engine.tool_calls import wrap_call
+from helix_desktop.engine.tool_calls import restore_call_as_made
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
 
@@ -105,7 +105,9 @@ class _MessageBuilder:
         if seq != self.reply:
             self._answer_last_reply()
             self.reply, self.is_complete = seq, block.ok
-        self._add_parts(Role.ASSISTANT, [with_plain_name(wrap_call(part)) if isinstance(part, ToolCall) else part])
+        self._add_parts(
+            Role.ASSISTANT, [with_plain_name(restore_call_as_made(part)) if isinstance(part, ToolCall) else part]
+        )
         if isinstance(part, ToolCall):
             self.waiting[part.id] = None
 

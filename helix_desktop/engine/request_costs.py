@@ -103,7 +103,7 @@ class RequestCostReader:
 
     def read_reply(self, recorded: Recorded, reply: ModelReplied, state: ConversationState, view: View) -> RequestCost:
         """The causes of one step. `view`: what its request was made from."""
-        chosen = _model_of_reply(reply.model, state.record.settings_at(view.seq))
+        chosen = _find_model_settings_for_reply(reply.model, state.record.settings_at(view.seq))
         asked = recorded.time - reply.seconds
         if not reply.seconds:  # Imported replies have only an end time, so the start is estimated.
             asked = max(self.facts[max(0, view.seq - 1)].time, asked - UNTIMED_REPLY)
@@ -128,7 +128,9 @@ class RequestCostReader:
             before.asked = max(before.asked, recorded.time)
         beside = Cause(CauseKind.BESIDE, spent.purpose.value)
         segments = [(usage.cache_read, (Cause(CauseKind.READ),)), (usage.input - usage.cache_read, (beside,))]
-        return self._price_request(recorded, spent.model, usage, segments, _model_of_reply(spent.model, state.settings))
+        return self._price_request(
+            recorded, spent.model, usage, segments, _find_model_settings_for_reply(spent.model, state.settings)
+        )
 
     def _explain_request(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> Iterator[Segment]:
         usage = now.reply.usage
@@ -285,7 +287,7 @@ def describe_pause(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"
 
 
-def _model_of_reply(model: str, settings: RequestSettings) -> ModelSet | None:
+def _find_model_settings_for_reply(model: str, settings: RequestSettings) -> ModelSet | None:
     """What is known of the model; providers may answer under another name than the one they were asked by."""
     return next((one for _, one in settings.models if one.model == model), None) or settings.model_for_role(
         ModelRole.MAIN

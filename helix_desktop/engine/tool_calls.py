@@ -64,7 +64,7 @@ def unwrap_call(call: ToolCall) -> ToolCall:
     return replace(call, name=name, arguments=json.dumps(inner, ensure_ascii=False), keep=keep, via=CALL_TOOL)
 
 
-def wrap_call(call: ToolCall) -> ToolCall:
+def restore_call_as_made(call: ToolCall) -> ToolCall:
     """The call as the model made it: through `call_tool` where it was."""
     if not call.via:
         return call

@@ -230,7 +230,7 @@ class OpenAgentConversation:
         if piece.kind is PieceKind.IMAGE:
             about = EntryOrigin("user", "image", piece.media_type)
             stored = await self.bench.workspace.cache.store_content(
-                await asyncio.to_thread(_decode_base64_picture, piece.text), about
+                await asyncio.to_thread(_decode_base64_or_keep_text, piece.text), about
             )
             return facts.Attachment("image", stored, 0)
         if piece.kind is PieceKind.OTHER:
@@ -272,7 +272,7 @@ def _countable_texts(messages: Sequence[Wired]) -> list[str]:
     return [piece.text for message in messages for piece in message.pieces if piece.kind is not PieceKind.IMAGE]
 
 
-def _decode_base64_picture(text: str) -> bytes:
+def _decode_base64_or_keep_text(text: str) -> bytes:
     """Decodes base64 in slices. Text that is not base64 is kept as its bytes."""
     content = bytearray()
     try:

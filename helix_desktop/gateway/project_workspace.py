@@ -26,7 +26,7 @@ def create_project_workspace(workspaces: AllWorkspaces, folder: Path) -> KnownWo
     return workspaces.create_stored_workspace(name, project)
 
 
-def has_project(folder: Path, home: Path) -> bool:
+def can_be_project_folder(folder: Path, home: Path) -> bool:
     """Whether the folder is somebody's work: neither the home folder nor one above it."""
     return folder != home and folder not in home.parents
 
@@ -34,5 +34,5 @@ def has_project(folder: Path, home: Path) -> bool:
 def project_folder(folder: Path) -> Path:
     """The folder of the repository it is in, or the folder itself."""
     home = Path.home().resolve()
-    above = (each for each in (folder, *folder.parents) if has_project(each, home))
+    above = (each for each in (folder, *folder.parents) if can_be_project_folder(each, home))
     return next((each for each in above if (each / ".git").exists()), folder)

@@ -234,12 +234,12 @@ def _found_in_database(kind: str, path: Path, query: str) -> Iterator[FoundHisto
 def _cline_folders(places: HistoryPlaces) -> Iterator[Path]:
     """Cline is a part of an editor, and its tasks lie with that editor's data; newer versions have a folder of their own."""
     yield places.home / ".cline" / "data" / "tasks"
-    data = _editor_data_folder(places)
+    data = _application_settings_folder(places)
     for editor in _EDITORS:
         yield data / editor / "User" / "globalStorage" / "saoudrizwan.claude-dev" / "tasks"
 
 
-def _editor_data_folder(places: HistoryPlaces) -> Path:
+def _application_settings_folder(places: HistoryPlaces) -> Path:
     by_system: Mapping[str, Callable[[], Path]] = {
         "darwin": lambda: places.home / "Library" / "Application Support",
         "win32": lambda: places.folder_from_variable("APPDATA", "AppData", "Roaming"),

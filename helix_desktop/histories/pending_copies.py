@@ -86,7 +86,7 @@ class PendingCopies:
             return True
         return False
 
-    def sealed_folders(self) -> list[Path]:
+    def seal_and_list_folders(self) -> list[Path]:
         """Every folder of copies, the oldest first, from now on sealed."""
         with self._lock:
             self._seal_open_folder()

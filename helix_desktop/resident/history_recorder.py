@@ -191,7 +191,7 @@ class HistoryRecorder:
 
     def _import_copies(self) -> bool:
         """Returns False if some copies could not be imported. Copies that often crash the process are set aside."""
-        for folder in self._copies.sealed_folders():
+        for folder in self._copies.seal_and_list_folders():
             if self._ask_to_import({"copies": str(folder)}):
                 shutil.rmtree(folder, ignore_errors=True)
             elif self._deaths < MOST_DEATHS:

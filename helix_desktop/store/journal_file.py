@@ -110,7 +110,7 @@ class JournalFile:
 
     def upgrade_format(self) -> None:
         """To this version, all at once or not at all."""
-        sqlite_database.upgrade_schema(self.connection, STEPS, VERSION, "journal")
+        sqlite_database.upgrade_older_schema(self.connection, STEPS, VERSION, "journal")
 
     def close(self) -> None:
         self.connection.close()

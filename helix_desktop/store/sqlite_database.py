@@ -104,7 +104,7 @@ def schema_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def upgrade_schema(connection: sqlite3.Connection, steps: Mapping[int, str], version: int, what: str) -> None:
+def upgrade_older_schema(connection: sqlite3.Connection, steps: Mapping[int, str], version: int, what: str) -> None:
     """Bring the tables of an older version up to this one, in one transaction: wherever it breaks off, all of it or nothing.
 
     `steps`: by version, the SQL that leads to the next. Closes the connection when it raises.

@@ -259,7 +259,9 @@ class _AutorunScan:
         except (HelixError, OSError):
             return AutorunFile(f"{found.st_size} {found.st_mtime_ns} {found.st_ino}", None, link, mode)
         if settings:
-            meaning = "\n".join(git_settings.settings_running_programs(content.decode("utf-8", "surrogateescape")))
+            meaning = "\n".join(
+                git_settings.list_settings_not_known_harmless(content.decode("utf-8", "surrogateescape"))
+            )
         else:
             meaning = autorun_files.extract_runnable_text(os.path.basename(path), content)
         return AutorunFile(f"{meaning} {bool(mode & 0o111)}" if hook and meaning else meaning, content, link, mode)

@@ -316,13 +316,13 @@ async def ask_and_write(use: ToolResources, change: FileEdit, title: str) -> Too
         await _store_version(use, change.before, shown),
         await _store_version(use, change.after, shown),
     )
-    await _write_despite_cancel(use, change)
+    await _finish_write_ignoring_cancel(use, change)
     after = None if change.after is None else Digest.of_content(change.after)
     use.files_seen.note_content(change.root_path.full_path, after)
     return ToolOutput(diff or f"Wrote {shown}.", source=shown, changes=(fact,))
 
 
-async def _write_despite_cancel(use: ToolResources, change: FileEdit) -> None:
+async def _finish_write_ignoring_cancel(use: ToolResources, change: FileEdit) -> None:
     """Finishes and records a write even if the turn is stopped, so that no file changes without a fact."""
     writing = asyncio.get_running_loop().run_in_executor(None, write_edit, use.roots, change)
     while not writing.done():

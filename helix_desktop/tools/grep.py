@@ -105,7 +105,7 @@ async def _receive_found_lines(process: Process, pattern: str, lines: list[Found
     return sum(line.is_match for line in lines)
 
 
-async def pieces_of_content(name: str, content: AsyncIterable[bytes]) -> AsyncIterator[GrepPiece]:
+async def wrap_chunks_for_grep(name: str, content: AsyncIterable[bytes]) -> AsyncIterator[GrepPiece]:
     async for part in content:
         yield GrepPiece(name, part, has_more=True)
     yield GrepPiece(name, b"")

@@ -15,7 +15,7 @@ from helix_desktop.tools.built_in_tool import (
     text_schema,
     whole_number_schema,
 )
-from helix_desktop.tools.grep import format_found_lines, grep_pieces, pieces_of_content
+from helix_desktop.tools.grep import format_found_lines, grep_pieces, wrap_chunks_for_grep
 
 CompactForPurpose = Callable[[Digest, str], Awaitable[str]]  # Given the entry's digest and what is needed of it.
 AROUND = 2  # How many lines are shown before and after each match of a pattern.
@@ -39,7 +39,7 @@ def build_recall_tools(
 
 async def grep_entry_lines(pattern: str, content: AsyncIterator[bytes], context: int) -> str:
     """`engine.content_recall`, in a process that can be killed; a page of lines at the most."""
-    found = format_found_lines(await grep_pieces(pattern, pieces_of_content("", content), context=context))
+    found = format_found_lines(await grep_pieces(pattern, wrap_chunks_for_grep("", content), context=context))
     if len(found) <= content_recall.PAGE_BYTES // 2:
         return found
     return found[: content_recall.PAGE_BYTES // 2] + "\n[… there is more; use a narrower pattern, or lines]"

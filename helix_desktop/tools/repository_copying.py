@@ -77,7 +77,7 @@ class GitCheckout:
 
     def check_sound(self) -> None:
         """ActionRefused where a file of git's in a copy leads elsewhere."""
-        _check_git_folder(self.folder / ".git")
+        _refuse_links_in_git_folder(self.folder / ".git")
 
     def check_finished(self) -> None:
         """ActionRefused where a merge or a rebase has not been finished."""
@@ -112,7 +112,7 @@ def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> Git
     found = GitCheckout(folder, excludes=excludes)
     git = folder / ".git"
     if git.is_dir() and not git.is_symlink():
-        _check_git_folder(git, _ESSENTIAL)
+        _refuse_links_in_git_folder(git, _ESSENTIAL)
     elif git.is_symlink() or not _is_known_to_its_repository(found):
         raise ActionRefused(f"{git} leads to a repository that does not know of this folder.", remedy=_UNCHANGED)
     if Path(found.line("rev-parse", "--show-toplevel")) != folder:
@@ -120,7 +120,7 @@ def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> Git
     return found
 
 
-def _check_git_folder(git: Path, names: Sequence[str] = ()) -> None:
+def _refuse_links_in_git_folder(git: Path, names: Sequence[str] = ()) -> None:
     """Whether all of it lies where it seems to. `names`: only these of it, and all in `refs`."""
     entries = [git / name for name in names] if names else [git]
     for start in [git / "refs"] if names else [git]:

@@ -139,7 +139,7 @@ class SessionWriter:
             if not facts:
                 await self._create_imported_conversation()
                 return
-            if await self._append_what_is_new(facts):
+            if await self._append_new_messages_of_recording(facts):
                 return
         self.held = self.held.under_own_name()
         self.conversation = self.earlier.conversation_of_recording(self.held.recording)
@@ -172,7 +172,7 @@ class SessionWriter:
         for at, number in enumerate(numbers, behind + 1):
             self._seqs[number] = at
 
-    async def _append_what_is_new(self, facts: Sequence[Recorded]) -> bool:
+    async def _append_new_messages_of_recording(self, facts: Sequence[Recorded]) -> bool:
         """Appends what is new, to a fork if it was continued here. False when the file holds another session."""
         last = max((one.seq for one in facts if isinstance(one.fact, BroughtIn)), default=0)
         undone = any(one.seq == last and isinstance(one.fact, BroughtIn) and one.fact.undone for one in facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine.facts import ToolCall
-from helix_desktop.engine.tool_calls import CurrentTurn, match_tool_name, unwrap_call, wrap_call
+from helix_desktop.engine.tool_calls import CurrentTurn, match_tool_name, restore_call_as_made, unwrap_call
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_turn_begins_with_its_first_words() -> None:
 def test_a_call_through_call_tool_stands_under_the_real_name(arguments: str, name: str, inner: str) -> None:
     made = unwrap_call(ToolCall("a", "call_tool", arguments))
     assert (made.name, made.arguments) == (name, inner)
-    again = wrap_call(made)
+    again = restore_call_as_made(made)
     assert again.name == "call_tool"
     assert unwrap_call(again) == made
 
@@ -53,7 +53,7 @@ def test_a_call_through_call_tool_stands_under_the_real_name(arguments: str, nam
 def test_a_call_of_its_own_is_left_alone() -> None:
     call = ToolCall("a", "read_file", "{}")
     assert unwrap_call(call) is call
-    assert wrap_call(call) is call
+    assert restore_call_as_made(call) is call
 
 
 def test_what_to_keep_is_taken_off_the_outer_call() -> None:

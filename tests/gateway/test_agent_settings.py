@@ -109,10 +109,10 @@ def test_a_run_of_its_own_goes_where_the_address_in_the_settings_leads(tmp_path:
     here = f"{URL}{registration.token}"
     usual = AgentUpstream("mine", here, "settings.json")
     others = [AgentUpstream("openai", f"{here}/v1"), AgentUpstream("own", "https://own.example")]
-    found = agent_settings.pass_over_installed_address([usual, *others], tmp_path / "config")
+    found = agent_settings.resolve_own_addresses([usual, *others], tmp_path / "config")
     assert found == [AgentUpstream("", registration.upstream, "settings.json"), others[1]]
     elsewhere = AgentUpstream("mine", "https://own.example")
-    assert agent_settings.pass_over_installed_address([elsewhere, *others], tmp_path / "config") == [
+    assert agent_settings.resolve_own_addresses([elsewhere, *others], tmp_path / "config") == [
         elsewhere,
         others[1],
     ]

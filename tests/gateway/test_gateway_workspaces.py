@@ -92,9 +92,9 @@ def test_a_workspace_above_the_project_is_not_the_projects(tmp_path: Path) -> No
 
 
 def test_the_home_folder_is_no_project(tmp_path: Path) -> None:
-    assert not project_workspace.has_project(tmp_path, tmp_path)
-    assert not project_workspace.has_project(tmp_path.parent, tmp_path)
-    assert project_workspace.has_project(tmp_path / "work", tmp_path)
+    assert not project_workspace.can_be_project_folder(tmp_path, tmp_path)
+    assert not project_workspace.can_be_project_folder(tmp_path.parent, tmp_path)
+    assert project_workspace.can_be_project_folder(tmp_path / "work", tmp_path)
 
 
 async def test_the_usual_workspace_is_made_when_it_is_asked_for_and_no_other(tmp_path: Path) -> None:

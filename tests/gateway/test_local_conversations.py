@@ -33,7 +33,11 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation
 from helix_desktop.engine.token_budget import WindowMeter
-from helix_desktop.gateway.agent_conversation import ConnectedAgentModel, OpenAgentConversation, _decode_base64_picture
+from helix_desktop.gateway.agent_conversation import (
+    ConnectedAgentModel,
+    OpenAgentConversation,
+    _decode_base64_or_keep_text,
+)
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES, compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Ticket
 from helix_desktop.gateway.folded_body import are_all_unchanged, build_folded_body, count_leading_instructions
@@ -515,8 +519,8 @@ async def test_a_thousand_turns_are_recorded_without_looking_for_folds_and_other
 
 def test_pictures_are_read_in_slices_and_text_that_is_none_is_taken_as_it_is() -> None:
     content = bytes(range(256)) * (SLICE // 128)
-    assert _decode_base64_picture(base64.b64encode(content).decode()) == content
-    assert _decode_base64_picture("no base64 ä!") == "no base64 ä!".encode()
+    assert _decode_base64_or_keep_text(base64.b64encode(content).decode()) == content
+    assert _decode_base64_or_keep_text("no base64 ä!") == "no base64 ä!".encode()
 
 
 def test_a_title_is_the_first_words_a_person_said() -> None:

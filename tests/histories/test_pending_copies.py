@@ -20,7 +20,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def copied(copies: PendingCopies, file: Path) -> list[bytes]:
-    return [path_of_copy(folder, file).read_bytes() for folder in copies.sealed_folders()]
+    return [path_of_copy(folder, file).read_bytes() for folder in copies.seal_and_list_folders()]
 
 
 def test_a_file_that_grows_is_one_copy_with_the_stamp_of_the_file(tmp_path: Path, file: Path) -> None:
@@ -28,7 +28,7 @@ def test_a_file_that_grows_is_one_copy_with_the_stamp_of_the_file(tmp_path: Path
     for content in (b"one\n", b"one\ntwo\n"):
         file.write_bytes(content)
         copies.copy_file(file)
-    (folder,) = copies.sealed_folders()
+    (folder,) = copies.seal_and_list_folders()
     assert list(copied_files(folder)) == [file]
     copy = path_of_copy(folder, file)
     assert (copy.read_bytes(), copy.stat().st_mtime_ns) == (b"one\ntwo\n", file.stat().st_mtime_ns)
@@ -71,7 +71,7 @@ def test_of_a_database_each_row_is_in_a_copy_also_of_one_that_was_emptied(tmp_pa
             copies._database_due = 0.0
             assert copies.copy_database(database)
     found = []
-    for folder in copies.sealed_folders():
+    for folder in copies.seal_and_list_folders():
         with foreign_sqlite.open_foreign_database(path_of_copy(folder, database)) as connection:
             found.append([tuple(row) for row in connection.execute("SELECT id FROM part")])
     assert found == [[(1,), (2,)], []]
@@ -92,6 +92,6 @@ def test_what_is_copied_after_a_seal_is_whole(tmp_path: Path, file: Path) -> Non
     for content in (b"one\n", b"one\ntwo\n"):
         file.write_bytes(content)
         copies.copy_file(file)
-        copies.sealed_folders()
+        copies.seal_and_list_folders()
     again = PendingCopies(tmp_path / "copies")  # after the process was killed
     assert copied(again, file) == [b"one\n", b"one\ntwo\n"]

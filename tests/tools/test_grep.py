@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.errors import CacheCorrupt, InvalidInput
-from helix_desktop.tools.grep import GrepPiece, format_found_lines, grep_pieces, pieces_of_content
+from helix_desktop.tools.grep import GrepPiece, format_found_lines, grep_pieces, wrap_chunks_for_grep
 
 
 async def contents(*pairs: tuple[str, str]) -> AsyncIterator[GrepPiece]:
@@ -35,7 +35,7 @@ async def test_lines_around_a_match() -> None:
 @pytest.mark.parametrize("size", [1, 3, 1000])
 async def test_the_pieces_make_no_difference(size: int) -> None:
     text = "".join(f"line {number} é\n" for number in range(100)).encode() + b"line last"
-    found = await grep_pieces("9 é|last", pieces_of_content("", parts(text, size)))
+    found = await grep_pieces("9 é|last", wrap_chunks_for_grep("", parts(text, size)))
     assert [line.number for line in found.lines] == [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 101]
 
 
@@ -60,7 +60,7 @@ async def test_what_is_no_pattern_gets_a_sentence(pattern: str) -> None:
 
 async def test_a_line_without_an_end_costs_no_memory_and_is_cut_around_the_match() -> None:
     found = await grep_pieces(
-        "needle", pieces_of_content("", parts(b"x" * 3_000_000 + b"needle" + b"y" * 3_000_000, 1 << 16))
+        "needle", wrap_chunks_for_grep("", parts(b"x" * 3_000_000 + b"needle" + b"y" * 3_000_000, 1 << 16))
     )
     assert found.match_count == 1
     assert "needle" in found.lines[0].text
@@ -86,6 +86,6 @@ async def test_text_that_looks_like_the_protocol_is_only_text() -> None:
 @given(st.lists(st.text("ab\r\x00é\ud800", max_size=8), max_size=8))
 async def test_the_numbers_are_those_of_the_lines(lines: Iterable[str]) -> None:
     content = "\n".join(lines).encode("utf-8", "surrogatepass")
-    found = await grep_pieces("a", pieces_of_content("f", parts(content, 5)))
+    found = await grep_pieces("a", wrap_chunks_for_grep("f", parts(content, 5)))
     expected = [number for number, line in enumerate(content.split(b"\n"), 1) if b"a" in line]
     assert [line.number for line in found.lines] == expected

@@ -69,12 +69,12 @@ class Moment:
 
     def _view_of_blocks(self, blocks: tuple[Block, ...]) -> View:
         tools, main = self.settings.tools, self.settings.model_for_role(ModelRole.MAIN)
-        stable = len(blocks) - self._count_unfinished_blocks()
+        stable = len(blocks) - self._count_blocks_since_open_calls()
         if main is None:
             return View(blocks, tools.tools, tools.tokens, stable, seq=self.seq)
         return View(blocks, tools.tools, tools.tokens, stable, main.effort, self.seq, main.temperature, main.top_p)
 
-    def _count_unfinished_blocks(self) -> int:
+    def _count_blocks_since_open_calls(self) -> int:
         """How many blocks at the end belong to a batch that is not whole yet."""
         begun = self._reply_with_open_calls()
         count = 0

@@ -115,7 +115,7 @@ def _build_user_content_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     if not isinstance(fact, facts.UserSaid):
         return
     text = item_source_text(item)
-    limit = USER_LIMIT + page.section_amount(("limit", item.fact_seq, 0))
+    limit = USER_LIMIT + page.amount_shown_beyond_limit(("limit", item.fact_seq, 0))
     if text.strip():
         yield from _build_markdown_boxes(page, item, 0, limit, breaks=True)
         yield from _build_show_more_box(page, item, len(text), limit)
@@ -154,7 +154,7 @@ def _build_reply_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
             page.ink, page.width, page.items.writer_of_answer(at.index), page.items.answer_choice_of(at.index)
         )
     text = item_source_text(item)
-    limit = LIMIT + page.section_amount(("limit", item.fact_seq, item.part))
+    limit = LIMIT + page.amount_shown_beyond_limit(("limit", item.fact_seq, item.part))
     first = start == 0
     for box in _build_markdown_boxes(page, item, start, limit):
         if first:

@@ -69,7 +69,7 @@ class ItemLayout(BoxStack):
             else self._restart_layout(index)
         )
 
-    def take_over_item(self, index: int) -> bool:
+    def reuse_layout_if_same_item(self, index: int) -> bool:
         """Takes over the item at `index` if it is this one, finished or longer; its layout is kept then."""
         item = self._page.items.all[index]
         same = (

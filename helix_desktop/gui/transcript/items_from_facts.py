@@ -225,7 +225,7 @@ class TranscriptItems:
         call = item.source_fact.parts[item.part]
         if not isinstance(call, facts.ToolCall):
             raise TypeError(f"item {index} is not a call")
-        branch, record = self.history.branch, self.calls.record_of_item(index)
+        branch, record = self.history.branch, self.calls.record_of_chat_item(index)
         results = record.results
         if branch.has_message(item.fact_seq):  # Results from an abandoned branch are left out.
             results = tuple(one for one in results if branch.has_message(one.seq))

@@ -25,7 +25,7 @@ class LayoutContext:
     def is_section_open(self, key: SectionKey, *, default: bool = False) -> bool:
         return bool(self.section_amounts.get((*self.key_prefix, *key), default))
 
-    def section_amount(self, key: SectionKey) -> int:
+    def amount_shown_beyond_limit(self, key: SectionKey) -> int:
         return self.section_amounts.get((*self.key_prefix, *key), 0)
 
     def section_key(self, *parts: object) -> SectionKey:

@@ -38,7 +38,7 @@ class ToolCallRecords:
     def open_items(self) -> list[int]:
         return list(self._open.values())
 
-    def record_of_item(self, index: int) -> ToolCallRecord:
+    def record_of_chat_item(self, index: int) -> ToolCallRecord:
         return self._by_item.get(index) or ToolCallRecord()
 
     def is_open(self, call: ToolCall, index: int) -> bool:

@@ -444,7 +444,7 @@ async def test_a_temperature_that_is_refused_is_left_out(connections: ProviderCo
 
 
 def test_the_model_of_a_reply_is_the_last_one_that_was_named() -> None:
-    reading = OpenAIChat("http://127.0.0.1:1/v1", "peer").start_reading(asking())
+    reading = OpenAIChat("http://127.0.0.1:1/v1", "peer").build_reply_reader(asking())
     for model in ("first", "", "second", None):
         value = {"model": model, "choices": [{"delta": {"content": "x"}}]}
         reading.feed_event(ServerSentEvent(json.dumps(value), "message"))
@@ -452,7 +452,7 @@ def test_the_model_of_a_reply_is_the_last_one_that_was_named() -> None:
 
 
 def test_a_piece_of_a_call_without_a_name_goes_on_with_the_last_one_and_a_name_begins_another() -> None:
-    reading = OpenAIChat("http://127.0.0.1:1/v1", "peer").start_reading(asking())
+    reading = OpenAIChat("http://127.0.0.1:1/v1", "peer").build_reply_reader(asking())
     pieces = [{"name": "read", "arguments": '{"a"'}, {"arguments": ": 1}"}, {"name": "list", "arguments": "{}"}]
     for piece in pieces:
         value = {"choices": [{"delta": {"tool_calls": [{"function": piece}]}}]}
