@@ -32,7 +32,7 @@ _NOT_CODE = {
 
 @dataclass(frozen=True, kw_only=True)
 class NamingFigures:
-    """The figures of one package. Those that end in `format_percent` are shares of definitions, not of different names."""
+    """The figures of one package. Those that end in `percent` are shares of definitions, not of different names."""
 
     functions_in_one_file_percent: float
     one_word_functions_percent: float
