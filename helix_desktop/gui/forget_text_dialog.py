@@ -91,7 +91,6 @@ class ForgetTextDialog(plain_widgets.TransientDialog):
         hidden, shown = QLineEdit.EchoMode.Password, QLineEdit.EchoMode.Normal
         self.show_text_checkbox.toggled.connect(lambda on: self.text.setEchoMode(shown if on else hidden))
         self.text.textChanged.connect(lambda text: self.forget_button.setEnabled(bool(text.strip())))
-        self.text.returnPressed.connect(self.forget_button.setFocus)
 
     def _start_forgetting(self) -> None:
         text = self.text.text().strip()

@@ -441,12 +441,12 @@ def test_a_quota_is_read_again_when_it_is_near_and_else_now_and_then(server: pos
 def test_marks_of_what_was_forgotten_go_on_from_the_last(server: postgres.Server, seal: RowCipher) -> None:
     here = PostgresRowStore(server.url, seal.space)
     assert here.fetch_tombstones(0) == ([], 0)
-    assert here.fetch_tombstones(7) == ([], 7)
+    assert here.fetch_tombstones(7) == ([], 0), "the store was restored from a time before these marks"
     here.forget_rows([Tombstone(b"a" * 32, b"sealed"), Tombstone(b"b" * 32, b"")])
     found, mark = here.fetch_tombstones(0)
     assert sorted(one.sealed_digest for one in found) == [b"", b"sealed"]
     assert here.fetch_tombstones(mark)[1] == mark
-    assert here.fetch_tombstones(mark + 1_000) == ([], mark + 1_000)
+    assert here.fetch_tombstones(mark + 1_001) == ([], 0)
     assert len(here.fetch_tombstones(mark + 998)[0]) >= 1, "marks that were seen late come again"
     here.close()
 

@@ -238,6 +238,22 @@ def test_what_waits_and_what_was_removed_is_known_also_after_a_restart(tmp_path:
     journal.close()
 
 
+def test_facts_of_a_conversation_that_had_left_this_disk_wait_to_be_sent_like_any_other(tmp_path: Path) -> None:
+    journal = JournalFile(tmp_path / "journal.sqlite3")
+    state = SyncState(journal, RowCipher(KEY))
+    for name in ("c", "gone"):
+        journal.append_in_transaction(name, [UserSaid((Text("word", 1),))])
+        share(state, name, 1)
+    state.released.delete_here(["c", "gone"])
+    assert (state.count_facts_to_send(), state.list_removed_conversations()) == ({}, ())
+    for _ in range(2):
+        journal.append_in_transaction("c", [UserSaid((Text("it goes on", 1),))])
+    assert state.count_facts_to_send() == {"c": 1}
+    state.released.note_return("gone")
+    assert state.list_removed_conversations() == ("gone",)
+    journal.close()
+
+
 def test_looking_for_what_waits_takes_no_longer_with_many_conversations(tmp_path: Path) -> None:
     journal = JournalFile(tmp_path / "journal.sqlite3")
     state, steps = SyncState(journal, RowCipher(KEY)), list[int]()
