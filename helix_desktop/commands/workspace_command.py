@@ -56,7 +56,9 @@ def _run_export(arguments: argparse.Namespace) -> int:
 
 def run_new_workspace(arguments: argparse.Namespace) -> int:
     if arguments.folder.resolve().is_relative_to(_workspaces_of_home(arguments).folder.parent.resolve()):
-        raise ActionRefused(f"{arguments.folder} belongs to Helix Desktop, so tools can't use it.")
+        raise ActionRefused(
+            f"{arguments.folder} belongs to Helix Desktop, so tools can't use it.", remedy="Choose another folder."
+        )
     return _print_known_workspace(
         arguments, _workspaces_of_home(arguments).create_stored_workspace(arguments.name, arguments.folder)
     )
