@@ -19,7 +19,8 @@ from PySide6.QtWidgets import QSystemTrayIcon
 from helix_desktop.gui.background_runner import CoroutineStarter
 
 if TYPE_CHECKING:
-    from jeepney.io.asyncio import DBusConnection, DBusRouter
+    from jeepney import Message
+    from jeepney.io.asyncio import DBusConnection
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,6 @@ _SERVICE, _PATH = "org.freedesktop.Notifications", "/org/freedesktop/Notificatio
 MAX_TEXT_LENGTH = 200
 SHOWN_MS = 8_000  # In milliseconds. A notification is shown this long.
 MAX_FOLLOWED_NOTIFICATIONS = 50  # How many of the newest notifications react to a click.
-DESKTOP_TIMEOUT_SECONDS = 2.0  # In seconds. The desktop has this long to answer a call.
 
 
 class DesktopNotifier(QObject):
@@ -41,7 +41,10 @@ class DesktopNotifier(QObject):
         self._spawn = spawn
         self._tray_place = ""
         self._tray: QSystemTrayIcon | None = None
-        self._bus: DBusRouter | None = None
+        self._is_bus_followed = False
+        self._bus: DBusConnection | None = None
+        self._unsent: list[tuple[Message, str]] = []
+        self._unanswered: dict[int, str] = {}
         self._places: dict[int, str] = {}
 
     def show_desktop_notification(self, title: str, text: str, place: str) -> None:
@@ -50,10 +53,10 @@ class DesktopNotifier(QObject):
         if sys.platform != "linux":
             self._notify_through_tray(title, short, place)
         elif os.environ.get("DBUS_SESSION_BUS_ADDRESS"):
-            self._spawn(self._notify_over_session_bus(title, short, place), name="desktop notification")
+            self._notify_over_session_bus(title, short, place)
 
-    async def _notify_over_session_bus(self, title: str, text: str, place: str) -> None:
-        from jeepney import DBusAddress, DBusErrorResponse, new_method_call
+    def _notify_over_session_bus(self, title: str, text: str, place: str) -> None:
+        from jeepney import DBusAddress, new_method_call
 
         service = DBusAddress(_PATH, bus_name=_SERVICE, interface=_SERVICE)
         escaped = text.replace("&", "&amp;").replace("<", "&lt;")
@@ -67,43 +70,58 @@ class DesktopNotifier(QObject):
             {},
             SHOWN_MS,
         )
-        message = new_method_call(service, "Notify", "susssasa{sv}i", arguments)
+        self._unsent.append((new_method_call(service, "Notify", "susssasa{sv}i", arguments), place))
+        if self._bus is not None:
+            self._send_unsent(self._bus)
+        elif not self._is_bus_followed:
+            self._is_bus_followed = True
+            self._spawn(self._follow_session_bus(), name="desktop notifications")
+
+    async def _follow_session_bus(self) -> None:
+        """Runs until the program quits or the bus is gone. Cancelling the task closes the connection.
+
+        Nobody waits for a reply: jeepney's own router fails with a KeyError when the connection
+        ends while somebody does.
+        """
+        from jeepney.bus import get_bus
+        from jeepney.io.asyncio import DBusConnection
+
         try:
-            async with asyncio.timeout(DESKTOP_TIMEOUT_SECONDS):
-                bus = await self._connect_session_bus()
-                reply = await bus.send_and_get_reply(message)
-        except (OSError, TimeoutError, DBusErrorResponse) as error:
+            async with DBusConnection(*await asyncio.open_unix_connection(get_bus("SESSION"))) as bus:
+                await _greet_session_bus(bus)
+                self._bus = bus
+                self._send_unsent(bus)
+                while True:
+                    self._receive_message(await bus.receive())
+        except (OSError, EOFError, RuntimeError, ValueError) as error:
             log.info("the desktop shows no notifications: %s", type(error).__name__)
+        finally:
+            self._bus, self._is_bus_followed = None, False
+            self._unsent.clear()
+            self._unanswered.clear()
+
+    def _send_unsent(self, bus: DBusConnection) -> None:
+        for message, place in self._unsent:
+            serial = next(bus.outgoing_serial)
+            self._unanswered[serial] = place
+            bus.writer.write(message.serialise(serial))
+        self._unsent.clear()
+
+    def _receive_message(self, message: Message) -> None:
+        from jeepney import HeaderFields, MessageType
+
+        fields, number = message.header.fields, message.body[0] if message.body else None
+        place = self._unanswered.pop(fields.get(HeaderFields.reply_serial, 0), None)
+        if message.header.message_type is MessageType.error:
+            log.info("the desktop shows no notifications: %s", fields.get(HeaderFields.error_name))
+        elif not isinstance(number, int):
             return
-        if reply.body and isinstance(reply.body[0], int):
-            self._places[reply.body[0]] = place
+        elif place is not None:
+            self._places[number] = place
             for oldest in list(self._places)[:-MAX_FOLLOWED_NOTIFICATIONS]:
                 del self._places[oldest]
-
-    async def _connect_session_bus(self) -> DBusRouter:
-        from jeepney.io.asyncio import DBusRouter, open_dbus_connection
-
-        if self._bus is None:
-            connection = await open_dbus_connection(bus="SESSION")
-            self._bus = DBusRouter(connection)
-            self._spawn(self._listen_for_clicks(self._bus, connection), name="clicks on notifications")
-        return self._bus
-
-    async def _listen_for_clicks(self, bus: DBusRouter, connection: DBusConnection) -> None:
-        """Runs as long as the program; cancelling the task closes the connection."""
-        from jeepney import MatchRule, message_bus
-
-        rule = MatchRule(type="signal", interface=_SERVICE, member="ActionInvoked", path=_PATH)
-        try:
-            async with bus:
-                with bus.filter(rule) as clicks:
-                    await bus.send(message_bus.AddMatch(rule))
-                    while True:
-                        number = (await clicks.get()).body[0]
-                        self.clicked.emit(self._places.pop(number, ""))
-        finally:
-            self._bus = None
-            await connection.close()
+        elif fields.get(HeaderFields.member) == "ActionInvoked":
+            self.clicked.emit(self._places.pop(number, ""))
 
     def _notify_through_tray(self, title: str, text: str, place: str) -> None:
         if not QSystemTrayIcon.isSystemTrayAvailable():
@@ -114,3 +132,18 @@ class DesktopNotifier(QObject):
             self._tray.show()
         self._tray_place = place
         self._tray.showMessage(title, text, self._icon)
+
+
+async def _greet_session_bus(bus: DBusConnection) -> None:
+    """Log in and ask for clicks. What the bus answers to that is received as any other message."""
+    from jeepney import MatchRule, message_bus
+    from jeepney.auth import BEGIN, Authenticator
+
+    authenticator = Authenticator()
+    for line in authenticator:
+        bus.writer.write(line)
+        authenticator.feed(await bus.reader.readuntil(b"\r\n"))
+    bus.writer.write(BEGIN)
+    await bus.send(message_bus.Hello())
+    rule = MatchRule(type="signal", interface=_SERVICE, member="ActionInvoked", path=_PATH)
+    await bus.send(message_bus.AddMatch(rule))

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import shutil
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +20,7 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop.gui.frame import desktop_notifications
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
+from helix_desktop.tasks import OwnedTasks
 
 jeepney = pytest.importorskip("jeepney")
 pytestmark = pytest.mark.skipif(shutil.which("dbus-daemon") is None, reason="needs dbus-daemon")
@@ -67,10 +73,7 @@ async def desktop(bus: str) -> AsyncIterator[Desktop]:
     await connection.close()
 
 
-async def test_a_notification_is_shown_and_a_click_comes_back(
-    desktop: Desktop, application: QApplication, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(desktop_notifications, "DESKTOP_TIMEOUT_SECONDS", 60)
+async def test_a_notification_is_shown_and_a_click_comes_back(desktop: Desktop, application: QApplication) -> None:
     loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[Any]]()
 
     def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
@@ -92,15 +95,73 @@ async def test_a_notification_is_shown_and_a_click_comes_back(
 
 
 async def test_a_bus_without_a_desktop_is_no_failure(bus: str, application: QApplication) -> None:
-    loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[Any]]()
+    loop, failed = asyncio.get_running_loop(), list[tuple[str, BaseException]]()
+    said = loop.create_future()
 
-    def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        tasks.append(loop.create_task(work, name=name))
-        return tasks[-1]
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.set_result(record.getMessage())
 
-    parent = QObject()
-    DesktopNotifier(QIcon(), spawn, parent).show_desktop_notification("title", "text", "")
-    await asyncio.wait_for(tasks[0], 60)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    listener = Listener()
+    desktop_notifications.log.addHandler(listener)
+    desktop_notifications.log.setLevel(logging.INFO)
+    owner, parent = OwnedTasks("window", report=lambda name, error: failed.append((name, error))), QObject()
+    DesktopNotifier(QIcon(), owner.spawn_task, parent).show_desktop_notification("title", "text", "")
+    assert "ServiceUnknown" in await asyncio.wait_for(said, 60)
+    desktop_notifications.log.removeHandler(listener)
+    await owner.aclose()
+    assert failed == []
+
+
+async def test_a_bus_that_ends_before_it_says_hello_is_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, application: QApplication
+) -> None:
+    """As when the user logs out while the window quits: once a KeyError was written to the terminal."""
+
+    async def log_in_and_leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n")
+        writer.write(b"OK 1234\r\n")
+        await reader.readuntil(b"BEGIN\r\n")
+        writer.close()
+
+    server = await asyncio.start_unix_server(log_in_and_leave, tmp_path / "bus")
+    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", f"unix:path={tmp_path / 'bus'}")
+    failed: list[tuple[str, BaseException]] = []
+    owner, parent = OwnedTasks("window", report=lambda name, error: failed.append((name, error))), QObject()
+    notifier = DesktopNotifier(QIcon(), owner.spawn_task, parent)
+    for _ in range(2):  # the second one tries the bus again
+        notifier.show_desktop_notification("title", "text", "")
+        await asyncio.wait_for(owner.wait_for_all_tasks(), 60)
+    assert failed == []
+    server.close()
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_quitting_while_the_bus_is_silent_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, application: QApplication, steps: int
+) -> None:
+    """Wherever the greeting stands: the window's tasks are cancelled with all others, as when the program's loop ends."""
+    failed: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: failed.append(context))
+    monkeypatch.setenv("DBUS_SESSION_BUS_ADDRESS", f"unix:path={tmp_path / 'bus'}")
+    before, parent = asyncio.all_tasks(), QObject()
+    with ExitStack() as sockets:
+        listening = sockets.enter_context(socket.socket(socket.AF_UNIX))
+        listening.bind(str(tmp_path / "bus"))
+        listening.listen()
+        notifier = DesktopNotifier(QIcon(), OwnedTasks("window").spawn_task, parent)
+        notifier.show_desktop_notification("title", "text", "")
+        for step in range(steps):
+            await asyncio.sleep(0)
+            if step == 3:
+                connected = sockets.enter_context(listening.accept()[0])
+                connected.sendall(b"OK 1234\r\n")
+        of_the_window = asyncio.all_tasks() - before
+        assert of_the_window
+        for each in of_the_window:
+            each.cancel()
+        await asyncio.gather(*of_the_window, return_exceptions=True)
+        await asyncio.sleep(0)
+    del of_the_window, each
+    gc.collect()
+    assert failed == []
