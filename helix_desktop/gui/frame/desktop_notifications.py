@@ -60,17 +60,9 @@ class DesktopNotifier(QObject):
 
         service = DBusAddress(_PATH, bus_name=_SERVICE, interface=_SERVICE)
         escaped = text.replace("&", "&amp;").replace("<", "&lt;")
-        arguments: tuple[object, ...] = (
-            "Helix Desktop",
-            0,
-            "helix-desktop",
-            title,
-            escaped,
-            ["default", ""],
-            {},
-            SHOWN_MS,
-        )
-        self._unsent.append((new_method_call(service, "Notify", "susssasa{sv}i", arguments), place))
+        actions, hints = ["default", ""], dict[str, object]()
+        shown = ("Helix Desktop", 0, "helix-desktop", title, escaped, actions, hints, SHOWN_MS)
+        self._unsent.append((new_method_call(service, "Notify", "susssasa{sv}i", shown), place))
         if self._bus is not None:
             self._send_unsent(self._bus)
         elif not self._is_bus_followed:
