@@ -65,7 +65,7 @@ def _sharing() -> None:
 
     key = row_encryption.new_workspace_key()
     for url in ("postgresql://me@127.0.0.1:9/none", "s3://none?endpoint=http://127.0.0.1:9"):
-        connected = workspace_link.open_remote(StoreAddress(url, "key:secret"), key)
+        connected = workspace_link.build_store_connection(StoreAddress(url, "key:secret"), key)
         if connected.seal.decrypt_row(b"name", connected.seal.encrypt_row(b"name", b"a")) != b"a":
             sys.exit("A sealed row does not open.")
         try:

@@ -124,12 +124,12 @@ def _stay_here(event: str, arguments: tuple[object, ...]) -> None:
         host = arguments[0]
     else:
         return
-    if not _is_here(host):
+    if not _is_agent_present(host):
         SURPRISES.reached.append(f"{event} {host!r}")
         raise ConnectionRefusedError(f"a test tried to reach {host!r}")
 
 
-def _is_here(host: object) -> bool:
+def _is_agent_present(host: object) -> bool:
     name = host.decode() if isinstance(host, bytes) else str(host or "localhost")
     if name == "localhost" or name.endswith(".localhost"):
         return True

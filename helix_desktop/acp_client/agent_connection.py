@@ -80,7 +80,7 @@ class AgentConnection:
         """In the workspace's folder, with the user's rights, and watched: nothing it starts outlives it, or this program."""
         folder = next(iter(kit.resources.roots.folders), None)
         launch = ProcessLaunch(CommandAuthor.USER, agent.argv, folder, environment, place=ProcessPlace.WATCHED)
-        command = await RunningCommand.start_locked_in(
+        command = await RunningCommand.start_in_jail(
             launch,
             lambda lifeline: kit.sandbox.wrap_command(agent.argv, lifeline, network=True, free=True),
             stdin=PIPE,

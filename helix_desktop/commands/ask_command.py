@@ -149,7 +149,7 @@ async def _begin_writable_turn(bench: Workbench, session: Session, if_busy: str,
     told = ""
     while True:
         try:
-            await bench.sharing.lease_for_turn(session.id)
+            await bench.sharing.acquire_lease_for_turn(session.id)
         except errors.SharedStoreUnreachable:
             return session
         except errors.ActionRefused as error:

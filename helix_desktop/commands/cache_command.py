@@ -206,7 +206,7 @@ async def print_cache_figures(arguments: argparse.Namespace, workspace: StoredWo
 
 
 async def collect_unused_entries(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    result = await workspace.cache.collect_down_to(arguments.to)
+    result = await workspace.cache.remove_unused_down_to(arguments.to)
     removed = {"removed": result.entries, "bytes": result.bytes}
     line = f"Removed {format_things(result.entries, 'entry', 'entries')} ({result.bytes:,} bytes)."
     await print_result(arguments, console, removed, line)

@@ -51,7 +51,7 @@ def _run_worker_command(arguments: argparse.Namespace) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     names = arguments.workspace or [one.id for one in workspaces.list_workspaces()]
     known = dict.fromkeys(workspaces.find_known_workspace(name).id for name in names)
-    workspaces.tidy_unfinished()
+    workspaces.remove_unfinished_imports()
     arguments.workers, arguments.is_draining = list["FleetWorker"](), False
     arguments.known, arguments.unable = known, set[str]()
     try:
@@ -142,4 +142,4 @@ async def _do_tasks(arguments: argparse.Namespace, bench: Workbench, console: Co
         finally:
             forget()
             own.remove(worker)
-    return AGAIN if worker.was_released and not arguments.is_draining else 0
+    return AGAIN if worker.is_wanted_elsewhere and not arguments.is_draining else 0

@@ -58,7 +58,7 @@ def run_on_workspace(
     arguments.places = program_folders.find_program_folders(arguments.home)
     workspaces = open_all_workspaces(arguments.places)
     known = find_chosen_workspace(arguments, workspaces)
-    workspaces.tidy_unfinished()
+    workspaces.remove_unfinished_imports()
     with Terminal(source=source, target=target, gather=gather) as console:
         code = asyncio.run(run_here_or_there(arguments, known.id, console))
         if code and target is not None:

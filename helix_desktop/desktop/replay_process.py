@@ -83,7 +83,7 @@ async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) ->
         # If an output can no longer be read, the replay uses what its fact says about it.
         with suppress(NotFound, StoreFailed):
             contents[digest] = await bench.workspace.cache.read_range(digest, 0, LARGEST)
-    return await asyncio.to_thread(lambda: list(session_export.openai_lines(facts, contents.get)))
+    return await asyncio.to_thread(lambda: list(session_export.export_openai_lines(facts, contents.get)))
 
 
 def _policy_outcome_from_json(name: str, found: Mapping[str, Any]) -> PolicyOutcome:

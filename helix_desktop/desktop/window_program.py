@@ -129,7 +129,7 @@ class WindowProgram:
         self._apply_changed_setting(SEND_WITH)
         early = self.shell.placeholder.early_typing
         if early.draft_owner[0]:
-            self.window.await_conversation(early.draft_owner, early.name, early.sent_messages)
+            self.window.prepare_unopened_conversation(early.draft_owner, early.name, early.sent_messages)
         self.shell.setCentralWidget(self.window)
         if early.has_box:
             self.window.chat.composer.text.setFocus()  # A widget can take the focus only after it was added to the window.

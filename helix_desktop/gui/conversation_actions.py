@@ -248,7 +248,7 @@ class ConversationActions:
         makers: dict[str, Callable[[], str]] = {
             "json": lambda: conversation_export.export_conversation_json(row.title, facts),
             "markdown": lambda: conversation_export.export_conversation_markdown(row.title, facts, texts.get),
-            "openai": lambda: _format_json_lines(session_export.openai_lines(facts, contents.get)),
+            "openai": lambda: _format_json_lines(session_export.export_openai_lines(facts, contents.get)),
         }
         await save_text_file(file, makers[form])
         return len(set(named) - set(texts))

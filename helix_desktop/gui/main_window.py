@@ -142,7 +142,7 @@ class MainWindow(WindowFrame):
     def _composer_height(self) -> int:
         return max((chat.height_of_controls() for chat in self.chats if chat.isVisible()), default=0)
 
-    def await_conversation(self, place: DraftPlace, name: str, sent: Sequence[object] = ()) -> None:
+    def prepare_unopened_conversation(self, place: DraftPlace, name: str, sent: Sequence[object] = ()) -> None:
         """Lets the user write in this conversation before it can be opened. `sent`: messages already sent there."""
         self.chat.awaited_conversation = place[1]
         self.unsent_messages.add_remembered_messages(place, sent)
@@ -151,7 +151,7 @@ class MainWindow(WindowFrame):
             self.restore_window_layout(place[0])
         self._show_in_composer(self.chat, place, name)
 
-    def hold_message(self, message: UnsentMessage) -> None:
+    def queue_message(self, message: UnsentMessage) -> None:
         """Send it as soon as the conversation is open that the message box belongs to."""
         place = self.chat.composer.draft_place
         self.unsent_messages.add_unsent_message(place, message)

@@ -28,7 +28,7 @@ def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer:
     """Sends a message to the open conversation, or to a new one. What cannot be sent stays in the message box."""
     bench = window.current_workbench
     if window.chat.awaited_conversation:
-        window.hold_message(UnsentMessage(parts, steer))
+        window.queue_message(UnsentMessage(parts, steer))
     elif bench is None:
         window.chat.composer.put_message_back(parts)
     elif not (bench.main_model_name or window.foreign_agent_name):

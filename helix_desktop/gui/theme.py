@@ -98,7 +98,7 @@ class Theme(QObject):
         painter.setBrush(self.colour_of_token(token))
         painter.drawRoundedRect(place, radius, radius)
 
-    def keep_scaled(self, owner: QObject, give: Callable[..., object], *lengths: float) -> None:
+    def keep_lengths_scaled(self, owner: QObject, give: Callable[..., object], *lengths: float) -> None:
         """Sets margins, spacings or widths, and again at every change of the text zoom while `owner` lives."""
 
         def apply_scaled_lengths() -> None:

@@ -45,8 +45,8 @@ def wire_window(window: MainWindow) -> None:
     _wire_chat(window, window.chat)
     _wire_writing(window)
     _wire_pages(window)
-    _wire_conversation(window)
-    _wire_view(window)
+    _wire_conversation_actions(window)
+    _wire_view_actions(window)
 
 
 def _wire_rail(window: MainWindow) -> None:
@@ -131,7 +131,7 @@ def _wire_sidebar(window: MainWindow) -> None:
     side.search.search_everywhere_wanted.connect(window.palette_box.open_palette)
     side.workspace_menu_wanted.connect(lambda at: window.rail.open_workspace_menu(window.showing.workspace_id, at))
     window.palette_box.search_wanted.connect(partial(message_sending.search_everywhere, window))
-    window.palette_box.closed.connect(lambda: _focus_back(window))
+    window.palette_box.closed.connect(lambda: _focus_composer_in_chat(window))
     on("palette", lambda: window.palette_box.open_palette(window.sidebar.search.text()))
     on("new", lambda: _begin_new_conversation(window))
     on("new-copy", lambda: _ask_to_begin_in_copy(window))
@@ -172,7 +172,7 @@ def _ask_to_begin_in_copy(window: MainWindow) -> None:
     def begin_in_copy(with_changes: bool) -> None:  # noqa: FBT001 -- of a partial
         work, then = (
             bench.start_conversation_in_copy(with_changes=with_changes),
-            partial(_show_begun, window, bench),
+            partial(_show_begun_conversation, window, bench),
         )
         window.run_for_window(work, then=then)
 
@@ -188,7 +188,7 @@ def _ask_for_acp_agent(window: MainWindow) -> None:
         return
 
     def begin_with_agent(name: str) -> None:
-        work, then = bench.start_users_conversation(acp_agent=name), partial(_show_begun, window, bench)
+        work, then = bench.start_users_conversation(acp_agent=name), partial(_show_begun_conversation, window, bench)
         window.run_for_window(work, then=then)
 
     def show_agents(names: Sequence[str]) -> None:
@@ -199,7 +199,7 @@ def _ask_for_acp_agent(window: MainWindow) -> None:
     window.run_for_window(bench.acp.list_agent_names(), then=show_agents)
 
 
-def _show_begun(window: MainWindow, bench: Workbench, session: Session) -> None:
+def _show_begun_conversation(window: MainWindow, bench: Workbench, session: Session) -> None:
     if window.show_session_if_current(bench, session):
         window.switch_to_page("chat")
     window.refresh_conversations()
@@ -211,7 +211,7 @@ def _open_neighbour_conversation(window: MainWindow, steps: int) -> None:
         window.go_to_conversation(found)
 
 
-def _focus_back(window: MainWindow) -> None:
+def _focus_composer_in_chat(window: MainWindow) -> None:
     if window.showing.page == "chat":
         window.chat.composer.text.setFocus()
 
@@ -321,7 +321,7 @@ def _wire_writing(window: MainWindow) -> None:
 
 def _resend_edited_message(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
     if window.current_session is None:
-        window.hold_message(UnsentMessage(parts, edited=seq))
+        window.queue_message(UnsentMessage(parts, edited=seq))
     else:
         not_sent = message_sending.message_returner(window, parts)
         message_sending.edit_and_resend_message(window, window.current_session, seq, parts, not_sent)
@@ -390,10 +390,10 @@ def _wire_page(window: MainWindow, name: str, page: Any) -> None:
         page.bar.show_find_shortcut(_shortcut_hint(window, "find"))
     elif name == "changes":
         page.notice_wanted.connect(window.notices.show_notice)
-        page.agent_message_written.connect(partial(_tell_agent, window))
+        page.agent_message_written.connect(partial(_send_comment_to_agent, window))
 
 
-def _tell_agent(window: MainWindow, text: str) -> None:
+def _send_comment_to_agent(window: MainWindow, text: str) -> None:
     """A comment on a change: at once, or after the agent's present step."""
     if window.current_session is not None:
         window.current_session.send_message((Text(text),), steer=True)
@@ -420,7 +420,7 @@ def _focus_next_area(window: MainWindow) -> None:
         areas[(at + 1) % len(areas)].setFocus(Qt.FocusReason.ShortcutFocusReason)
 
 
-def _wire_conversation(window: MainWindow) -> None:
+def _wire_conversation_actions(window: MainWindow) -> None:
     on = window.window_actions.set_action_handler
     given = [f"export-{form}" for form in SUFFIX_BY_EXPORT_FORM] + [
         f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN
@@ -441,7 +441,7 @@ def _wire_conversation(window: MainWindow) -> None:
     window.enable_possible_actions()
 
 
-def _wire_view(window: MainWindow) -> None:
+def _wire_view_actions(window: MainWindow) -> None:
     on, theme = window.window_actions.set_action_handler, window.theme
     for name, scheme in (("light", "light"), ("dark", "dark"), ("as-system", "system")):
         on(name, partial(window.settings.change_setting, THEME, scheme))

@@ -11,7 +11,7 @@ from helix_desktop.tools.opening_within_folder import DIRECTORY, choose_opener
 LARGEST = 256 << 20
 
 
-def read_beneath(folder: Path, path: str, limit_bytes: int = LARGEST) -> bytes:
+def read_file_below(folder: Path, path: str, limit_bytes: int = LARGEST) -> bytes:
     """A regular file below the folder. OSError for what leads out of it, for anything that is no file, and for what is larger."""
     if sys.platform == "win32":
         return _read_resolved(folder, path, limit_bytes)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.beside import read_file_below
 from helix_desktop.histories.history_rows import (
     HistoryMessages,
     HistoryRow,
@@ -28,7 +28,7 @@ from helix_desktop.histories.history_rows import (
     read_tool_result,
     text_of_message_content,
 )
-from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, record_branches
+from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, build_branch_sessions
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
@@ -109,7 +109,7 @@ class _ClaudeCodeFile:
             return _ClaudeCodeMessages(told, beside=self.beside).read_rows(rows[i] for i in indices)
 
         whole = RecordedSession(name, (), KIND, session, title, text_at(first, "cwd"), text_at(first, "version"))
-        return record_branches(tree, whole, lambda index: text_at(rows[index].value, "uuid"), read, self.told)
+        return build_branch_sessions(tree, whole, lambda index: text_at(rows[index].value, "uuid"), read, self.told)
 
 
 def _node_of_event(value: Mapping[str, object]) -> HistoryNode | None:
@@ -233,7 +233,7 @@ class _ClaudeCodeMessages(HistoryMessages):
         if (found := _SAVED.search(text)) is not None:
             with suppress(OSError):
                 name = f"{self.beside.name}/tool-results/{found[1]}"
-                return read_beneath(self.beside.parent, name, LARGEST_RESULT).decode("utf-8", "replace")
+                return read_file_below(self.beside.parent, name, LARGEST_RESULT).decode("utf-8", "replace")
         there = text_at(result, "stdout")
         return there if len(there) > len(text) else ""
 

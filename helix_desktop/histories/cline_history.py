@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from helix_desktop.histories import anthropic_history
-from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.beside import read_file_below
 from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints, parse_time, text_of_message_content
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
 from helix_desktop.json_values import number_at, object_at, objects_at, parse_json_or_none, text_at
@@ -109,7 +109,7 @@ def _cline_version(path: Path) -> str:
 
 def _load_json_beside(path: Path, name: str) -> object:
     with suppress(OSError):
-        return parse_json_or_none(read_beneath(path.parent, name).decode("utf-8", "replace"))
+        return parse_json_or_none(read_file_below(path.parent, name).decode("utf-8", "replace"))
     return None
 
 

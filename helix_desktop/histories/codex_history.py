@@ -16,7 +16,7 @@ from pathlib import Path
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
-from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.beside import read_file_below
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
@@ -89,7 +89,7 @@ def _count_copied_messages(made: Sequence[RecordedMessage], path: Path, left: st
     if file is None:
         return 0
     try:
-        lines = read_beneath(root, str(file.relative_to(root))).splitlines()
+        lines = read_file_below(root, str(file.relative_to(root))).splitlines()
     except OSError:
         return 0
     values = (object_at(parse_json_or_none(line)) for line in lines)

@@ -36,7 +36,7 @@ from helix_desktop.histories import (
     pi_history,
     pi_writer,
 )
-from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.beside import read_file_below
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.history_rows import ReadingComplaints, UnreadableRow
 from helix_desktop.histories.recorded_session import RecordedSession, texts_in_context
@@ -174,7 +174,7 @@ def _restore_original_lines(
     ):
         return None
     try:
-        lines = read_beneath(path.parent, path.name, LARGEST_ORIGINAL).splitlines(keepends=True)
+        lines = read_file_below(path.parent, path.name, LARGEST_ORIGINAL).splitlines(keepends=True)
         sessions = list(history_reading.read_sessions(path, ReadingComplaints(), form.kind))
     except (OSError, HelixError, UnreadableRow):
         return None

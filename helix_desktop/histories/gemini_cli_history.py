@@ -12,8 +12,8 @@ from pathlib import Path
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
-from helix_desktop.histories.beside import read_beneath
-from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, record_branches
+from helix_desktop.histories.beside import read_file_below
+from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, build_branch_sessions
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
@@ -50,7 +50,7 @@ def read_gemini_cli_recordings(
         _project_folder_of(path, log.about),
         parent=path.parent.name if path.parent.parent.name == "chats" else "",
     )
-    return record_branches(log.tree, first, lambda index: text_at(log.records[index].value, "id"), read, told)
+    return build_branch_sessions(log.tree, first, lambda index: text_at(log.records[index].value, "id"), read, told)
 
 
 def _project_folder_of(path: Path, about: Mapping[str, object]) -> str:
@@ -59,7 +59,7 @@ def _project_folder_of(path: Path, about: Mapping[str, object]) -> str:
         return listed
     for place in (path.parent.parent, path.parent.parent.parent):
         try:
-            return read_beneath(place, ".project_root", 4096).decode("utf-8").strip()
+            return read_file_below(place, ".project_root", 4096).decode("utf-8").strip()
         except (OSError, ValueError):
             continue
     return ""

@@ -14,7 +14,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import Text, ToolCall
 from helix_desktop.engine.legal_messages import with_plain_name
-from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.beside import read_file_below
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
 from helix_desktop.histories.session_export import arguments_object
 from helix_desktop.histories.session_writing import (
@@ -40,7 +40,7 @@ def find_gemini_project(folders: Path, folder: str) -> str:
     """The name of the project's folder among `folders`: the one that says it is this folder's, or a new one that nobody has."""
     listed: Mapping[str, object] = {}
     with suppress(OSError, ValueError):
-        listed = object_at(json.loads(read_beneath(folders.parent, "projects.json")), "projects")
+        listed = object_at(json.loads(read_file_below(folders.parent, "projects.json")), "projects")
     known = text_at(listed, folder)
     owners = {one.name: _owner_of_project(one) for one in (folders.iterdir() if folders.is_dir() else ())}
     if known and owners.get(known, folder) in ("", folder):
@@ -54,7 +54,7 @@ def find_gemini_project(folders: Path, folder: str) -> str:
 
 def _owner_of_project(place: Path) -> str:
     with suppress(OSError, ValueError):
-        return read_beneath(place, MARKER).decode("utf-8").strip()
+        return read_file_below(place, MARKER).decode("utf-8").strip()
     return ""
 
 

@@ -23,7 +23,7 @@ from helix_desktop.histories import (
     opencode_history,
     pi_history,
 )
-from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.beside import read_file_below
 from helix_desktop.histories.history_rows import parse_time
 from helix_desktop.json_values import first_text, object_at, text_at
 
@@ -191,7 +191,7 @@ def _object_in_line(line: bytes) -> Mapping[str, object]:
 
 def _short_file_text(folder: Path, name: str) -> str:
     try:
-        return read_beneath(folder, name, _LOOKED_AT).decode("utf-8").strip()[:4096]
+        return read_file_below(folder, name, _LOOKED_AT).decode("utf-8").strip()[:4096]
     except (OSError, ValueError):
         return ""
 
@@ -202,7 +202,7 @@ def _find_opencode(data: Path) -> Iterator[FoundHistories]:
     yield from found
     if not found:
         for file in _history_files_below(data / "storage" / "session", "ses_*.json"):
-            value = _object_in_line(read_beneath(data, str(file.relative_to(data)), _LARGEST_ABOUT))
+            value = _object_in_line(read_file_below(data, str(file.relative_to(data)), _LARGEST_ABOUT))
             times = object_at(value, "time")
             if not value.get("parentID"):
                 size = file.stat().st_size + sum(

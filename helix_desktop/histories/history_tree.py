@@ -85,7 +85,7 @@ class HistoryTree:
         return [*self.shared_rows(found.of), *self.branches[found.of].rows[: found.at + 1]]
 
 
-def record_branches(
+def build_branch_sessions(
     tree: HistoryTree,
     first: RecordedSession,
     name_of_row: Callable[[int], str],

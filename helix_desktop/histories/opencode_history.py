@@ -14,7 +14,7 @@ import orjson
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.histories import foreign_sqlite, history_rows, recorded_session
-from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.beside import read_file_below
 from helix_desktop.json_values import first_text, number_at, object_at, objects_at, parse_json_or_none, text_at
 
 KIND = "opencode"
@@ -77,7 +77,7 @@ def read_opencode_file(path: Path, told: history_rows.ReadingComplaints) -> Iter
 
 def _load_opencode_json(storage: Path, path: Path, told: history_rows.ReadingComplaints) -> Mapping[str, object] | None:
     with suppress(OSError):
-        value = parse_json_or_none(read_beneath(storage, str(path.relative_to(storage))).decode("utf-8", "replace"))
+        value = parse_json_or_none(read_file_below(storage, str(path.relative_to(storage))).decode("utf-8", "replace"))
         if isinstance(value, Mapping):
             return value
     told.complaints.append(f"{path}: this is not a JSON object; it was left out.")

@@ -10,7 +10,7 @@ from pathlib import Path
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
-from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, record_branches
+from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, build_branch_sessions
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
@@ -59,7 +59,7 @@ def read_pi_recordings(
         text_at(about, "cwd"),
         f"format {number_at(about, 'version') or 1}",
     )
-    return record_branches(tree, first, lambda index: text_at(rows[index].value, "id"), read, told)
+    return build_branch_sessions(tree, first, lambda index: text_at(rows[index].value, "id"), read, told)
 
 
 def _node_of_pi_entry(value: Mapping[str, object]) -> HistoryNode:

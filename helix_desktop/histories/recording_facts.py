@@ -98,7 +98,7 @@ def draft_facts(recording: RecordedSession, tokens: TokenCounter, child: Callabl
     system = next(said, len(recording.messages))
     if system:
         text = "\n\n".join(message.text for message in recording.messages[:system])
-        writing.put_draft(recording.messages[0].time, facts.SystemSet(text, tokens.count_tokens(text)))
+        writing.add_draft(recording.messages[0].time, facts.SystemSet(text, tokens.count_tokens(text)))
     for at, message in enumerate(recording.messages):
         if at in compactions:
             writing.draft_compaction(compactions[at])
@@ -127,7 +127,7 @@ class _FactDrafting:
     time: float = 0.0
     message: int = 0
 
-    def put_draft(self, time: float, fact: facts.Fact, contents: tuple[Content, ...] = ()) -> int:
+    def add_draft(self, time: float, fact: facts.Fact, contents: tuple[Content, ...] = ()) -> int:
         """The number of the draft."""
         self.time = max(self.time, time)
         self.made.append(FactDraft(self.time, fact, contents, self.message))
@@ -180,7 +180,7 @@ class _FactDrafting:
             )
             contents.append((picture.data, EntryOrigin("user", name, picture.media_type)))
         if parts:
-            self.put_draft(
+            self.add_draft(
                 message.time, facts.UserSaid(tuple(parts), steering=message.beside and self.talking), tuple(contents)
             )
             self.talking = True
@@ -193,7 +193,7 @@ class _FactDrafting:
         self.waiting = {part.id: part for part in parts if isinstance(part, facts.ToolCall)}
         self.calls, self.talking = bool(self.waiting), True
         stop = facts.Stop.CALLS if self.waiting else facts.Stop.END
-        self.put_draft(message.time, facts.ModelReplied(parts, message.model, stop, message.usage))
+        self.add_draft(message.time, facts.ModelReplied(parts, message.model, stop, message.usage))
 
     def _draft_result(self, message: RecordedMessage) -> None:
         content = message.text.encode("utf-8", "replace")
@@ -202,7 +202,7 @@ class _FactDrafting:
         output, tokens = reference_to_content(content), self.tokens.count_tokens(message.text)
         if call is None:
             parts = (facts.Text("[An output that answers no call]", 8), facts.Attachment("output.txt", output, tokens))
-            self.put_draft(message.time, facts.UserSaid(parts, steering=self.talking), ((content, about),))
+            self.add_draft(message.time, facts.UserSaid(parts, steering=self.talking), ((content, about),))
             return
         images = tuple(one for one in message.pictures if one.media_type.startswith(IMAGES))
         fact = facts.ToolReturned(
@@ -215,7 +215,7 @@ class _FactDrafting:
             child=self.child(message.child) if message.child else "",
         )
         pictures = ((one.data, EntryOrigin(about.tool, about.source, one.media_type)) for one in images)
-        number = self.put_draft(message.time, fact, ((content, about), *pictures))
+        number = self.add_draft(message.time, fact, ((content, about), *pictures))
         if message.shown:
             self._draft_excerpt(number, message, output, tokens)
 
@@ -235,11 +235,11 @@ class _FactDrafting:
                 entries=(output.digest,),
                 why=SHOWN_BY_OTHER,
             )
-            self.put_draft(message.time, fold)
+            self.add_draft(message.time, fold)
 
     def _draft_turn_end(self, time: float, reason: facts.TurnEnd, why: str = "") -> None:
         if self.talking:
-            self.put_draft(time, facts.TurnEnded(reason, why))
+            self.add_draft(time, facts.TurnEnded(reason, why))
         self.talking, self.calls, self.waiting = False, False, {}
 
     # --- Compactions of the recording become folds
@@ -256,12 +256,12 @@ class _FactDrafting:
             fold = facts.Folded(
                 name, facts.FoldKind.HANDOVER, cover, text, tokens, before, number=number, why=compaction.why
             )
-            self.put_draft(compaction.time, fold)
+            self.add_draft(compaction.time, fold)
             if name in self.state.branch.live:
                 return
             self.made.pop()
             self.state = build_state(facts.Recorded("", at, one.time, one.fact) for at, one in enumerate(self.made, 1))
-        self.put_draft(compaction.time, facts.UserSaid((facts.Text(compaction.text, tokens),), steering=self.talking))
+        self.add_draft(compaction.time, facts.UserSaid((facts.Text(compaction.text, tokens),), steering=self.talking))
 
     def _cover_of_compaction(self, compaction: RecordedCompaction) -> facts.Span | None:
         """All messages before the first that was kept; calls stay with their results."""

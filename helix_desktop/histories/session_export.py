@@ -83,7 +83,7 @@ def arguments_object(arguments: str) -> Line:
 # --- The format of OpenAI's Chat Completions
 
 
-def openai_lines(recorded_facts: Sequence[facts.Recorded], content: Content) -> Iterator[Line]:
+def export_openai_lines(recorded_facts: Sequence[facts.Recorded], content: Content) -> Iterator[Line]:
     """The messages, one a line."""
     system = next(
         (one.fact.text for one in reversed(recorded_facts) if isinstance(one.fact, facts.SystemSet) and one.fact.text),

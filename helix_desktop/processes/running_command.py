@@ -39,7 +39,7 @@ class RunningCommand:
     is_reading: bool = False  # True while the output is being read.
 
     @classmethod
-    async def start_locked_in(
+    async def start_in_jail(
         cls,
         launch: ProcessLaunch,
         command_line: CommandLine,

@@ -29,14 +29,14 @@ _RECIPES = {  # For each program, the files that it runs from the current folder
 }  # fmt: skip
 
 
-def covered_text(command: str, folder: Path) -> str:
+def text_of_named_files(command: str, folder: Path) -> str:
     """The files a command names, as they are now: what is trusted with it. A long one or one that is no text by its hash.
     InvalidInput where they are too many or too large for this.
     """
-    return "".join(f"\n\n--- {path}\n{_content(path)}" for path in named_files(command, folder))
+    return "".join(f"\n\n--- {path}\n{_content(path)}" for path in find_named_files(command, folder))
 
 
-def named_files(command: str, folder: Path) -> list[Path]:
+def find_named_files(command: str, folder: Path) -> list[Path]:
     """Files that the words of a command lead to, from the folder or from one that it changes to."""
     words = [_PROJECT_DIR.sub(str(folder), word) for word in _words(command)]
     bases = [folder, *(folder / word for word in words if word and os.path.isdir(folder / word))]  # noqa: PTH112 -- never raises
@@ -58,7 +58,7 @@ def _too_many_files_error() -> InvalidInput:
     return InvalidInput("This hook names more files, or larger ones, than can be checked, so it doesn't run.")
 
 
-def runs_the_users_own_alone(command: str, home: Path, roots: Sequence[Path], folder: Path) -> bool:
+def runs_only_own_scripts(command: str, home: Path, roots: Sequence[Path], folder: Path) -> bool:
     """Whether all that a command names is surely the user's own: a script in their settings folder, by its full path, with
     words that lead to nothing in the workspace's folders. Whatever cannot be told is not.
     """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.project import agent_files, project_hooks, rules_files, skills, slash_commands
-from helix_desktop.project.hook_reach import runs_the_users_own_alone
+from helix_desktop.project.hook_reach import runs_only_own_scripts
 from helix_desktop.project.project_item import ProjectItem
 
 _OWN_COMMANDS = (".agents/commands", ".claude/commands", ".config/opencode/command", ".config/opencode/commands")
@@ -102,7 +102,7 @@ def _set_trust_state(
 
 
 def _reaches(item: ProjectItem, folders: Sequence[Path]) -> bool:
-    return not runs_the_users_own_alone(item.body, user_home(), folders, next(iter(folders), user_home()))
+    return not runs_only_own_scripts(item.body, user_home(), folders, next(iter(folders), user_home()))
 
 
 def _without_repeated_rules(items: Iterable[ProjectItem]) -> tuple[ProjectItem, ...]:

@@ -15,7 +15,7 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
-from helix_desktop.project.hook_reach import covered_text
+from helix_desktop.project.hook_reach import text_of_named_files
 from helix_desktop.project.project_item import ProjectItem, read_plain_file
 
 PLACES = (".claude/settings.json", ".claude/settings.local.json", ".agents/hooks.json")
@@ -129,7 +129,7 @@ def _item_of_hook(
     values |= {"if": only} if only else {}
     shown = json.dumps(values, indent=1, ensure_ascii=False)
     try:
-        shown += covered_text(command, folder)
+        shown += text_of_named_files(command, folder)
     except InvalidInput as error:
         return ProjectItem("hook", name, path, shown, "", own=own, notes=(error.what,), broken=True)
     return ProjectItem("hook", name, path, shown, command, f"{event} {matcher}".strip(), own, values, notes)
@@ -148,7 +148,7 @@ def hook_of_item(item: ProjectItem, folder: Path) -> ProjectHook:
     return ProjectHook(event, matcher, command, seconds, folder, item.content_sha256, is_of_user, values.get("if", ""))
 
 
-def call_as_claude_code(name: str, values: Mapping[str, Any], folder: Path) -> tuple[str, dict[str, Any]]:
+def translate_call_for_claude(name: str, values: Mapping[str, Any], folder: Path) -> tuple[str, dict[str, Any]]:
     """A call as hooks written for Claude Code know it: its tool's name and its arguments."""
     known = _CLAUDE.get(name)
     if known is None:

@@ -99,7 +99,7 @@ def read_plain_file(path: Path, within: Path) -> str | None:
         stat = real.stat()
         if not real.is_relative_to(within.resolve()) or not real.is_file() or stat.st_size > LARGEST:
             return None
-        return _computed_once(real, stat, _read, lambda content: content.decode("utf-8", "replace"))
+        return _compute_once(real, stat, _read, lambda content: content.decode("utf-8", "replace"))
     except (OSError, RuntimeError, ValueError):
         return None
 
@@ -122,10 +122,10 @@ def is_stored_file(path: Path) -> bool:
 
 def hash_of_file(path: Path) -> str:
     """The SHA-256 of a file's content, read again only when the file is another."""
-    return _computed_once(path, path.stat(), _hashed, lambda content: hashlib.sha256(content).hexdigest())
+    return _compute_once(path, path.stat(), _hashed, lambda content: hashlib.sha256(content).hexdigest())
 
 
-def _computed_once(path: Path, stat: os.stat_result, known: dict[_Key, str], make: Callable[[bytes], str]) -> str:
+def _compute_once(path: Path, stat: os.stat_result, known: dict[_Key, str], make: Callable[[bytes], str]) -> str:
     key = (str(path), stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino)
     if key not in known:
         if len(known) > 2_000:

@@ -59,14 +59,14 @@ def _read_rules_file(
         return  # CLAUDE.md is often a link to AGENTS.md, and its text is sent anyway.
     text = read_plain_file(path, root)
     if text is not None and text.strip():
-        whole, notes = with_imports(text, path, root, is_hidden)
+        whole, notes = append_imported_files(text, path, root, is_hidden)
         why = why or "it belongs to the workspace's folder"
         yield ProjectItem(
             "rules", path.relative_to(root).as_posix(), path, whole, whole, why=why, notes=notes, below=below
         )
 
 
-def with_imports(
+def append_imported_files(
     text: str, path: Path, root: Path, is_hidden: Callable[[Path], bool] = nothing_is_hidden
 ) -> tuple[str, tuple[str, ...]]:
     """The text with every `@file` it imports behind it, word for word, and what could not be imported."""

@@ -57,14 +57,14 @@ class AgentRoutes:
                 if usual.provider or agent_upstreams.uses_subscription_by_settings(name, surroundings):
                     return None
             with self._finding:
-                address = self._hold_address(bench.workspace.id, name, usual, environment)
+                address = self._ensure_address(bench.workspace.id, name, usual, environment)
         except (HelixError, OSError) as error:
             log.info("%s works without the gateway: %s", agent[:80], error)
             return None
         address += agent_upstreams.ADDRESS_ENDS.get(protocol, "")
         return {"baseUrl": address, "headers": {header: start + environment[variable]}}
 
-    def _hold_address(self, workspace: str, name: str, usual: AgentUpstream, environment: Mapping[str, str]) -> str:
+    def _ensure_address(self, workspace: str, name: str, usual: AgentUpstream, environment: Mapping[str, str]) -> str:
         held = self._held.get(known := (workspace, name, usual.address))
         if held is None or not held.is_held:
             registration = replace(agent_run.build_registration_for_run(name, usual, environment), workspace=workspace)

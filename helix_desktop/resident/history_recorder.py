@@ -138,7 +138,7 @@ class HistoryRecorder:
         there = {file for kind, folder in folders for file in _history_files_in(kind, folder)}
         recent = {file for file in there if _is_recent(file)}
         self._copy_changed_files(folders, recent)
-        self.add_files(there - recent)
+        self.queue_files_for_import(there - recent)
 
     def _existing_folders(self) -> Folders:
         if time.monotonic() - self._settings_read >= SETTINGS_SECONDS:
@@ -170,9 +170,9 @@ class HistoryRecorder:
                 self.trouble = f"{file} could not be copied: {error.strerror}."
                 directly.add(file)
         if files:
-            self.add_files(directly)
+            self.queue_files_for_import(directly)
 
-    def add_files(self, files: Iterable[Path]) -> None:
+    def queue_files_for_import(self, files: Iterable[Path]) -> None:
         with self._lock:
             self._files.update(files)
         self._has_work.set()
@@ -204,7 +204,7 @@ class HistoryRecorder:
         """The same for files that are imported from where they are; what was copied meanwhile is not kept waiting."""
         while portion := self._take_next_files():
             if not self._ask_to_import({"files": [str(file) for file in portion]}) and self._deaths < MOST_DEATHS:
-                self.add_files(portion)
+                self.queue_files_for_import(portion)
                 return False
             if not self._import_copies():
                 return False

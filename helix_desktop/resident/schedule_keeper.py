@@ -48,7 +48,7 @@ class ScheduleKeeper:
 
     async def _run_if_due(self, schedule: WorkSchedule) -> None:
         """A task is added first and its due time noted then: a crash between the two adds nothing twice, by its key."""
-        handled, due = schedule.take_due(time.time())
+        handled, due = schedule.advance_past_due(time.time())
         if handled is schedule:
             return
         if due and await self._run_command(schedule.task_command(due)):

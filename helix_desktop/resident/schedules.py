@@ -48,7 +48,7 @@ class WorkSchedule:
                 return due
         raise InvalidInput(f"The schedule {self.id} has no days.")
 
-    def take_due(self, now: float) -> "tuple[WorkSchedule, float]":
+    def advance_past_due(self, now: float) -> "tuple[WorkSchedule, float]":
         """The schedule with what is due by now handled, and the due time that a task is to be added for; 0.0: none."""
         due, newest = self.next_due(self.handled), 0.0
         while due <= now:

@@ -108,7 +108,7 @@ class CacheFolder:
     def stage_single_chunk(
         self, content: bytes, digest: Digest, about: EntryOrigin, time: float, *, thorough: bool = False
     ) -> StagedEntry:
-        number = self.take_number()
+        number = self.take_entry_number()
         value = self.encode_chunk(content, thorough=thorough)
         lines = count_text_lines(content, about)
         record = CacheRecord(number, number, digest, len(content), len(value), lines, time, about)
@@ -119,12 +119,12 @@ class CacheFolder:
         old = known.record
         if old.about.tool != CHECKPOINT or about.tool == CHECKPOINT or known.writes:
             return known
-        record = replace(old, number=self.take_number(), lines=lines, time=self.now(), about=about)
+        record = replace(old, number=self.take_entry_number(), lines=lines, time=self.now(), about=about)
         return self.stage_record(record, [(cache_records.key_of_number(b"m", old.number), None)])
 
     def begin_incoming(self, about: EntryOrigin, *, time: float | None = None) -> "IncomingContent":
         """Store content that comes piece by piece and never stands in memory as a whole. `time`: when it was first stored."""
-        return IncomingContent(self, self.take_number(), about, self.now() if time is None else time)
+        return IncomingContent(self, self.take_entry_number(), about, self.now() if time is None else time)
 
     def discard_staged(self, staged: StagedEntry) -> None:
         """Take back what was staged and not committed."""
@@ -136,7 +136,7 @@ class CacheFolder:
     def record_collected(self, record: CacheRecord) -> None:
         """Remember an entry whose content is gone, as an export of another workspace describes it."""
         if self.level.get_value(b"h" + record.digest.raw) is None:
-            number = self.take_number()
+            number = self.take_entry_number()
             gone = replace(record, number=number, blob=number, kept=0, chunks=(), state=EntryState.COLLECTED)
             self.commit_staged([self.stage_record(gone, [])])
 
@@ -156,7 +156,7 @@ class CacheFolder:
     def stage_record(self, record: CacheRecord, writes: Sequence[Write]) -> StagedEntry:
         raw = record.digest.raw
         known = (
-            (b"h" + raw, cache_records.pack_place(record)),
+            (b"h" + raw, cache_records.encode_entry_place(record)),
             (cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record)),
         )
         marks: Sequence[Write] = ()
@@ -194,7 +194,7 @@ class CacheFolder:
         highest = cache_records.key_of_number(b"", self._next - 1)
         return [(cache_records.key_of_number(b"m", number), None), (_HIGHEST, highest)]
 
-    def take_number(self) -> int:
+    def take_entry_number(self) -> int:
         self._next += 1
         return self._next - 1
 
@@ -216,7 +216,7 @@ class CacheFolder:
             held = self.level.get_value(b"h" + digest.raw)
             if held is None:
                 raise self._missing_entry_error(digest)
-            number, _ = cache_records.unpack_place(held)
+            number, _ = cache_records.decode_entry_place(held)
             value = self.level.get_value(cache_records.key_of_number(b"m", number))
             record = cache_records.unpack_record(number, value) if value is not None else None
         except (CacheCorrupt, ValueError) as error:
@@ -240,7 +240,7 @@ class CacheFolder:
         held = self.level.get_value(b"h" + digest.raw)
         if held is None:
             raise self._missing_entry_error(digest)
-        return self.record_numbered(cache_records.unpack_place(held)[0])
+        return self.record_numbered(cache_records.decode_entry_place(held)[0])
 
     def record_numbered(self, number: int) -> CacheRecord:
         value = self.level.get_value(cache_records.key_of_number(b"m", number))
@@ -403,7 +403,7 @@ class CacheFolder:
         return True
 
     def rewrite_hash_key(self, record: CacheRecord) -> None:
-        self.level.write_batch([(b"h" + record.digest.raw, cache_records.pack_place(record))])
+        self.level.write_batch([(b"h" + record.digest.raw, cache_records.encode_entry_place(record))])
 
     def rewrite_record(self, record: CacheRecord) -> None:
         self.level.write_batch([(cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record))])
@@ -428,7 +428,7 @@ class CacheFolder:
             raise InvalidInput(f"The entry {digest.short_hex} is pinned.", remedy="Unpin the entry first.")
         gone = replace(record, state=EntryState.COLLECTED, kept=0)
         described = (cache_records.key_of_number(b"m", record.number), cache_records.pack_record(gone))
-        self.delete_chunks(record.blob, extra=[(b"h" + digest.raw, cache_records.pack_place(gone)), described])
+        self.delete_chunks(record.blob, extra=[(b"h" + digest.raw, cache_records.encode_entry_place(gone)), described])
         return record.kept
 
     def remove_sent_entries(self, digests: Iterable[Digest], sent: int) -> None:
@@ -446,7 +446,7 @@ class CacheFolder:
         if held is None:
             self.level.write_batch(marks)
         else:
-            number, blob = cache_records.unpack_place(held)
+            number, blob = cache_records.decode_entry_place(held)
             # If the entry's description is damaged, use the place that is stored under its hash.
             with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
                 blob = self.record_numbered(number).blob
@@ -531,7 +531,7 @@ class IncomingContent:
             return cache.stage_single_chunk(bytes(self._held), digest, self._about, self._time)
         self._write_chunk()
         lines = self._lines + (self._last != b"\n") if self._about.media_type.startswith(_TEXT) else 0
-        number, chunks = cache.take_number(), tuple(self._chunks)
+        number, chunks = cache.take_entry_number(), tuple(self._chunks)
         record = CacheRecord(number, self._blob, digest, self._size, self._kept, lines, self._time, self._about, chunks)
         return cache.stage_record(record, [(cache_records.key_of_number(b"o", self._blob), None)])
 

@@ -83,7 +83,7 @@ class CacheRecord:
     def bytes_with_keys(self) -> int:
         """The bytes it takes with its keys and its description."""
         chunks = self.count_chunks * _CHUNK_KEY.size if self.state is _LIVE else 0
-        place = 1 + len(self.digest.raw) + len(pack_place(self))
+        place = 1 + len(self.digest.raw) + len(encode_entry_place(self))
         return self.kept + chunks + place + 1 + _U64.size + len(pack_record(self))
 
     def chunk_digest(self, chunk: int) -> bytes:
@@ -103,14 +103,14 @@ def number_in_key(key: bytes) -> int:
     return int(_U64.unpack_from(key, 1)[0])
 
 
-def pack_place(record: CacheRecord) -> bytes:
+def encode_entry_place(record: CacheRecord) -> bytes:
     """Where an entry is: its number and, where it is one chunk that is there, its blob, so that a get needs no more."""
     if record.size > CHUNK or record.state is not _LIVE:
         return _U64.pack(record.number)
     return _PLACE.pack(record.number, record.blob)
 
 
-def unpack_place(value: bytes) -> tuple[int, int | None]:
+def decode_entry_place(value: bytes) -> tuple[int, int | None]:
     """The number, and the blob of an entry of one chunk."""
     if len(value) not in (8, 16):
         raise ValueError("no place of an entry")

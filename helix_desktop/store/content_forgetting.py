@@ -149,7 +149,7 @@ def _remove_quotes(fact: Fact, digests: set[Digest]) -> Fact:
     return fact
 
 
-def leave_tombstones(journal: JournalFile, changed: dict[str, int], wanted: ForgetRequest) -> None:
+def append_forgotten_facts(journal: JournalFile, changed: dict[str, int], wanted: ForgetRequest) -> None:
     """Say in each conversation that something is gone, and not what."""
     entries = tuple(sorted(wanted.digests))
     for conversation, count in changed.items():

@@ -28,7 +28,7 @@ _MENTION = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}", re.IGNORECASE)
 
 
 class TrashEmptying:
-    """One emptying: `find_what_goes` and `remove_trashed_content`, in slices on the thread that owns the stores; then `delete_from_backups`, `delete_conversations` and `end_emptying`.
+    """One emptying: `find_content_to_delete` and `remove_trashed_content`, in slices on the thread that owns the stores; then `delete_from_backups`, `delete_conversations` and `end_emptying`.
     Content that is put in the meantime stays. `only`: these conversations, in the trash or not, in place of all in the trash.
     """
 
@@ -42,7 +42,7 @@ class TrashEmptying:
         self._seen = 0  # The id of the fact that was checked last.
         self._entries = self._bytes = 0
 
-    def find_what_goes(self) -> Iterator[bool]:
+    def find_content_to_delete(self) -> Iterator[bool]:
         """Find what is to go: what their facts use, but for what any other fact mentions."""
         self._cache.put_again = set()
         self.gone = yield from self._conversations_to_delete()

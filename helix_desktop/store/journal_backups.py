@@ -103,7 +103,7 @@ def change_each_backup(workspace: Path, change: Callable[[JournalFile], object])
         try:
             with closing(JournalFile(each.path)) as journal:
                 changed += bool(change(journal))
-                journal.drop_write_ahead_log()
+                journal.remove_write_ahead_log()
         except (JournalCorrupt, WrittenByNewerVersion):
             each.path.unlink(missing_ok=True)
     return changed

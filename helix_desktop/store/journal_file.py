@@ -64,7 +64,7 @@ class StoredFact:
 
     @property
     def is_intact(self) -> bool:
-        return self.digest == seal_fact(self.conversation, self.seq, self.time, self.fact)
+        return self.digest == checksum_of_fact(self.conversation, self.seq, self.time, self.fact)
 
     def decode_recorded(self) -> Recorded:
         if not self.is_intact:
@@ -72,7 +72,7 @@ class StoredFact:
         return Recorded(self.conversation, self.seq, self.time, fact_encoding.decode_fact(self.fact))
 
 
-def seal_fact(conversation: str, seq: int, time: float, fact: str) -> bytes:
+def checksum_of_fact(conversation: str, seq: int, time: float, fact: str) -> bytes:
     return hashlib.sha256(f"{conversation}\0{seq}\0{time!r}\0{fact}".encode()).digest()
 
 
@@ -120,7 +120,7 @@ class JournalFile:
         with self.errors:
             sqlite_database.scrub_database(self.connection)
 
-    def drop_write_ahead_log(self) -> None:
+    def remove_write_ahead_log(self) -> None:
         """Without a log beside it, until it is opened again."""
         with self.errors:
             self.connection.execute("PRAGMA journal_mode=DELETE")
@@ -158,7 +158,7 @@ class JournalFile:
                 self.write_meter(conversation, meter)
         return tuple(recorded)
 
-    def import_facts(self) -> tuple[Recorded, ...]:
+    def read_import_facts(self) -> tuple[Recorded, ...]:
         """Every fact that tells of an import, the oldest first; found by an index of their own."""
         with self.errors:
             self.connection.execute(_BROUGHT_INDEX)
@@ -169,7 +169,7 @@ class JournalFile:
         rows = []
         for each in recorded:
             text = fact_encoding.encode_fact(each.fact)
-            digest = seal_fact(each.conversation, each.seq, each.time, text)
+            digest = checksum_of_fact(each.conversation, each.seq, each.time, text)
             rows.append((each.conversation, each.seq, each.time, text, digest))
         sqlite_database.execute_with_rows(self.connection, _INSERT, rows)
         self.connection.execute(_UPSERT, advance_row(row, recorded).column_values())
@@ -312,7 +312,7 @@ class JournalFile:
     def replace_fact(self, line: StoredFact, fact: Fact) -> None:
         """Put another fact in a fact's place: for forgetting and for repairs alone."""
         text = fact_encoding.encode_fact(fact)
-        digest = seal_fact(line.conversation, line.seq, line.time, text)
+        digest = checksum_of_fact(line.conversation, line.seq, line.time, text)
         with self.in_one_transaction():
             self.replacing(line)
             self.connection.execute("UPDATE facts SET fact = ?, digest = ? WHERE id = ?", (text, digest, line.id))

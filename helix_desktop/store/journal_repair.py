@@ -16,7 +16,7 @@ from pathlib import Path
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.facts import Forgotten
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
+from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_of_fact
 
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
@@ -197,7 +197,7 @@ def _placeholder_for_lost(conversation: str, seq: int, held: dict[int, StoredFac
     before = max((each for each in held if each < seq), default=0)
     time = held[before].time if before else 0.0
     text = fact_encoding.encode_fact(Forgotten(facts=1, why=_LOST))
-    return StoredFact(0, conversation, seq, time, text, seal_fact(conversation, seq, time, text))
+    return StoredFact(0, conversation, seq, time, text, checksum_of_fact(conversation, seq, time, text))
 
 
 def append_salvaged_facts(journal: JournalFile, salvage: SalvagedFacts) -> tuple[int, tuple[str, ...], bool]:

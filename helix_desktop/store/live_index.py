@@ -65,15 +65,15 @@ class WorkspaceIndex:
             await self._ahead.open_there(connect_for_queries, path), self._catalogue.anchors
         )
 
-    async def rebuild_around(self, between: Callable[[], Awaitable[None]]) -> None:
+    async def rebuild_after(self, removal: Callable[[], Awaitable[None]]) -> None:
         """Throw the index away, remove what is to be in no file, and begin it anew. Questions meanwhile are refused."""
         self._removing = True
         try:
-            await self._rebuild_around(between)
+            await self._rebuild_after(removal)
         finally:
             self._removing = False
 
-    async def _rebuild_around(self, between: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def _rebuild_after(self, removal: Callable[[], Awaitable[None]] | None = None) -> None:
         self._damaged = False
         async with self._one_rebuild:
             self._closing = True
@@ -82,14 +82,14 @@ class WorkspaceIndex:
                 await thread.close()
             await self._writer.run_there(store_opening.delete_index, self._folder)
             try:
-                if between is not None:
-                    await between()
+                if removal is not None:
+                    await removal()
             finally:
                 await self._open_index_file()
                 self._closing = False
-                self.follow_stores()
+                self.start_indexing()
 
-    def follow_stores(self) -> None:
+    def start_indexing(self) -> None:
         """Catch up in the background; harmless while it does so already."""
         if not self._closing and not self._is_followed:
             self._is_followed = True
@@ -108,7 +108,7 @@ class WorkspaceIndex:
         except HelixError:
             return  # The stores are closing or failing. The next change tries again.
         if not self.progress.is_complete:
-            self.follow_stores()
+            self.start_indexing()
 
     async def wait_until_indexed(
         self, report: Callable[[IndexProgress], None] = lambda _: None, *, but: int = 0
@@ -119,7 +119,7 @@ class WorkspaceIndex:
             try:
                 return await self._index_until_caught_up(report, but)
             except IndexDamaged:
-                await self._rebuild_around()
+                await self._rebuild_after()
         return await self._index_until_caught_up(report, but)
 
     async def _index_until_caught_up(self, report: Callable[[IndexProgress], None], but: int) -> IndexProgress:
@@ -139,11 +139,11 @@ class WorkspaceIndex:
         self._is_awaited.set()
         return await self._writer.run_there(work, self._file, *args, **kwargs)
 
-    async def rebuild_in_background(self, between: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def rebuild_in_background(self, removal: Callable[[], Awaitable[None]] | None = None) -> None:
         """Facts are moved to another conversation, or leave this disk: what it says of them is made again, in the background."""
         self._rebuilding = True
         try:
-            await self._rebuild_around(between)
+            await self._rebuild_after(removal)
         finally:
             self._rebuilding = False
 
@@ -151,13 +151,13 @@ class WorkspaceIndex:
         """Answer it, a slow one where it holds up no page. A damaged index is made anew, and asked as far as it is then."""
         self._refuse_while_rebuilding()
         if self._damaged:
-            await self._rebuild_around()
+            await self._rebuild_after()
         thread = self._ahead if slow else self._reader
         for _ in range(2):  # The second attempt may meet a new index whose tables are just being created.
             try:
                 return await thread.run_there(self._run_query_now, question, slow=slow)
             except IndexDamaged:
-                await self._rebuild_around()
+                await self._rebuild_after()
         return await thread.run_there(self._run_query_now, question, slow=slow)
 
     def _refuse_while_rebuilding(self) -> None:
@@ -280,7 +280,7 @@ class WorkspaceIndex:
                     self._run_query_now, partial(CatalogueQueries.digests_expected_here, after=after, limit=1000)
                 )
             except IndexDamaged:
-                await self._rebuild_around()
+                await self._rebuild_after()
                 await self.wait_until_indexed()
                 continue
             if not found:

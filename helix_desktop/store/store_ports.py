@@ -121,7 +121,7 @@ class StoreJournal:
 
     async def imported_facts(self) -> Sequence[Recorded]:
         """What was brought in from elsewhere: every fact that tells of it, the oldest first."""
-        return await self._thread.run_there(self._file.import_facts)
+        return await self._thread.run_there(self._file.read_import_facts)
 
     async def conversations_with_open_turn(self) -> Sequence[str]:
         return await self._thread.run_there(self._file.names_with_open_turn)
@@ -170,7 +170,7 @@ class StoreCache:
         return replace(stored, media_type=about.media_type)
 
     async def _notify_of_stored_content(self) -> None:
-        self._index.follow_stores()
+        self._index.start_indexing()
         self.changed()
         if self.far is not None:
             self.far.notify_new_content()
@@ -298,7 +298,7 @@ class StoreCache:
                 f"The entry {digest} is not on this computer, and it is not available from the shared store right now.",
                 remedy="Try again later.",
             ) from error
-        self._index.follow_stores()
+        self._index.start_indexing()
         return True
 
     async def _record_or_fetch(self, digest: Digest) -> CacheRecord:
@@ -348,7 +348,7 @@ class StoreCache:
             brought = await self.far.fetch_content(digests)
         except StoreFailed:  # The shared store is out of reach, so only what is stored here counts.
             return frozenset()
-        self._index.follow_stores()
+        self._index.start_indexing()
         return brought
 
     async def _read_local_contents(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
@@ -401,7 +401,7 @@ class StoreCache:
         async for _ in self.stream_content(digest):
             pass
 
-    async def collect_down_to(self, to: int) -> CollectResult:
+    async def remove_unused_down_to(self, to: int) -> CollectResult:
         """Remove contents until the cache takes no more than `to` bytes: what no fact uses and
         nobody put by hand or pinned, the oldest first. What they were stays known.
         """

@@ -58,7 +58,7 @@ class StoredWorkspace:
         self._changing = threading.Lock()  # Only one change at a time, because each reads and rewrites the whole file.
         self.index = stores.index
         self.journal = StoreJournal(
-            stores.journal, stores.thread, self.index.follow_stores, (folder / store_opening.SUSPECT).touch
+            stores.journal, stores.thread, self.index.start_indexing, (folder / store_opening.SUSPECT).touch
         )
         self.cache = StoreCache(stores.cache, stores.thread, self.index)
         self.link: SharedStoreLink | None = None  # The connection to a shared store, or None.
@@ -79,7 +79,7 @@ class StoredWorkspace:
             begun = await stores.thread.run_there(stores.journal.last_fact_id)
             undo.pop_all()
         workspace = cls(folder, settings, lock, stores)
-        workspace.index.follow_stores()
+        workspace.index.start_indexing()
         if begun:
             stores.background.submit_work(_back_up_if_due, folder)  # Makes a backup once a day.
         return workspace
@@ -178,7 +178,7 @@ class StoredWorkspace:
             nonlocal purged
             purged = await self._forget_everywhere(wanted)
 
-        removing = tasks.OwnedTasks(self.name).spawn_task(self.index.rebuild_around(purge), name="forget")
+        removing = tasks.OwnedTasks(self.name).spawn_task(self.index.rebuild_after(purge), name="forget")
         try:
             await asyncio.shield(removing)
         finally:
@@ -198,7 +198,7 @@ class StoredWorkspace:
         changed = await stores.thread.run_there(forgetting.purge_journal, stores.journal, wanted)
         touched = await stores.background.run_there(forgetting.purge_backups, self.folder, wanted)
         await stores.background.run_there(forgetting.delete_damaged_copies, self.folder)
-        await stores.thread.run_there(forgetting.leave_tombstones, stores.journal, changed, wanted)
+        await stores.thread.run_there(forgetting.append_forgotten_facts, stores.journal, changed, wanted)
         if steps is not None:
             await stores.thread.run_there(steps.plan_new_generation, changed)
         elsewhere = tuple(
@@ -255,7 +255,7 @@ class StoredWorkspace:
             return ()
         await self.link.announce_and_send_missing()
         shared, stores = self._shared, self._stores
-        safe = await conversation_sync.list_safe_conversations(shared, wanted)
+        safe = await conversation_sync.list_completely_stored(shared, wanted)
 
         async def release() -> None:
             await stores.thread.run_there(shared.sync_state.released.delete_here, safe)
@@ -292,9 +292,9 @@ class StoredWorkspace:
             emptied = await self._clear_trash_everywhere(emptying)
 
         try:
-            await self._stores.thread.run_slices(emptying.find_what_goes())
+            await self._stores.thread.run_slices(emptying.find_content_to_delete())
             await asyncio.to_thread(note_deleted_conversations, self.folder, emptying.gone)
-            await self.index.rebuild_around(clear)
+            await self.index.rebuild_after(clear)
         finally:
             await self._stores.thread.run_there(emptying.end_emptying)
         return emptied

@@ -28,7 +28,7 @@ from helix_desktop.json_values import list_at
 from helix_desktop.store import workspace_settings
 from helix_desktop.store.cache_folder import CacheFolder, StagedEntry
 from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
-from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
+from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_of_fact
 
 VERSION = 1
 PROPOSED = ("roots", "permissions", "mcp", "instructions", "changes", "copies", "limits")
@@ -274,7 +274,7 @@ def _parse_fact_line(raw: bytes, ends: dict[str, int]) -> StoredFact:
         raise ValueError(f"record {ends.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing")
     fact_encoding.decode_fact(fact)
     ends[conversation] = seq
-    return StoredFact(0, conversation, seq, float(time), fact, seal_fact(conversation, seq, float(time), fact))
+    return StoredFact(0, conversation, seq, float(time), fact, checksum_of_fact(conversation, seq, float(time), fact))
 
 
 def _import_entries(member: IO[bytes], folder: Path, report: Callable[[int], None]) -> tuple[str, ...]:

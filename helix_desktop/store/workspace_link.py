@@ -37,7 +37,7 @@ def link_workspace(
     async def connect() -> SharedStoreConnection:
         if url:
             return await connect_with_key(workspace.id, own, secrets)
-        found = await asyncio.to_thread(open_remote, own, environment_key(environ))
+        found = await asyncio.to_thread(build_store_connection, own, environment_key(environ))
         try:
             await _check_own_key(link_progress.read_link_progress(workspace.folder).space, own.url, found)
         except BaseException:
@@ -89,7 +89,7 @@ async def connect_with_key(workspace: str, where: StoreAddress, secrets: SecretS
         )
     if not where.login and (login := await _read_login(workspace, where.url, secrets)):
         where = StoreAddress(where.url, login)
-    return await asyncio.to_thread(open_remote, where, row_encryption.parse_key_line(text))
+    return await asyncio.to_thread(build_store_connection, where, row_encryption.parse_key_line(text))
 
 
 async def _read_login(workspace: str, url: str, secrets: SecretStorage) -> str | None:
@@ -103,7 +103,7 @@ async def _read_login(workspace: str, url: str, secrets: SecretStorage) -> str |
     return login
 
 
-def open_remote(where: StoreAddress, key: bytes) -> SharedStoreConnection:
+def build_store_connection(where: StoreAddress, key: bytes) -> SharedStoreConnection:
     from helix_desktop.store.shared.async_rows import AsyncRowStore
 
     seal = row_encryption.RowCipher(key)

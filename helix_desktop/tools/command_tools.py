@@ -118,7 +118,7 @@ class WorkspaceCommands:
             is_allowed_outside=not is_locked_in,
         )
         try:
-            return await RunningCommand.start_locked_in(
+            return await RunningCommand.start_in_jail(
                 launch,
                 lambda lifeline: sandbox.wrap_command(
                     shell_command_line(line), lifeline, network=network, free=free, held=held, opened=opened
@@ -243,7 +243,7 @@ async def _action_with_needs(
     if sandbox.kind is SandboxKind.LANDLOCK:
         if commands.guard is not None:
             await asyncio.to_thread(commands.guard.read_autorun_state)
-        if seen := sandbox.paths_not_hidden(commands.openings_for_command(needs), network=action.network):
+        if seen := sandbox.paths_left_visible(commands.openings_for_command(needs), network=action.network):
             danger = f"this sandbox, Landlock, cannot hide these files from it: {_display_paths(use, seen)}"
         action = replace(
             action, title=f"{action.title} in the weaker sandbox, Landlock (bubblewrap is missing or does not work)"

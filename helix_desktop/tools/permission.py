@@ -110,7 +110,7 @@ class PermissionDecision:
 def decide_permission(
     action: ToolAction, mode: PermissionMode, rules: Sequence[PermissionRule], *, sandboxed: bool
 ) -> PermissionDecision:
-    held = _decide_held_back(action, mode, rules, sandboxed=sandboxed)
+    held = _decide_without_allow_rules(action, mode, rules, sandboxed=sandboxed)
     if held is not None:
         return held
     if rules_allow_action(rules, action):
@@ -118,7 +118,7 @@ def decide_permission(
     return _decide_by_mode(action, mode)
 
 
-def _decide_held_back(
+def _decide_without_allow_rules(
     action: ToolAction, mode: PermissionMode, rules: Sequence[PermissionRule], *, sandboxed: bool
 ) -> PermissionDecision | None:
     """What no rule that allows can get past."""
@@ -266,15 +266,15 @@ def _match_holding_rule(rule: PermissionRule, action: ToolAction) -> _RuleFit:
         return _RuleFit.NO
     if not rule.command:
         return _RuleFit.YES
-    return _match_held_command(rule.command, action) if action.effect is ActionEffect.RUN else _RuleFit.NO
+    return _match_holding_command_rule(rule.command, action) if action.effect is ActionEffect.RUN else _RuleFit.NO
 
 
-def _match_held_command(pattern: str, action: ToolAction) -> _RuleFit:
+def _match_holding_command_rule(pattern: str, action: ToolAction) -> _RuleFit:
     wanted = _words_of_holding_rule(pattern)
     known = find_started_programs(action.command)
     if isinstance(known, UnknownPrograms):  # Rules that deny or ask need only find their words.
         bare = " ".join(re.sub(r"['\"\\]", "", action.command).split())
-        found = re.search(rf"(?<![\w.-]){_any_ending(' '.join(wanted))}(?![\w-])", bare)
+        found = re.search(rf"(?<![\w.-]){_with_wildcards(' '.join(wanted))}(?![\w-])", bare)
         return _RuleFit.YES if found else _RuleFit.MAYBE
     fits = [_match_words_to_program(wanted, one) for one in known.all_programs]
     if _RuleFit.YES in fits:
@@ -286,7 +286,7 @@ def _match_held_command(pattern: str, action: ToolAction) -> _RuleFit:
     )
 
 
-def _any_ending(words: str) -> str:
+def _with_wildcards(words: str) -> str:
     return re.escape(words).replace(r"\*", r"[\w-]*")
 
 
@@ -308,7 +308,7 @@ def _match_words_to_program(wanted: Sequence[str], one: StartedProgram) -> _Rule
     open_ = len(told) < len(one.words) - 1
     if not _begins_with_words(places, plain):
         lead = list(takewhile(lambda word: not word.startswith("-"), told))
-        return _RuleFit.MAYBE if _begins_with_words(places, lead) and _stand_in_order(places, plain) else _RuleFit.NO
+        return _RuleFit.MAYBE if _begins_with_words(places, lead) and _occur_in_order(places, plain) else _RuleFit.NO
     options = [word for word in wanted[1:] if word.startswith("-")]
     whole = len(plain) >= len(places) and all(_has_option(want, one.words) for want in options)
     if not whole:
@@ -320,7 +320,7 @@ def _begins_with_words(wanted: Sequence[str], words: Sequence[str]) -> bool:
     return all(fnmatch.fnmatchcase(has, want) for want, has in zip(wanted, words, strict=False))
 
 
-def _stand_in_order(wanted: Sequence[str], words: Sequence[str]) -> bool:
+def _occur_in_order(wanted: Sequence[str], words: Sequence[str]) -> bool:
     rest = iter(words)
     return all(any(fnmatch.fnmatchcase(has, want) for has in rest) for want in wanted)
 
@@ -335,7 +335,7 @@ def _has_option(want: str, words: Sequence[str]) -> bool:
 
 
 def _is_named_in_arguments(name: str, known: KnownPrograms) -> bool:
-    pattern = re.compile(rf"(?:^|[^\w-])(?:-\w)?{_any_ending(program_base_name(name))}(?![\w-])", re.IGNORECASE)
+    pattern = re.compile(rf"(?:^|[^\w-])(?:-\w)?{_with_wildcards(program_base_name(name))}(?![\w-])", re.IGNORECASE)
     return any(pattern.search(text) for text in known.texts)
 
 

@@ -79,7 +79,7 @@ class GitCheckout:
         """ActionRefused where a file of git's in a copy leads elsewhere."""
         _refuse_links_in_git_folder(self.folder / ".git")
 
-    def check_finished(self) -> None:
+    def check_no_merge_open(self) -> None:
         """ActionRefused where a merge or a rebase has not been finished."""
         if any(self.git_path(name).exists() for name in _UNFINISHED):
             whose = "the copy" if self.is_copy else "your repository"
@@ -158,21 +158,21 @@ def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_chang
     start = f"--initial-branch={branch or 'detached'}"
     run_git(copy.folder.parent, "init", "--quiet", "--template=", f"--object-format={form}", start, str(copy.folder))
     (copy.folder / ".git/objects/info/alternates").write_bytes(os.fsencode(objects) + b"\n")
-    _take_over_settings(source, copy)
+    _copy_git_settings(source, copy)
     copy.run("update-ref", "HEAD", base)
     copy.run("read-tree", "-m", "-u", "HEAD")
-    notes = list(_carry_changes(source, copy, changed))
+    notes = list(_copy_uncommitted_changes(source, copy, changed))
     if any(entry.startswith(b"160000") for entry in copy.names("ls-files", "--stage", "-z")):
         notes.append("Submodules are not copied: their folders are empty.")
     if source.head != base:
         raise ActionRefused("A commit was made while the repository was being copied.", remedy="Try again.")
     lines = copy.run("count-objects", "-v").splitlines()
     borrowed = [os.fsdecode(line[11:]) for line in lines if line.startswith(b"alternate: ")]
-    carried = {name: _read_stamp(copy.folder / name) for name in map(os.fsdecode, changed)}
+    carried = {name: _size_and_time(copy.folder / name) for name in map(os.fsdecode, changed)}
     return CopiedRepository(str(source.folder), base, branch, tuple(borrowed), tuple(notes), carried)
 
 
-def _take_over_settings(source: GitCheckout, copy: GitCheckout) -> None:
+def _copy_git_settings(source: GitCheckout, copy: GitCheckout) -> None:
     """Who commits, and what a checkout needs; nothing else of the user's settings."""
     listed = [entry.partition(b"\n")[::2] for entry in source.names("config", "--includes", "--null", "--list")]
     for name, value in {os.fsdecode(name): os.fsdecode(value) for name, value in listed}.items():
@@ -187,7 +187,7 @@ def _take_over_settings(source: GitCheckout, copy: GitCheckout) -> None:
         patterns.write(b"\n" + source.excludes.read_bytes())
 
 
-def _carry_changes(source: GitCheckout, copy: GitCheckout, names: Iterable[bytes]) -> Iterator[str]:
+def _copy_uncommitted_changes(source: GitCheckout, copy: GitCheckout, names: Iterable[bytes]) -> Iterator[str]:
     """Make these files what they are in the user's folder. What could not be carried over, in sentences."""
     theirs, ours = WorkspaceRoots((source.folder,)), WorkspaceRoots((copy.folder,))
     paths = sorted(map(os.fsdecode, names), reverse=True)
@@ -233,10 +233,10 @@ def list_changed_paths(copy: GitCheckout, made: CopiedRepository) -> list[str]:
     raw = copy.names("diff", "-z", "--name-only", "--no-renames", made.base)
     raw += copy.names("ls-files", "-z", "--others", "--exclude-standard")
     names = {*map(os.fsdecode, raw), *made.carried}
-    return sorted(name for name in names if list(made.carried.get(name, (0,))) != _read_stamp(copy.folder / name))
+    return sorted(name for name in names if list(made.carried.get(name, (0,))) != _size_and_time(copy.folder / name))
 
 
-def _read_stamp(path: Path) -> list[int]:
+def _size_and_time(path: Path) -> list[int]:
     with suppress(OSError):
         found = path.lstat()
         return [found.st_size, found.st_mtime_ns]
@@ -287,7 +287,7 @@ def _commit_everything(copy: GitCheckout, names: list[bytes], message: str, *opt
         copy.run("commit", "--quiet", *options, "--message", message)
 
 
-def join_with_head(source: GitCheckout, copy: GitCheckout, *, rebase: bool) -> str:
+def merge_or_rebase_onto(source: GitCheckout, copy: GitCheckout, *, rebase: bool) -> str:
     """Merge the user's commit into the copy, or rebase on it. The commit to move to; empty: none."""
     head = source.head
     if not copy.line("rev-list", "--max-count=1", f"{head}..HEAD"):

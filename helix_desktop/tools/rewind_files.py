@@ -50,12 +50,12 @@ def _describe_restoration(
 ) -> Iterator[str]:
     for one in planned:
         if one.how is UndoOutlook.CONFLICT:
-            yield f"{checkpoints.readable_path(one.path)} was not changed: it was changed in the meantime."
+            yield f"{checkpoints.displayed_path(one.path)} was not changed: it was changed in the meantime."
     for path, why in done.paths_left_alone:
-        yield f"{checkpoints.readable_path(path)} was not changed: {why}."
+        yield f"{checkpoints.displayed_path(path)} was not changed: {why}."
     gone = {one.path for one in planned if one.before is None}
     for path in done.restored:
-        yield f"{checkpoints.readable_path(path)} was {'deleted again' if path in gone else 'restored'}."
+        yield f"{checkpoints.displayed_path(path)} was {'deleted again' if path in gone else 'restored'}."
 
 
 async def undo_tool_changes(

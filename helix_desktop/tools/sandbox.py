@@ -72,7 +72,7 @@ class Sandbox:
         """The folder of what the program itself gives to commands, to be read: a git identity, and an empty file."""
         return self.scratch.with_name(f"{self.scratch.name}-given")
 
-    def paths_not_hidden(self, opened: CommandOpenings = NOTHING_OPENED, *, network: bool = False) -> list[str]:
+    def paths_left_visible(self, opened: CommandOpenings = NOTHING_OPENED, *, network: bool = False) -> list[str]:
         """What a command would see though it is to be absent, because this kind of sandbox cannot take it out of a root."""
         if self.kind is not SandboxKind.LANDLOCK:
             return []
@@ -376,7 +376,7 @@ async def find_sandbox(
     for kind in (SandboxKind.BUBBLEWRAP, SandboxKind.LANDLOCK):
         sandbox = Sandbox(kind, tuple(folders), scratch, tuple(closed), caches=caches)
         if sandbox.can_hide_paths and (
-            await keeps_commands_inside(sandbox) or (kind is SandboxKind.BUBBLEWRAP and await _can_start_bubblewrap())
+            await is_sandbox_effective(sandbox) or (kind is SandboxKind.BUBBLEWRAP and await _can_start_bubblewrap())
         ):
             return sandbox
     return Sandbox(SandboxKind.NONE, tuple(folders), scratch, tuple(closed), caches=caches)
@@ -395,7 +395,7 @@ def _is_kind_available(kind: SandboxKind) -> bool:
     return shutil.which("bwrap") is not None if kind is SandboxKind.BUBBLEWRAP else jail.landlock_version() > 0
 
 
-async def keeps_commands_inside(sandbox: Sandbox) -> bool:
+async def is_sandbox_effective(sandbox: Sandbox) -> bool:
     """Whether it is there, starts, and keeps a command from writing beside the scratch folder."""
     if not _is_kind_available(sandbox.kind):
         return False
@@ -411,7 +411,7 @@ async def keeps_commands_inside(sandbox: Sandbox) -> bool:
 async def _can_start_command(command_line: CommandLine) -> bool:
     said = b""
     try:
-        command = await RunningCommand.start_locked_in(
+        command = await RunningCommand.start_in_jail(
             ProcessLaunch(CommandAuthor.PROGRAM, _ECHO, "/", {}, place=ProcessPlace.SANDBOX), command_line
         )
         try:

@@ -83,7 +83,7 @@ async def _search_with_ripgrep(
     words += [f"--glob={glob}" for glob in _file_name_patterns(use, args)]
     words += ["--regexp", args.text_argument("pattern"), "--", str(place.full_path)]
     launch = ProcessLaunch(CommandAuthor.PROGRAM, words, place.root, _PLAIN, place=ProcessPlace.SANDBOX)
-    command = await RunningCommand.start_locked_in(
+    command = await RunningCommand.start_in_jail(
         launch, lambda lifeline: sandbox.wrap_trusted_reader(words, lifeline) or []
     )
     got = _RipgrepResult()

@@ -36,7 +36,7 @@ _SAID_IN_EVERY_QUESTION = (
 _COMMON = frozenset(_SAID_IN_EVERY_QUESTION.split())
 
 
-def telling_stems(text: str) -> list[str]:
+def distinguishing_stems(text: str) -> list[str]:
     """The stems that tell one text from another."""
     plain = _WORD.findall(_JOINT.sub(" ", text).lower())
     return [stem_word(word) for word in plain if word not in _COMMON]
@@ -61,7 +61,7 @@ class TextRanking:
 
     def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
         """`texts`: a name and all that is said of it."""
-        found = [telling_stems(name) * _NAME_WEIGHT + telling_stems(said) for name, said in texts]
+        found = [distinguishing_stems(name) * _NAME_WEIGHT + distinguishing_stems(said) for name, said in texts]
         mean = max(1.0, sum(map(len, found)) / max(1, len(found)))
         places: dict[str, dict[int, int]] = defaultdict(dict)
         for number, each in enumerate(found):
@@ -73,7 +73,7 @@ class TextRanking:
 
     def find_best_texts(self, question: str, limit: int, fits: Callable[[int], bool] = lambda _: True) -> Sequence[int]:
         scores, looked = [0.0] * self._texts, 0
-        known = [self._worth[word] for word in telling_stems(question) if word in self._worth]
+        known = [self._worth[word] for word in distinguishing_stems(question) if word in self._worth]
         for numbers, worth in sorted(known, key=lambda each: len(each[0])):
             if looked and looked + len(numbers) > _MOST_LOOKED_AT:
                 break  # The words that remain occur in most texts, so they say little.

@@ -247,7 +247,7 @@ class Toolbox:
         checkpoints = self._around.checkpoints
         if checkpoints is None or asked.open_step is not None or action.effect not in _CHANGING:
             return
-        if not checkpoints.is_ready and checkpoints.has_safety_net:
+        if not checkpoints.is_ready and checkpoints.is_undo_available:
             context.show("Waiting for the first checkpoint of the folder…\n")
         asked.open_step = await checkpoints.begin_step(call.id, context.conversation, _CHANGING[action.effect])
 

@@ -54,7 +54,7 @@ class ConversationFences:
         return None
 
     @contextmanager
-    def leave_place(self, conversation: str) -> Iterator[None]:
+    def give_up_worker_place(self, conversation: str) -> Iterator[None]:
         """Meanwhile its worker may do another task: the one it waits for may need the place."""
         waiting = fence.waiting if (fence := self.find_fence(conversation)) is not None else []
         waiting.append(conversation)

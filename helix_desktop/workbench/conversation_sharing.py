@@ -58,7 +58,7 @@ class SharedWorkbench(Protocol):
 
     def hold_conversation(self, conversation: str) -> AbstractAsyncContextManager[None]: ...
 
-    async def take_over_new_facts(self, conversation: str) -> None: ...
+    async def reread_replaced_conversation(self, conversation: str) -> None: ...
 
     async def move_to_branch(self, conversation: str, branch: str) -> None: ...
 
@@ -139,7 +139,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         if (conversations := await self._conversations_if_reached()) is not None:
             await conversations.fetch_new_facts()
 
-    async def lease_for_turn(self, conversation: str) -> None:
+    async def acquire_lease_for_turn(self, conversation: str) -> None:
         """Fetch what others wrote in it and keep them from writing there. Refused where another
         machine works in it; Away where the store cannot be asked.
         """
@@ -156,7 +156,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
             self._starting.discard(conversation)
 
     @asynccontextmanager
-    async def turn_lease(self, conversation: str) -> AsyncIterator[None]:
+    async def hold_turn_lease(self, conversation: str) -> AsyncIterator[None]:
         """A turn runs within. Where the store cannot be asked it runs all the same, unless work
         counts as done only when the store has it: then the turn fails.
         """
@@ -164,7 +164,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         strict = link is not None and link.acknowledge == SHARED
         if strict or self.sharing_state.state != "away":
             try:
-                await self.lease_for_turn(conversation)
+                await self.acquire_lease_for_turn(conversation)
                 await self._wait_until_fewer_unsent()
             except ActionRefused:
                 raise
@@ -200,7 +200,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         except TimeoutError as error:
             raise _unconfirmed_error() from error
 
-    async def confirm_sent(self, conversation: str) -> bool:
+    async def ensure_in_store(self, conversation: str) -> bool:
         """Returns when the store has the facts that a conversation has now, under its head. False where another machine writes in it, so
         that what was written here is a branch. Away where the store does not answer.
         """
@@ -234,7 +234,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         self._task = self._bench.spawn_workbench_task(self._sync_until_cancelled(), name="keep in step")
         self._notify_sharing_listeners()
 
-    def follow_link(self) -> None:
+    def start_or_stop_with_link(self) -> None:
         """The workspace has a link to a shared store now, or none any more."""
         workspace, link = self._bench.workspace, self._bench.workspace.link
         if link is not None and self._task is None:
@@ -358,7 +358,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         session = self._bench.sessions.find_open_session(conversation)
         if session is None:
             await work()
-            await self._bench.take_over_new_facts(conversation)
+            await self._bench.reread_replaced_conversation(conversation)
             return
         if not session.is_idle and conversation not in self._starting:
             raise ActionRefused("The agent is working in this conversation.")

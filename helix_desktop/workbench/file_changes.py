@@ -131,7 +131,7 @@ class FileChanges:
 
     def list_uncovered_paths(self) -> Sequence[UncoveredPath]:
         return [
-            UncoveredPath(self.workspace_checkpoints.readable_path(left.path), left.why, left.is_beyond_limits)
+            UncoveredPath(self.workspace_checkpoints.displayed_path(left.path), left.why, left.is_beyond_limits)
             for left in self.workspace_checkpoints.uncovered_entries()
         ]
 
@@ -272,7 +272,7 @@ class FileChanges:
     async def undo_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> FileUndoResult:
         """Take back some hunks of a text. What has changed elsewhere in it since stays."""
         await self.workspace_checkpoints.look_for_changes()
-        now = self.workspace_checkpoints.known_item(file.path_of_change)
+        now = self.workspace_checkpoints.last_item_at(file.path_of_change)
         if file.change.after is None:  # If the file was deleted, its only hunk is the whole file.
             return await self.undo_file_changes([file], conversation=conversation)
         if now is None or now.kind is not PathKind.FILE:
@@ -304,7 +304,7 @@ class FileChanges:
         conversation: str,
         undoes: Sequence[int],
     ) -> FileUndoResult:
-        place = self.workspace_checkpoints.readable_path
+        place = self.workspace_checkpoints.displayed_path
         fact = None if done.fact is None else replace(done.fact, undoes=tuple(undoes))
         if fact is not None and conversation:
             await self._append_change_fact(conversation, fact)

@@ -124,7 +124,7 @@ class FleetWorker:
         self._is_draining.set()
 
     @property
-    def was_released(self) -> bool:
+    def is_wanted_elsewhere(self) -> bool:
         """Whether somebody else wants the workspace at once."""
         return not self._drain_seconds
 
@@ -132,7 +132,7 @@ class FleetWorker:
         """`until_empty`: also ends when no task can be claimed and none runs."""
         if self._bench.workspace.link is None:  # No shared store, so no other process has workers.
             await self._list.release_tasks_of_others(_PROCESS)
-        await self._renew_own_note()
+        await self._renew_worker_note()
         renewing = self._owned.spawn_task(self._renew_until_cancelled(), name="renew leases of tasks")
         self._owned.spawn_task(self._release_conversations_until_cancelled(), name="make room")
         draining = self._owned.spawn_task(self._is_draining.wait(), name="drain")
@@ -186,9 +186,9 @@ class FleetWorker:
             await asyncio.sleep(TASK_LEASE_SECONDS / 6)
             with suppress(errors.HelixError):  # If this fails, tasks wait before their next step.
                 await self._renew_leases()
-                await self._renew_own_note()
+                await self._renew_worker_note()
 
-    async def _renew_own_note(self) -> None:
+    async def _renew_worker_note(self) -> None:
         """So that others see it, and it hears when it is to end."""
         if await self._list.notes.renew_worker(self._name, TASK_LEASE_SECONDS):
             self.drain()
@@ -232,7 +232,7 @@ class FleetWorker:
                 last.push_async_callback(self._bench.sessions.close_sessions, [task.id])
                 last.callback(lambda: self._gate.end_request(task.id, self._cost_of(claimed)))
                 state, result = await self._work_on_task(claimed)
-                await self._until_store_answers(claimed, lambda: self._list.end_fleet_task(task, state, result))
+                await self._retry_on_store_error(claimed, lambda: self._list.end_fleet_task(task, state, result))
             log.info("task %s is %s", task.id, state.value)
             if self.report is not None:
                 await self.report(task, state, result)
@@ -245,7 +245,7 @@ class FleetWorker:
     async def _work_on_task(self, claimed: ClaimedFleetTask) -> tuple[FleetTaskState, FleetTaskResult]:
         try:
             for _ in range(TURN_TRIES):
-                session = await self._until_store_answers(claimed, lambda: self._open_task_session(claimed.task))
+                session = await self._retry_on_store_error(claimed, lambda: self._open_task_session(claimed.task))
                 claimed.session = session
                 claimed.is_stopped = claimed.is_stopped or _was_stopped_before(claimed.task, session)
                 has_ended = claimed.is_stopped or claimed.gives_back or _is_done(session)
@@ -256,7 +256,7 @@ class FleetWorker:
                 await asyncio.sleep(AWAY_SECONDS)
             else:
                 return FleetTaskState.FAILED, FleetTaskResult(session.why)
-            await self._ensure_others_know(claimed)
+            await self._ensure_conversation_is_sent(claimed)
         except LostFleetTask:
             raise
         except errors.StoppedByUser:  # The workspace is closing, so further tasks would fail.
@@ -337,7 +337,7 @@ class FleetWorker:
             cost, provider = self._cost_of(claimed), self._provider_of(claimed)
             try:
                 asking = partial(self._gate.may_begin_step, claimed.task, cost, provider)
-                if await self._until_store_answers(claimed, asking):
+                if await self._retry_on_store_error(claimed, asking):
                     return
             except BudgetSpent as spent:
                 claimed.gives_back = claimed.gives_back or spent.for_all
@@ -348,15 +348,15 @@ class FleetWorker:
         """Others know of the call before it runs: who takes the task over after a crash tells the model that it may have had effects."""
         self._gate.end_request(claimed.task.id, self._cost_of(claimed))
         await claimed.ensure_held()
-        await self._ensure_others_know(claimed)
+        await self._ensure_conversation_is_sent(claimed)
         await claimed.ensure_held()
 
-    async def _ensure_others_know(self, claimed: ClaimedFleetTask) -> None:
-        if not await self._until_store_answers(claimed, lambda: self._bench.sharing.confirm_sent(claimed.task.id)):
+    async def _ensure_conversation_is_sent(self, claimed: ClaimedFleetTask) -> None:
+        if not await self._retry_on_store_error(claimed, lambda: self._bench.sharing.ensure_in_store(claimed.task.id)):
             claimed.is_lost = True
             raise LostFleetTask("Another computer wrote to this task's conversation.")
 
-    async def _until_store_answers(self, claimed: ClaimedFleetTask, work: Callable[[], Awaitable[T]]) -> T:
+    async def _retry_on_store_error(self, claimed: ClaimedFleetTask, work: Callable[[], Awaitable[T]]) -> T:
         while True:
             if claimed.is_lost:
                 raise LostFleetTask("This task was cancelled, or another worker has taken it over.")

@@ -21,7 +21,7 @@ from helix_desktop.processes.running_command import RunningCommand, shell_comman
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.project import project_files as brought
 from helix_desktop.project import project_hooks
-from helix_desktop.project.hook_reach import runs_the_users_own_alone, without_folders
+from helix_desktop.project.hook_reach import runs_only_own_scripts, without_folders
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools.autorun_guard import AutorunGuard
@@ -103,7 +103,7 @@ class HookRunner:
         if not self._has_hooks_for(event):
             return []
         given = parse_arguments(call.arguments) or {}
-        name, values = project_hooks.call_as_claude_code(call.name, given, self._first_folder)
+        name, values = project_hooks.translate_call_for_claude(call.name, given, self._first_folder)
         payload = {"tool_name": name, "tool_input": values, **more}
         use = ToolResources(call, context, _refuse_every_action, self.kit.resources, FilesSeen())
         return await self._run_all_hooks(event, context.conversation, name, payload, use)
@@ -177,7 +177,7 @@ class HookRunner:
             return project_hooks.HookAnswer(note=f"it could not be run: {error}")
 
     def _is_still_users_own(self, item: ProjectItem, folder: Path) -> bool:
-        return runs_the_users_own_alone(item.body, brought.user_home(), self.kit.resources.roots.folders, folder)
+        return runs_only_own_scripts(item.body, brought.user_home(), self.kit.resources.roots.folders, folder)
 
     async def _run_hook_process(
         self, hook: project_hooks.ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
@@ -203,7 +203,7 @@ class HookRunner:
         is_read_only = self.kit.permissions.mode in (PermissionMode.READ_ONLY, PermissionMode.PLAN)
         sandbox = replace(self.kit.sandbox, read_only=is_read_only)
         opened = await asyncio.to_thread(self._opened, watched.guard)
-        if sandbox.paths_not_hidden(opened):
+        if sandbox.paths_left_visible(opened):
             raise ActionRefused("The weaker sandbox, Landlock, cannot keep the hook from reading hidden files.")
         words, held = shell_command_line(hook.command), watched.guard.paths_to_hold()
         environment = sandbox.build_environment(os.environ, network=False, free=False, opened=opened) | told
@@ -216,7 +216,7 @@ class HookRunner:
             trusted_hash=hook.trust,
             checks=watched,
         )
-        return await RunningCommand.start_locked_in(
+        return await RunningCommand.start_in_jail(
             launch,
             lambda lifeline: sandbox.wrap_command(words, lifeline, network=False, held=held, opened=opened),
             stdin=stdin,
@@ -235,7 +235,7 @@ class HookRunner:
         environment["PATH"] = without_folders(environment.get("PATH", os.defpath), self.kit.resources.roots.folders)
         words, sandbox = shell_command_line(hook.command), self.kit.sandbox
         launch = ProcessLaunch(CommandAuthor.USER, words, hook.folder, environment, place=ProcessPlace.WATCHED)
-        return await RunningCommand.start_locked_in(
+        return await RunningCommand.start_in_jail(
             launch,
             lambda lifeline: sandbox.wrap_command(words, lifeline, network=True, free=True),
             stdin=stdin,

@@ -175,8 +175,8 @@ class Workbench:
         )
         bench._tasks.spawn_task(bench.file_changes.prepare_checkpoints(), name="the first checkpoint")
         _open[workspace] = bench
-        workspace.linked = bench.sharing.follow_link
-        bench.sharing.follow_link()
+        workspace.linked = bench.sharing.start_or_stop_with_link
+        bench.sharing.start_or_stop_with_link()
         bench.size_limit.count_cache_size_soon()
         return bench
 
@@ -450,7 +450,7 @@ class Workbench:
             tools=toolbox,
             withheld=toolbox.withheld_definitions,
             run_hooks=self._run_event_hooks,
-            turn_lease=self.sharing.turn_lease,
+            turn_lease=self.sharing.hold_turn_lease,
             models=partial(self._model_client_for, conversation.id),
             setup=partial(self._build_step_setup, conversation),
             spawn=self._tasks.spawn_task,
@@ -478,7 +478,7 @@ class Workbench:
     async def _set_up_copy(self, conversation: str) -> str:
         """Runs the command of the settings, once in each new copy, and asks as for any command. What the agent is told of it."""
         command, session = self.workspace.settings.copies.get("set_up"), self.sessions.find_open_session(conversation)
-        if not command or session is None or not self.copies.take_new_copy(session.conversation.state.own_copy):
+        if not command or session is None or not self.copies.mark_copy_set_up(session.conversation.state.own_copy):
             return ""
         done = await session.run_user_call(
             "", facts.ToolCall("set-up", ToolName.RUN_COMMAND, json.dumps({"command": command}))
@@ -580,7 +580,7 @@ class Workbench:
 
     # --- Conversations that other machines write too, and forgetting
 
-    async def take_over_new_facts(self, conversation: str) -> None:
+    async def reread_replaced_conversation(self, conversation: str) -> None:
         """Updates the list for a conversation that another machine created or continued, and that is not open here."""
         await self._reread_rows([conversation])
         self._on_event(session_events.ConversationReplaced(conversation))

@@ -174,7 +174,7 @@ class RepositoryCopies:
             raise
         return copy
 
-    def take_new_copy(self, name: str) -> bool:
+    def mark_copy_set_up(self, name: str) -> bool:
         """Whether it was made since the program started and has not been set up; from now on it counts as set up."""
         is_new = name in self._new
         self._new.discard(name)
@@ -299,7 +299,7 @@ class RepositoryCopies:
         checkpoints, places = kit.resources.checkpoints, list(map(str, kit.resources.roots.folders))
         if checkpoints is None or places != [root for root, _ in copy.roots]:
             raise ActionRefused("The workspace's folders have changed since the copy was made.", remedy=_NOT_TOUCHED)
-        if not checkpoints.has_safety_net:
+        if not checkpoints.is_undo_available:
             raise ActionRefused(
                 "Checkpoints are turned off for this workspace.", remedy=f"{_NOT_TOUCHED} Merge the copy."
             )
@@ -322,7 +322,7 @@ class RepositoryCopies:
         await session.conversation.append_facts(*facts)
         folders = {step.path for step in steps if step.now is not None and step.now.kind is PathKind.FOLDER}
         left = [
-            f"{printable_path(checkpoints.readable_path(path))} was not changed: {why}."
+            f"{printable_path(checkpoints.displayed_path(path))} was not changed: {why}."
             for path, why in done.paths_left_alone
             if path not in folders
         ]
@@ -528,10 +528,10 @@ def _join_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str
                 "The original repository no longer exists.", remedy="You can copy the files by hand instead."
             )
         checkout.check_sound()
-        source.check_finished()
-        checkout.check_finished()
+        source.check_no_merge_open()
+        checkout.check_no_merge_open()
         copying.commit_in_copy(checkout, message)
-        joined.append((source, checkout, copying.join_with_head(source, checkout, rebase=rebase)))
+        joined.append((source, checkout, copying.merge_or_rebase_onto(source, checkout, rebase=rebase)))
     said = []
     for source, checkout, commit in joined:
         if commit:
@@ -544,7 +544,7 @@ async def _plan_steps(checkpoints: Checkpoints, changes: Sequence[PathChange]) -
     """What to write so that these changes are there as well, and where they touch the user's own."""
     steps, conflicts = [], []
     for change in changes:
-        now = checkpoints.known_item(change.path)
+        now = checkpoints.last_item_at(change.path)
         if _is_same_version(now, change.after):
             continue
         is_file = change.after is not None and change.after.kind is PathKind.FILE
@@ -553,7 +553,7 @@ async def _plan_steps(checkpoints: Checkpoints, changes: Sequence[PathChange]) -
         elif (merged := await _merge_versions(checkpoints, change, now)) is not None:
             steps.append(RestoreStep(change.path, now, merged))
         elif change.before is None or change.before.kind is not PathKind.FOLDER:
-            conflicts.append(printable_path(checkpoints.readable_path(change.path)))
+            conflicts.append(printable_path(checkpoints.displayed_path(change.path)))
     return steps, conflicts
 
 

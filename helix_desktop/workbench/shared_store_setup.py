@@ -75,7 +75,7 @@ async def share_from_environment(workspace: StoredWorkspace, *, acknowledge: str
     about = await _probe_with_key(where, key_, quota)
 
     async def connect_to_environment_store() -> SharedStoreConnection:
-        return await asyncio.to_thread(workspace_link.open_remote, where, key_)
+        return await asyncio.to_thread(workspace_link.build_store_connection, where, key_)
 
     await workspace.stop_sharing()
     await workspace.share_content(where.url, connect_to_environment_store, acknowledge=acknowledge).announce_used_rows()
@@ -87,7 +87,7 @@ async def join_shared_workspace(
 ) -> KnownWorkspace:
     """A workspace here of one that is shared there; nothing is created where that fails."""
     where, key_ = addresses.parse_store_address(address), row_encryption.parse_key_line(key_text)
-    connected = await asyncio.to_thread(workspace_link.open_remote, where, key_)
+    connected = await asyncio.to_thread(workspace_link.build_store_connection, where, key_)
     try:
         await _check_is_shared(connected)
     except SharedStoreUnreachable as error:
@@ -136,7 +136,7 @@ async def _read_sealing_key(workspace: str, secrets: SecretStorage) -> bytes:
 
 
 async def _probe_with_key(where: StoreAddress, key: bytes, quota: int | None) -> str:
-    connected = await asyncio.to_thread(workspace_link.open_remote, where, key)
+    connected = await asyncio.to_thread(workspace_link.build_store_connection, where, key)
     try:
         about = await connected.remote.run_in_thread(connected.remote.engine.describe_server)
         if quota is not None:

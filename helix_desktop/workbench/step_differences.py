@@ -85,7 +85,7 @@ class StepDifferences:
     def build_file_change(self, change: PathChange, sources: Sequence[ChangeSource], broken: bool) -> FileChange:  # noqa: FBT001 -- one of three
         last = [*sources[:1], *turn_changes.without_user_undos(sources)][-1:]
         what, step = next(((source.what or source.fact.by, source.step) for source in last), ("", 0))
-        place = self._checkpoints().readable_path(change.path)
+        place = self._checkpoints().displayed_path(change.path)
         return FileChange(change, place, by=what, step=step, broken=broken, sources=tuple(sources))
 
     async def with_line_counts(self, files: Sequence[FileChange]) -> Sequence[FileChange]:

@@ -233,7 +233,7 @@ async def _links(base: Path, races: int, seed: int, found: Counter[str]) -> None
                 await checkpoints.look_for_changes(thorough=True)
                 if any(item.content == secret.content for item in checkpoints.known_items().values()):
                     found["LOST: a file of the outside was read"] += 1
-                now = checkpoints.known_item("0/d/f")
+                now = checkpoints.last_item_at("0/d/f")
                 await change_restoring.restore_paths(
                     checkpoints,
                     [

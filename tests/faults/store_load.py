@@ -22,7 +22,7 @@ from helix_desktop.engine.facts import ConversationChanged, ConversationStarted,
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import HelixError
 from helix_desktop.store.all_workspaces import AllWorkspaces
-from helix_desktop.store.journal_file import seal_fact
+from helix_desktop.store.journal_file import checksum_of_fact
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 NAME = "W"
@@ -71,7 +71,7 @@ async def one_step(workspace: StoredWorkspace, chance: random.Random, name: str,
     if chance.random() < 0.3:
         facts.append(UserSaid((Text("said " * chance.randrange(400)),)))
     for recorded in await workspace.journal.append_to_journal(name, facts):
-        sealed = seal_fact(name, recorded.seq, recorded.time, fact_encoding.encode_fact(recorded.fact)).hex()
+        sealed = checksum_of_fact(name, recorded.seq, recorded.time, fact_encoding.encode_fact(recorded.fact)).hex()
         say(f"fact {name} {recorded.seq} {sealed}")
     if chance.random() < 0.05:
         await workspace.journal.append_to_journal(name, [ConversationChanged(title=f"Title {chance.randrange(1000)}")])
@@ -124,7 +124,7 @@ async def lost(folder: Path, acknowledged: Acknowledged) -> list[str]:
     present: dict[tuple[str, int], str] = {}
     for row in await workspace.journal.list_conversations():
         for recorded in await workspace.journal.read_facts(row.id):
-            sealed = seal_fact(row.id, recorded.seq, recorded.time, fact_encoding.encode_fact(recorded.fact))
+            sealed = checksum_of_fact(row.id, recorded.seq, recorded.time, fact_encoding.encode_fact(recorded.fact))
             present[row.id, recorded.seq] = sealed.hex()
             if isinstance(recorded.fact, ToolReturned) and await _missing(workspace, recorded.fact.output.digest):
                 found.append(f"dangling: fact {recorded.seq} of {row.id} refers to {recorded.fact.output.digest}")

@@ -257,7 +257,7 @@ def starting(theme: Theme, memory: WindowMemory, settings: ProgramSettings, doin
     memory.remember_value("conversation", "storage-engine", value=story.CONVERSATION)
     made = MainWindow(theme, memory, settings, doing)
     wire_window(made)
-    made.await_conversation(("storage-engine", story.CONVERSATION), "storage-engine")
+    made.prepare_unopened_conversation(("storage-engine", story.CONVERSATION), "storage-engine")
     made.resize(1440, 900)
     made.show()
     return made

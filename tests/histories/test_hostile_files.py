@@ -14,7 +14,7 @@ import pytest
 
 from helix_desktop.errors import HelixError
 from helix_desktop.histories import foreign_sqlite, history_finding, history_reading
-from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.beside import read_file_below
 from tests.histories import written
 from tests.histories.hostile_databases import HOSTILE, what_went_wrong
 
@@ -138,5 +138,5 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     with pytest.raises(HelixError, match="is not a file"):
         history_reading.read_history_file(tmp_path / "a.jsonl")
     with pytest.raises(OSError, match="is no file"):
-        read_beneath(tmp_path, "a.jsonl")
+        read_file_below(tmp_path, "a.jsonl")
     assert not foreign_sqlite.is_sqlite_file(tmp_path / "a.jsonl")

@@ -42,7 +42,7 @@ def said(message: RecordedMessage) -> tuple[object, ...]:
 def test_an_export_reads_back(tmp_path: Path, kind: str) -> None:
     (recording,) = history_reading.read_history_file(written.KINDS[kind](tmp_path)).recordings
     facts, contents = conversation(recording)
-    path = written.lines(tmp_path / "out.jsonl", session_export.openai_lines(facts, contents.get))
+    path = written.lines(tmp_path / "out.jsonl", session_export.export_openai_lines(facts, contents.get))
     imported = history_reading.read_history_file(path)
     assert imported.complaints == ()
     (again,) = imported.recordings
@@ -57,7 +57,7 @@ def test_a_call_that_was_never_answered_gets_a_result_that_says_so(tmp_path: Pat
         written.lines(tmp_path / "s.jsonl", [*written.claude_session()[:4], *written.claude_session()[6:]])
     ).recordings
     facts, contents = conversation(recording)
-    roles = [line["role"] for line in session_export.openai_lines(facts, contents.get)]
+    roles = [line["role"] for line in session_export.export_openai_lines(facts, contents.get)]
     assert roles == ["user", "assistant", "tool", "user", "assistant"]
 
 
@@ -79,7 +79,7 @@ def test_what_a_person_said_between_results_comes_once_behind_the_last_of_them()
         ModelReplied((Text("done"),), "m", Stop.END, Usage()),
         UserSaid((Text("thanks"),)),
     ]
-    lines = session_export.openai_lines(recorded_in_order(said), NOTHING_STORED.get)
+    lines = session_export.export_openai_lines(recorded_in_order(said), NOTHING_STORED.get)
     assert [(line["role"], line["content"]) for line in lines if not line.get("tool_calls")] == [
         ("user", "go"),
         ("tool", "one"),
@@ -89,7 +89,9 @@ def test_what_a_person_said_between_results_comes_once_behind_the_last_of_them()
         ("assistant", "done"),
         ("user", "thanks"),
     ]
-    without_the_second = session_export.openai_lines(recorded_in_order([*said[:6], *said[8:]]), NOTHING_STORED.get)
+    without_the_second = session_export.export_openai_lines(
+        recorded_in_order([*said[:6], *said[8:]]), NOTHING_STORED.get
+    )
     roles = [line["role"] for line in without_the_second]
     assert roles == ["user", "assistant", "tool", "tool", "user", "user", "assistant", "user"]
 
@@ -99,7 +101,9 @@ def test_of_a_conversation_that_ends_amid_its_calls_the_last_words_come_behind_w
         ModelReplied((ToolCall("c1", "ls", "{}"),), "m", Stop.CALLS, Usage()),
         UserSaid((Text("stop"),)),
     ]
-    assert [line["role"] for line in session_export.openai_lines(recorded_in_order(said), NOTHING_STORED.get)] == [
+    assert [
+        line["role"] for line in session_export.export_openai_lines(recorded_in_order(said), NOTHING_STORED.get)
+    ] == [
         "assistant",
         "tool",
         "user",
@@ -114,6 +118,6 @@ def test_after_a_call_that_was_not_answered_the_next_calls_keep_their_results() 
         ToolReturned("c2", empty, 0, head="two"),
         UserSaid((Text("thanks"),)),
     ]
-    lines = list(session_export.openai_lines(recorded_in_order(said), NOTHING_STORED.get))
+    lines = list(session_export.export_openai_lines(recorded_in_order(said), NOTHING_STORED.get))
     assert [line["role"] for line in lines] == ["assistant", "tool", "assistant", "tool", "user"]
     assert lines[3]["content"] == "two"

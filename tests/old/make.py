@@ -97,7 +97,7 @@ async def fill(workspace: StoredWorkspace) -> None:
     )
     await workspace.journal.fork_conversation("first", 8, "second")
     await workspace.forget_content(entries=[forgotten.digest])
-    await workspace.cache.collect_down_to(0)
+    await workspace.cache.remove_unused_down_to(0)
     if gone.digest == Digest.of_content(b""):
         raise ValueError
     workspace.change_settings(

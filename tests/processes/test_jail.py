@@ -59,7 +59,7 @@ async def main():
     box = Sandbox(SandboxKind.NONE, (), pathlib.Path("/tmp"))
     line = ["/bin/sh", "-c", "setsid sleep 1000 & echo $! > {mark}; sleep 1000"]
     launch = ProcessLaunch(CommandAuthor.USER, line, "/", {{"PATH": "/usr/bin:/bin"}}, place=ProcessPlace.WATCHED)
-    await RunningCommand.start_locked_in(launch, lambda n: box.wrap_command(line, n, network=False))
+    await RunningCommand.start_in_jail(launch, lambda n: box.wrap_command(line, n, network=False))
     while not (pathlib.Path({str(mark)!r}).exists() and pathlib.Path({str(mark)!r}).read_text().endswith(chr(10))):
         await asyncio.sleep(0.01)
     import os
@@ -86,7 +86,7 @@ def _lives(pid: int) -> bool:
 
 
 async def test_a_keeper_that_is_stopped_still_goes() -> None:
-    command = await RunningCommand.start_locked_in(
+    command = await RunningCommand.start_in_jail(
         ProcessLaunch(CommandAuthor.USER, ["/bin/sh"], "/", {"PATH": "/usr/bin:/bin"}, place=ProcessPlace.WATCHED),
         lambda lifeline: jail.jail_command_line(
             {"lifeline": lifeline}, ["/bin/sh", "-c", "kill -STOP $PPID; sleep 1000"]

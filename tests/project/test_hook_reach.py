@@ -9,7 +9,12 @@ import pytest
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.project import project_files as brought
-from helix_desktop.project.hook_reach import covered_text, named_files, runs_the_users_own_alone, without_folders
+from helix_desktop.project.hook_reach import (
+    find_named_files,
+    runs_only_own_scripts,
+    text_of_named_files,
+    without_folders,
+)
 
 
 @pytest.fixture
@@ -24,8 +29,8 @@ def root(tmp_path: Path) -> Path:
 def test_a_word_that_can_be_no_path_is_passed_over(root: Path, word: str) -> None:
     (root / "lint").write_text("true\n")
     if "\0" not in word:
-        assert [path.name for path in named_files(f"sh -c '{word}' ./lint", root)] == ["lint"]
-    assert named_files(f"echo {word}", root) == []
+        assert [path.name for path in find_named_files(f"sh -c '{word}' ./lint", root)] == ["lint"]
+    assert find_named_files(f"echo {word}", root) == []
 
 
 @pytest.mark.parametrize(
@@ -51,16 +56,18 @@ def test_trust_covers_the_file_a_command_names(root: Path, command: str, file: s
     path = root / file
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_bytes({"big.sh": b"# long\n" * 60_000, "blob": b"\xff\xfe\0"}.get(file, b"one\n"))
-    before = covered_text(command, root)
+    before = text_of_named_files(command, root)
     path.write_bytes(path.read_bytes()[:-1] + b"!")
-    assert covered_text(command, root) != before
+    assert text_of_named_files(command, root) != before
     assert len(before) < 300 * 1024
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="the system keeps no files in memory there")
 def test_trust_covers_a_file_that_is_kept_in_memory(root: Path) -> None:
     with tempfile.NamedTemporaryFile("w", dir="/dev/shm", suffix=".sh") as script:
-        assert [path.name for path in named_files(f"sh {script.name} < /dev/null", root)] == [Path(script.name).name]
+        assert [path.name for path in find_named_files(f"sh {script.name} < /dev/null", root)] == [
+            Path(script.name).name
+        ]
 
 
 def test_a_hook_that_names_more_than_trust_can_cover_does_not_run(root: Path) -> None:
@@ -74,7 +81,7 @@ def test_a_hook_that_names_more_than_trust_can_cover_does_not_run(root: Path) ->
     folders = " ".join("many" + "/." * number for number in range(200))
     for command in ("cd many; " + " ".join(sorted(path.name for path in (root / "many").iterdir())), "./large", f"{folders} {' '.join(map(str, range(200)))}"):  # fmt: skip
         with pytest.raises(InvalidInput, match="than can be checked"):
-            covered_text(command, root)
+            text_of_named_files(command, root)
         (root / ".claude").mkdir(exist_ok=True)
         hook = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}}
         (root / ".claude/settings.json").write_text(json.dumps(hook))
@@ -91,7 +98,7 @@ def test_a_link_to_a_file_of_the_kernel_is_not_read(root: Path) -> None:
     (skill / "SKILL.md").write_text("---\nname: x\ndescription: d\n---\n")
     for link in (root / "log", skill / "log"):
         link.symlink_to("/proc/version")
-    assert not named_files("cat log /proc/version", root)
+    assert not find_named_files("cat log /proc/version", root)
     (item,) = brought.read_project_files([str(root)], {}).items
     assert "log" not in item.text
 
@@ -120,7 +127,7 @@ def test_only_a_script_of_the_users_settings_folder_is_surely_theirs(
     (home / ".local/bin").mkdir(parents=True)
     (home / ".local/bin/tool").write_text("")
     said = command.replace("{home}", str(home)).replace("{root}", str(root))
-    assert runs_the_users_own_alone(said, home, [root], root) is is_own
+    assert runs_only_own_scripts(said, home, [root], root) is is_own
 
 
 def test_nothing_is_the_users_own_where_their_home_is_the_workspace(
@@ -128,7 +135,7 @@ def test_nothing_is_the_users_own_where_their_home_is_the_workspace(
 ) -> None:
     home = root.parent / "home"
     monkeypatch.setenv("HOME", str(home))
-    assert not runs_the_users_own_alone("~/.claude/hooks/fmt.sh", home, [home], home)
+    assert not runs_only_own_scripts("~/.claude/hooks/fmt.sh", home, [home], home)
 
 
 def test_no_program_is_looked_for_in_the_workspace(root: Path) -> None:

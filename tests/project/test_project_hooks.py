@@ -10,10 +10,10 @@ import pytest
 from helix_desktop.project.project_hooks import (
     HookAnswer,
     ProjectHook,
-    call_as_claude_code,
     hook_of_item,
     parse_hook_answer,
     read_hooks_file,
+    translate_call_for_claude,
 )
 from helix_desktop.project.project_item import ProjectItem
 
@@ -111,7 +111,7 @@ def test_a_matcher_that_python_cannot_read_is_compared_as_it_stands() -> None:
 def test_calls_have_claude_codes_names_and_shapes(
     name: str, values: dict[str, object], theirs: str, arguments: dict[str, object]
 ) -> None:
-    assert call_as_claude_code(name, values, Path("/p")) == (theirs, arguments)
+    assert translate_call_for_claude(name, values, Path("/p")) == (theirs, arguments)
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_process_that_was_started_while_recording_stops_is_ended(tmp_path: Pat
     where = program_folders.find_program_folders(tmp_path / "helix")
     recorder = history_recorder.HistoryRecorder(where, [], HistoryPlaces(tmp_path, {}), importing)
     importing.stop = recorder.stop_recording
-    recorder.add_files([tmp_path / "history.jsonl"])
+    recorder.queue_files_for_import([tmp_path / "history.jsonl"])
     recorder.import_until_ended()
     assert importing.pid == 0
 

@@ -14,7 +14,7 @@ import pytest
 from helix_desktop import program_folders
 from helix_desktop.gateway import agent_settings
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS
-from helix_desktop.tools.sandbox import Sandbox, SandboxKind, keeps_commands_inside
+from helix_desktop.tools.sandbox import Sandbox, SandboxKind, is_sandbox_effective
 from helix_desktop.workbench.all_workbenches import folders_closed_to_tools
 from tests.gateway.running import Agent, wrapped
 from tests.peers.agent_provider import Provider, Says
@@ -58,7 +58,7 @@ async def test_a_sandboxed_command_with_the_network_finds_no_token_and_gets_noth
     where = program_folders.find_program_folders(base / "home")
     with Provider(lambda _: [Says("fine")]) as provider, wrapped(base / "home", provider.url, agent="claude") as held:
         box = Sandbox(kind, (base / "root",), base / "scratch", folders_closed_to_tools(where))
-        if not await keeps_commands_inside(box):
+        if not await is_sandbox_effective(box):
             pytest.skip(f"{kind} does not work here")
         change = agent_settings.plan_address_install(KNOWN_AGENTS["claude"], 4356, base / "user", {})
         agent_settings.install_address(change, where.config)

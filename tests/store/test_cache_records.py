@@ -69,8 +69,8 @@ def test_keys_sort_as_their_numbers(pairs: list[tuple[int, int]]) -> None:
 
 @given(RECORDS)
 def test_a_place_leads_to_the_blob_of_a_single_chunk(record: CacheRecord) -> None:
-    number, blob = cache_records.unpack_place(cache_records.pack_place(record))
+    number, blob = cache_records.decode_entry_place(cache_records.encode_entry_place(record))
     assert number == record.number
     assert blob == (record.blob if record.count_chunks == 1 and record.state is EntryState.LIVE else None)
     with pytest.raises(ValueError, match="place"):
-        cache_records.unpack_place(b"short")
+        cache_records.decode_entry_place(b"short")

@@ -163,13 +163,13 @@ async def test_what_is_put_again_meanwhile_stays(workspace: StoredWorkspace, mon
     stored = await put(workspace, "wanted again")
     await said(workspace, "gone", stored)
     await workspace.journal.append_to_journal("gone", [TRASHED])
-    renew = workspace.index.rebuild_around
+    renew = workspace.index.rebuild_after
 
     async def meanwhile(between: object) -> None:
         await put(workspace, "wanted again")
         await renew(between)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(workspace.index, "rebuild_around", meanwhile)
+    monkeypatch.setattr(workspace.index, "rebuild_after", meanwhile)
     assert (await workspace.delete_trashed_conversations()).entries == 0
     assert await there(workspace, stored) == [True]
 

@@ -8,7 +8,7 @@ import pytest
 
 from helix_desktop.engine.facts import ConversationStarted, Text, UserSaid
 from helix_desktop.errors import JournalCorrupt, StoreFull, WrittenByNewerVersion
-from helix_desktop.store.journal_file import JournalFile, find_journal_defects, seal_fact
+from helix_desktop.store.journal_file import JournalFile, checksum_of_fact, find_journal_defects
 
 
 @pytest.fixture
@@ -146,10 +146,10 @@ def test_a_newer_journal_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_seal_is_over_place_time_and_text() -> None:
     seals = {
-        seal_fact("a", 1, 1.0, "x"),
-        seal_fact("b", 1, 1.0, "x"),
-        seal_fact("a", 2, 1.0, "x"),
-        seal_fact("a", 1, 2.0, "x"),
-        seal_fact("a", 1, 1.0, "y"),
+        checksum_of_fact("a", 1, 1.0, "x"),
+        checksum_of_fact("b", 1, 1.0, "x"),
+        checksum_of_fact("a", 2, 1.0, "x"),
+        checksum_of_fact("a", 1, 2.0, "x"),
+        checksum_of_fact("a", 1, 1.0, "y"),
     }
     assert len(seals) == 5

@@ -80,7 +80,7 @@ async def test_a_rebuild_reports_how_far_it_is(workspace: StoredWorkspace) -> No
 
     async def nothing() -> None: ...
 
-    await workspace.index.rebuild_around(nothing)
+    await workspace.index.rebuild_after(nothing)
     await workspace.index.wait_until_indexed(seen.append)
     assert seen[-1].is_complete
     assert seen[-1].entries == 400
@@ -97,7 +97,7 @@ async def test_what_is_written_while_the_index_is_begun_anew_goes_into_the_new_o
         begun.set()
         await go.wait()
 
-    renewing = asyncio.ensure_future(index.rebuild_around(removing))  # noqa: TID251
+    renewing = asyncio.ensure_future(index.rebuild_after(removing))  # noqa: TID251
     await begun.wait()
     async with asyncio.TaskGroup() as asked:
         asked.create_task(index.recount_checkpoints())
@@ -122,7 +122,7 @@ async def test_what_is_asked_while_something_is_removed_is_refused_and_no_disk_i
         await go.wait()
 
     index = workspace.index
-    renewing = asyncio.ensure_future(index.rebuild_around(removing))  # noqa: TID251
+    renewing = asyncio.ensure_future(index.rebuild_after(removing))  # noqa: TID251
     await begun.wait()
     for ask in (
         index.wait_until_indexed(),

@@ -90,14 +90,14 @@ async def test_collection_takes_what_nobody_uses(workspace: StoredWorkspace) -> 
     ]
     await workspace.journal.append_to_journal("c", [ToolReturned("1", used, 1)])
     await workspace.cache.pin_entry(pinned.digest)
-    collected = await workspace.cache.collect_down_to(0)
+    collected = await workspace.cache.remove_unused_down_to(0)
     assert collected.entries == 1
     assert [row.stored.digest for row in await workspace.index.entries_page(EntryFilter(gone=True))] == [unused.digest]
     with pytest.raises(NotFound, match=r"shell unused, 6,000 bytes.*removed to free up space"):
         await workspace.cache.read_content(unused.digest)
     for kept in (used, by_hand, pinned):
         assert await workspace.cache.read_content(kept.digest)
-    assert (await workspace.cache.collect_down_to(0)).entries == 0
+    assert (await workspace.cache.remove_unused_down_to(0)).entries == 0
     again = await workspace.cache.store_content(b"unused" * 1000, EntryOrigin("shell"))
     assert await workspace.cache.read_content(again.digest) == b"unused" * 1000
 

@@ -211,7 +211,7 @@ async def test_what_was_collected_is_still_known(
     workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path
 ) -> None:
     gone = await workspace.cache.store_content(b"never used", EntryOrigin("shell", "ls"))
-    await workspace.cache.collect_down_to(0)
+    await workspace.cache.remove_unused_down_to(0)
     copy = await workspaces.open_stored_workspace(
         (await workspaces.import_workspace(await exported(workspace, tmp_path / "w.helix"))).id
     )

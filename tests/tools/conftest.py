@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from helix_desktop.tools.sandbox import SandboxKind, keeps_commands_inside
+from helix_desktop.tools.sandbox import SandboxKind, is_sandbox_effective
 from tests.tools.world import World, world
 
 
@@ -24,7 +24,7 @@ async def everywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
     """The same in every sandbox there is."""
     async with world(tmp_path) as made:
         sandbox = dataclasses.replace(made.kit.sandbox, kind=request.param)
-        if request.param is not SandboxKind.NONE and not await keeps_commands_inside(sandbox):
+        if request.param is not SandboxKind.NONE and not await is_sandbox_effective(sandbox):
             pytest.skip(f"{request.param} does not work here")
         made.kit.commands.sandbox = sandbox
         yield made

@@ -45,7 +45,7 @@ async def what_got_through(layout: LinkedHome, scratch: Path) -> list[str]:
     found = await find_sandbox([layout.root], scratch)
     through = [] if found.kind is SandboxKind.BUBBLEWRAP else [f"fell back to {found.kind}"]
     for box in (found, replace(found, kind=SandboxKind.LANDLOCK)):
-        if box.paths_not_hidden():
+        if box.paths_left_visible():
             continue
         for network in (False, True):
             line = " ".join(f"cat '{path}' 2>/dev/null && echo ' in {path}';" for path in layout.secrets)

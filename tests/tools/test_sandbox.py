@@ -40,7 +40,7 @@ async def box(request: pytest.FixtureRequest, base: Path, monkeypatch: pytest.Mo
         (base / name).write_text("content\n")
     monkeypatch.setenv("HOME", str(base / "home"))
     made = Sandbox(request.param, (base / "root",), base / "scratch", (base / "own",))
-    if not await module.keeps_commands_inside(made):
+    if not await module.is_sandbox_effective(made):
         pytest.skip(f"{made.kind} does not work here")
     return made
 
@@ -55,7 +55,7 @@ async def ran(
     opened: CommandOpenings = NOTHING_OPENED,
 ) -> str:
     environment = box.build_environment(os.environ, network=network, free=free, opened=opened)
-    command = await RunningCommand.start_locked_in(
+    command = await RunningCommand.start_in_jail(
         ProcessLaunch(
             CommandAuthor.USER, shell_command_line(line), box.folders[0], environment, place=ProcessPlace.SANDBOX
         ),
@@ -241,7 +241,7 @@ async def test_keys_stay_hidden_though_the_home_is_the_folder(base: Path, monkey
     (base / ".ssh/id").write_text("content")
     (base / "scratch").mkdir()
     box = Sandbox(SandboxKind.BUBBLEWRAP, (base,), base / "scratch")
-    if await module.keeps_commands_inside(box):
+    if await module.is_sandbox_effective(box):
         assert "content" not in await ran(box, "cat .ssh/id")
 
 
@@ -261,7 +261,7 @@ async def test_without_a_program_for_it_there_is_no_sandbox(tmp_path: Path, monk
 async def test_a_sandbox_that_does_not_hold_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "scratch").mkdir()
     pretended = Sandbox(SandboxKind.NONE, (tmp_path / "root",), tmp_path / "scratch")
-    assert not await module.keeps_commands_inside(pretended)
+    assert not await module.is_sandbox_effective(pretended)
     assert not list(tmp_path.glob(".probe*"))
 
 

@@ -11,7 +11,7 @@ import pytest
 from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools.permission import PermissionRule
-from helix_desktop.tools.sandbox import Sandbox, SandboxKind, keeps_commands_inside
+from helix_desktop.tools.sandbox import Sandbox, SandboxKind, is_sandbox_effective
 from helix_desktop.tools.search_tool import _iterate_whole_rows
 from tests.tools.world import World
 
@@ -125,7 +125,7 @@ async def test_ripgrep_reads_nothing_but_the_roots(here: World, tmp_path: Path) 
     """What a race between looking and opening could reach is not there for it."""
     for kind in (SandboxKind.BUBBLEWRAP, SandboxKind.LANDLOCK):
         sandbox = dataclasses.replace(here.kit.sandbox, kind=kind)
-        if not await keeps_commands_inside(sandbox):
+        if not await is_sandbox_effective(sandbox):
             continue
         (tmp_path / "secret").write_text("needle\n")
         here.write("inside", "needle\n")
@@ -135,7 +135,7 @@ async def test_ripgrep_reads_nothing_but_the_roots(here: World, tmp_path: Path) 
 
 
 async def everything(sandbox: Sandbox, argv: list[str]) -> str:
-    command = await RunningCommand.start_locked_in(
+    command = await RunningCommand.start_in_jail(
         ProcessLaunch(CommandAuthor.PROGRAM, argv, "/", {"PATH": "/usr/bin"}, place=ProcessPlace.SANDBOX),
         lambda lifeline: sandbox.wrap_trusted_reader(argv, lifeline) or [],
     )

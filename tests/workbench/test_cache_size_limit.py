@@ -42,7 +42,7 @@ async def test_who_watches_hears_when_the_limit_is_passed_and_when_no_longer(wor
     assert len(heard) == 1, "told already"
     assert (await workspace.index.stats()).entries == 3, "nothing is removed by itself"
 
-    await workspace.cache.collect_down_to(10)
+    await workspace.cache.remove_unused_down_to(10)
     await owner.wait_for_all_tasks()
     assert (room.over, heard[1:]) == (0, [0])
 

@@ -293,14 +293,14 @@ async def test_a_task_waits_while_its_database_is_away_or_full(
     async with place(desks, folder, CALL, reply("It is made.")) as (bench, tasks, _):
         monkeypatch.setattr(fleet_worker, "AWAY_SECONDS", 0.0)
         (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
-        confirm, troubles = bench.sharing.confirm_sent, [trouble("no"), trouble("not yet")]
+        confirm, troubles = bench.sharing.ensure_in_store, [trouble("no"), trouble("not yet")]
 
         async def confirm_later(conversation: str) -> bool:
             if troubles:
                 raise troubles.pop()
             return await confirm(conversation)
 
-        monkeypatch.setattr(bench.sharing, "confirm_sent", confirm_later)
+        monkeypatch.setattr(bench.sharing, "ensure_in_store", confirm_later)
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         assert (await tasks.find_fleet_task(task)).state is FleetTaskState.DONE
         assert (folder / "made.txt").read_text() == "made"
@@ -312,7 +312,7 @@ async def test_an_end_that_another_machine_wrote_is_not_the_end_of_a_turn_that_n
     """The worker before sent that it had stopped its turn, and still had the conversation's lease."""
     async with place(desks, folder, reply("One."), reply("Two.")) as (bench, tasks, _):
         (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
-        turn_lease, refused = bench.sharing.turn_lease, list[str]()
+        turn_lease, refused = bench.sharing.hold_turn_lease, list[str]()
 
         @asynccontextmanager
         async def lease_after_another(conversation: str) -> AsyncIterator[None]:
@@ -329,7 +329,7 @@ async def test_an_end_that_another_machine_wrote_is_not_the_end_of_a_turn_that_n
             async with turn_lease(conversation):
                 yield
 
-        monkeypatch.setattr(bench.sharing, "turn_lease", lease_after_another)
+        monkeypatch.setattr(bench.sharing, "hold_turn_lease", lease_after_another)
         monkeypatch.setattr(fleet_worker, "AWAY_SECONDS", 0.0)
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         assert (await tasks.find_fleet_task(task)).state is FleetTaskState.DONE

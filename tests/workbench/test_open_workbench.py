@@ -164,7 +164,7 @@ async def test_a_share_measured_before_the_last_fact_is_not_shown(desks: Desks, 
     journal = bench.workspace.journal
     assert bench.list_conversations()[0].parts
     await journal.append_to_journal(conversation, [UserSaid((Text("And now?", 3),)), TurnEnded(TurnEnd.DONE)])
-    await bench.take_over_new_facts(conversation)
+    await bench.reread_replaced_conversation(conversation)
     assert not bench.list_conversations()[0].parts
     session = await bench.open_session(conversation)
     await bench.predict_next_request(conversation)

@@ -112,7 +112,7 @@ async def test_without_checkpoints_a_copy_has_its_own_and_is_merged(desks: Desks
     copy = await copy_in(bench)
     checkpoints = (await bench.copies.open_tools(copy.id)).resources.checkpoints
     assert checkpoints is not None
-    assert checkpoints.has_safety_net
+    assert checkpoints.is_undo_available
     (copy.folder / "0" / "a").write_text("theirs\n")
     before = (project / "a").read_text()
     with pytest.raises(ActionRefused, match="turned off"):

@@ -75,11 +75,11 @@ class EntryViewer(QWidget):
             self.recall_button,
             self._more,
         )
-        theme.keep_scaled(self, head.setSpacing, 10)
+        theme.keep_lengths_scaled(self, head.setSpacing, 10)
         column = build_column(head, (self.content_view, 1), owner=self)
-        theme.keep_scaled(self, column.setContentsMargins, 20, 14, 20, 14)
-        theme.keep_scaled(self, column.setSpacing, 10)
-        theme.keep_scaled(self, self.setMinimumWidth, 300)
+        theme.keep_lengths_scaled(self, column.setContentsMargins, 20, 14, 20, 14)
+        theme.keep_lengths_scaled(self, column.setSpacing, 10)
+        theme.keep_lengths_scaled(self, self.setMinimumWidth, 300)
         theme.changed.connect(self._fit_to_width)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

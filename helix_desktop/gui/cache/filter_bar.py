@@ -44,11 +44,11 @@ class EntryFilterBar(QWidget):
         )
         self._theme = theme
         self._rows = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
-        theme.keep_scaled(self, self._rows.setContentsMargins, 20, 12, 20, 12)
-        theme.keep_scaled(self, self._rows.setSpacing, 10)
+        theme.keep_lengths_scaled(self, self._rows.setContentsMargins, 20, 12, 20, 12)
+        theme.keep_lengths_scaled(self, self._rows.setSpacing, 10)
         self._rows.addWidget(self.field, 1)
         row = QHBoxLayout()
-        theme.keep_scaled(self, row.setSpacing, 10)
+        theme.keep_lengths_scaled(self, row.setSpacing, 10)
         self._rows.addLayout(row)
         for pill in (self._tool_button, self._conversation_button, self._time_button, self._more_filters_button):
             row.addWidget(pill)
@@ -57,8 +57,8 @@ class EntryFilterBar(QWidget):
         self.field.textChanged.connect(self._on_search_typed)
         self.field.returnPressed.connect(self._search_immediately)
         self.reset_filters()
-        theme.keep_scaled(self, self.field.setMinimumWidth, 120)
-        theme.keep_scaled(self, self.setMinimumWidth, 300)
+        theme.keep_lengths_scaled(self, self.field.setMinimumWidth, 120)
+        theme.keep_lengths_scaled(self, self.setMinimumWidth, 300)
 
     def show_find_shortcut(self, shortcut: str) -> None:
         self._hint.setText(shortcut)

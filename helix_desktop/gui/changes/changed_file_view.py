@@ -74,7 +74,7 @@ class ChangedFileView(QWidget):
         for page in (self.view, self._sentence_label, both):
             self._stack.addWidget(page)
         column = build_column(self._head, (self._stack, 1), owner=self, spacing=10)
-        theme.keep_scaled(self, column.setContentsMargins, 20, 12, 20, 12)
+        theme.keep_lengths_scaled(self, column.setContentsMargins, 20, 12, 20, 12)
         self.show_sentence_only("")
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -96,7 +96,7 @@ class ChangesPage(QWidget):
         bar = QWidget(self)
         for each in (bar, self.body):
             set_surface_look(each, "page")
-        theme.keep_scaled(self, bar.setFixedHeight, 53)
+        theme.keep_lengths_scaled(self, bar.setFixedHeight, 53)
         row = build_row(
             self.scope,
             self.columns,
@@ -108,7 +108,7 @@ class ChangesPage(QWidget):
             owner=bar,
             spacing=8,
         )
-        theme.keep_scaled(self, row.setContentsMargins, 20, 10, 20, 10)
+        theme.keep_lengths_scaled(self, row.setContentsMargins, 20, 10, 20, 10)
         for button in (self.scope, self.columns, self.cover_button, self.undo_button, self.commit_button):
             button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         rule = QFrame(self)
@@ -120,7 +120,7 @@ class ChangesPage(QWidget):
         split.addWidget(self.body)
         split.setStretchFactor(1, 1)
         split.setCollapsible(0, False)
-        theme.keep_scaled(self, self.files.setMinimumWidth, LEAST)
+        theme.keep_lengths_scaled(self, self.files.setMinimumWidth, LEAST)
         self._split: QSplitter | None = split
         build_column(bar, rule, (split, 1), owner=self, margins=0, spacing=0)
 

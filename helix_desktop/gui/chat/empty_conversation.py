@@ -28,7 +28,7 @@ class EmptyConversationPanel(QWidget):
         self._title = build_plain_label("", "large", self, wraps=False)
         words = build_plain_label(" ", "muted", self)
         self._words = words
-        theme.keep_scaled(self, self._fit_suggestions, WIDTH)
+        theme.keep_lengths_scaled(self, self._fit_suggestions, WIDTH)
         words.setAlignment(Qt.AlignmentFlag.AlignCenter)
         for widget in (self._title, words):
             column.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)

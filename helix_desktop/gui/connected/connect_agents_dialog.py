@@ -177,11 +177,11 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
         self._doing.run_in_background(self._agents.list_agent_connections(), then=self._show_connections, owner=self)
 
     def _show_connections(self, found: connected_agents.AgentConnections) -> None:
-        for row in sorted(found.agents, key=lambda row: not _is_here(row)):
+        for row in sorted(found.agents, key=lambda row: not _is_agent_present(row)):
             self._card_of_agent(row).show_connected_agent(row, time.time())
         if found == self._shown:
             return
-        missing = [row for row in found.agents if not _is_here(row)] if not self._shows_missing else []
+        missing = [row for row in found.agents if not _is_agent_present(row)] if not self._shows_missing else []
         for row in found.agents:
             self._cards[row.name].setVisible(row not in missing)
         names = ", ".join(row.title for row in missing)
@@ -265,5 +265,5 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
         self._words.show()
 
 
-def _is_here(row: connected_agents.ConnectedAgentRow) -> bool:
+def _is_agent_present(row: connected_agents.ConnectedAgentRow) -> bool:
     return row.installed or row.connected or row.requests > 0

@@ -76,7 +76,7 @@ class WelcomePage(QWidget):
         middle = QWidget(self)
         middle.setProperty("look", "plain")
         middle.setLayout(column)
-        theme.keep_scaled(self, middle.setMaximumWidth, WIDTH)
+        theme.keep_lengths_scaled(self, middle.setMaximumWidth, WIDTH)
         build_column(2, build_row(1, (middle, 100), 1), 3, owner=self)
 
     def show_startup_problem(self, why: str) -> None:

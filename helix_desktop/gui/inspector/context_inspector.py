@@ -90,10 +90,10 @@ class ContextInspector(QWidget):
     def _lay_out_inspector(self) -> None:
         row = build_row((self._step, 1), self._now_button, self._close)
         foot = build_column(row, self.slider)
-        self._theme.keep_scaled(self, foot.setContentsMargins, 16, 8, 16, 12)
-        self._theme.keep_scaled(self, foot.setSpacing, 4)
+        self._theme.keep_lengths_scaled(self, foot.setContentsMargins, 16, 8, 16, 12)
+        self._theme.keep_lengths_scaled(self, foot.setSpacing, 4)
         build_column((self.view, 1), foot, owner=self, margins=0, spacing=0)
-        self._theme.keep_scaled(self, self.setMinimumWidth, 220)
+        self._theme.keep_lengths_scaled(self, self.setMinimumWidth, 220)
 
     def inspect_conversation(self, session: Session | None, bench: Workbench | None = None) -> None:
         self._session, self._bench = session, bench

@@ -58,8 +58,8 @@ class ContextPanel(QWidget):
         )
         comparing = build_row(self._compare_link, 1)
         self._column = build_column(self.figures, saving, self._meaning, self._coming, comparing, links, owner=self)
-        theme.keep_scaled(self, self._column.setContentsMargins, 18, 14, 18, 12)
-        theme.keep_scaled(self, self._column.setSpacing, 8)
+        theme.keep_lengths_scaled(self, self._column.setContentsMargins, 18, 14, 18, 12)
+        theme.keep_lengths_scaled(self, self._column.setSpacing, 8)
         self.hide()
 
     def _build_panel_link(self, words: str, wanted: SignalInstance) -> QPushButton:

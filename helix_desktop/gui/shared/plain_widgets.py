@@ -142,5 +142,5 @@ def build_centred_column(owner: QWidget, theme: Theme) -> QWidget:
     middle = QWidget(owner)
     middle.setProperty("look", "plain")
     build_row(1, (middle, 100), 1, owner=owner, margins=(16, 0, 16, 0))
-    theme.keep_scaled(middle, middle.setMaximumWidth, COLUMN)
+    theme.keep_lengths_scaled(middle, middle.setMaximumWidth, COLUMN)
     return middle

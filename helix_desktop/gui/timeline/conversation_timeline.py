@@ -121,7 +121,7 @@ class ConversationTimeline:
             case facts.Folded() as fold:
                 self._add_fold_to_event(recorded, fold)
             case facts.Unfolded() | facts.Refolded() | facts.Rewound():
-                self.settle_savings(recorded.seq)
+                self.credit_savings_to_folds(recorded.seq)
                 self._add_chart_point(recorded, self._billed_view_tokens(recorded.seq), recorded.seq)
             case facts.BroughtIn() as brought:
                 self._spread_imported_cost(brought)
@@ -165,7 +165,7 @@ class ConversationTimeline:
             self.dollars[at] += brought.cost * sent / max(1, sums[-1])
         self.imported_dollars += brought.cost
 
-    def settle_savings(self, seq: int = 0) -> None:
+    def credit_savings_to_folds(self, seq: int = 0) -> None:
         """Gives what was saved since the last time, until the fact `seq`, to the folds in force; 0: until now."""
         chosen = self.history.settings.model_for_role(facts.ModelRole.MAIN)
         prices, per_million = token_budget.relative_prices(chosen), chosen.price_input if chosen else 0.0
@@ -234,7 +234,7 @@ class ConversationTimeline:
             self._add_chart_point(recorded, tokens, recorded.seq)
 
     def _note_fold_in_force(self, event: TimelineEvent, fact: facts.Folded) -> None:
-        self.settle_savings(event.seq)
+        self.credit_savings_to_folds(event.seq)
         if fact.kind in (facts.FoldKind.HANDOVER, facts.FoldKind.TRUNCATION):
             self._in_force.clear()
         self._in_force.append(event)

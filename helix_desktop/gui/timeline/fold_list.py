@@ -125,7 +125,7 @@ class FoldList(QListView):
         self.viewport().update()
 
     def select_fold_event(self, event: TimelineEvent | None) -> None:
-        row = next((i for i, each in enumerate(self.rows.items) if event is not None and _holds(each, event)), -1)
+        row = next((i for i, each in enumerate(self.rows.items) if event is not None and _has_event(each, event)), -1)
         if row >= 0:
             self.setCurrentIndex(self.rows.index(row))
 
@@ -141,7 +141,7 @@ def describe_event_time(event: TimelineEvent) -> str:
     return format_short_day_and_time(event.time, now, now) + until
 
 
-def _holds(row: TimelineEvent, event: TimelineEvent) -> bool:
+def _has_event(row: TimelineEvent, event: TimelineEvent) -> bool:
     """Whether a row shows an event, alone or together with others."""
     if row is event or not event.made_folds:
         return row is event

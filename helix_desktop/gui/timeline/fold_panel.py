@@ -98,12 +98,12 @@ class FoldPanel(QWidget):
         buttons = build_row(self._edit, self._compare, self.undo_button)
         self._head = build_row((named, 1), buttons)
         for row in (named, buttons, self._head):
-            self._theme.keep_scaled(self, row.setSpacing, 8)
+            self._theme.keep_lengths_scaled(self, row.setSpacing, 8)
         top = build_column(self._head, self._figures)
-        self._theme.keep_scaled(self, top.setContentsMargins, 16, 14, 16, 0)
-        self._theme.keep_scaled(self, top.setSpacing, 6)
+        self._theme.keep_lengths_scaled(self, top.setContentsMargins, 16, 14, 16, 0)
+        self._theme.keep_lengths_scaled(self, top.setSpacing, 6)
         build_column(top, (self._stack, 1), owner=self, margins=0)
-        self._theme.keep_scaled(self, self.setMinimumWidth, 260)
+        self._theme.keep_lengths_scaled(self, self.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Where there is little room the buttons stand under the title."""
@@ -118,7 +118,7 @@ class FoldPanel(QWidget):
         cancel = build_push_button(tr("Cancel"), self, self._discard_document_edit)
         save = build_push_button(tr("Save my version"), self, self._save_document_edit, "primary")
         column = build_column((self._editor, 1), build_row(1, cancel, save), owner=page)
-        self._theme.keep_scaled(self, column.setContentsMargins, 16, 0, 16, 14)
+        self._theme.keep_lengths_scaled(self, column.setContentsMargins, 16, 0, 16, 14)
         return page
 
     def clear_fold_panel(self) -> None:

@@ -279,7 +279,7 @@ class TimelineChart(StepPlot):
         story = self._story
         near = self._find_event_near(point)
         if near is not None:
-            story.settle_savings()
+            story.credit_savings_to_folds()
             title = f"{fold_sentences.describe_event_title(near)} · {format_date_and_time(near.time)}"
             return "\n".join([title, *fold_sentences.describe_event_briefly(near, story.model_window).split(" · ")])
         words = tr(

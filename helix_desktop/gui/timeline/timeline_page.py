@@ -90,14 +90,14 @@ class TimelinePage(QWidget):
 
     def _lay_out_timeline(self) -> None:
         top = build_column(build_row((self._heading, 1), self.menu_button), self.chart, spacing=8)
-        self._theme.keep_scaled(self, top.setContentsMargins, 24, 12, 16, 8)
+        self._theme.keep_lengths_scaled(self, top.setContentsMargins, 24, 12, 16, 8)
         for at, part in enumerate((self.list, self.panel)):
             self._lower.addWidget(part)
             self._lower.setCollapsible(at, False)
             self._lower.setStretchFactor(at, 2 + at)
         self._lower.setHandleWidth(1)
         build_column((top, 1), (self._lower, 1), owner=self, margins=0, spacing=0)
-        self._theme.keep_scaled(self, self.setMinimumWidth, 260)
+        self._theme.keep_lengths_scaled(self, self.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Puts the chosen fold below the list where there is little room."""
@@ -210,7 +210,7 @@ class TimelinePage(QWidget):
     def _refill_fold_list(self) -> None:
         self._listed = self.timeline.change_count, self.timeline.model_window
         events: Sequence[TimelineEvent] = self.timeline.events
-        self.timeline.settle_savings()
+        self.timeline.credit_savings_to_folds()
         if self._shows_whole_workspace:
             events = list(reversed(merge_timeline_events([self.timeline, *self._other_timelines])))
         grouped = group_timeline_events(

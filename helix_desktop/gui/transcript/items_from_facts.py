@@ -139,7 +139,7 @@ class TranscriptItems:
             group.opened = not group.opened
         return ItemChanges(len(self.all), is_visibility_changed=True)
 
-    def reveal_item(self, index: int) -> ItemChanges | None:
+    def open_group_hiding_item(self, index: int) -> ItemChanges | None:
         """Open the group that hides an item somebody wants to see."""
         return self.toggle_call_group(index) if self.groups.is_in_collapsed_group(index) else None
 

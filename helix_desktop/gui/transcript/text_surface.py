@@ -109,14 +109,14 @@ class TextSurface(QAbstractScrollArea):
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
             near = (event.position().toPoint() - self._press_at).manhattanLength() < QApplication.startDragDistance()
-            self._press(event, clicks=3 if self._again.isActive() and near else 1)
+            self._handle_press(event, clicks=3 if self._again.isActive() and near else 1)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
             self._again.start()
-            self._press(event, clicks=2)
+            self._handle_press(event, clicks=2)
 
-    def _press(self, event: QMouseEvent, *, clicks: int) -> None:
+    def _handle_press(self, event: QMouseEvent, *, clicks: int) -> None:
         point = event.position().toPoint()
         self._press_at, self._dragging, self._reached_by_tab = point, False, False
         place = self.text_position_at(point)
@@ -224,9 +224,9 @@ class BoxSurface(TextSurface):
 
     # --- Clicking hot spots with the mouse
 
-    def _press(self, event: QMouseEvent, *, clicks: int) -> None:
+    def _handle_press(self, event: QMouseEvent, *, clicks: int) -> None:
         self._spot, self._pressed = None, self.hot_spot_at_point(event.position().toPoint())
-        super()._press(event, clicks=clicks if self._pressed is None else 1)
+        super()._handle_press(event, clicks=clicks if self._pressed is None else 1)
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         super().mouseMoveEvent(event)

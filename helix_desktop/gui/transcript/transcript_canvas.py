@@ -189,7 +189,7 @@ class TranscriptCanvas(BoxSurface):
         """Bring an item, or a place in it, into sight, a third below the top."""
         if not 0 <= index < len(self.items.all):
             return
-        if (change := self.items.reveal_item(index)) is not None:
+        if (change := self.items.open_group_hiding_item(index)) is not None:
             self.column.apply_item_changes(change)
         self._set_following_end(following=False)
         inner = self.column.full_layout(index).caret_rect_at(offset).top() if offset else 0

@@ -45,7 +45,7 @@ class CommentBox(QFrame):
         send = build_push_button(tr("Send to agent"), self, self._send_comment, "primary")
         buttons = build_row(send, build_push_button(tr("Cancel"), self, self.cancelled.emit, "pill"), 1)
         column = build_column(self._title, (self.words, 1), buttons, owner=self, spacing=4)
-        theme.keep_scaled(self, column.setContentsMargins, 12, 8, 12, 8)
+        theme.keep_lengths_scaled(self, column.setContentsMargins, 12, 8, 12, 8)
 
     def open_comment(self, title: str) -> None:
         self._title.setText(title)

@@ -428,10 +428,10 @@ class DifferenceView(TextSurface):
             self.selection.set_both_ends(TextPosition(0, 0), TextPosition(last, len(self.line_text(last) or "")))
             self.viewport().update()
 
-    def _press(self, event: QMouseEvent, *, clicks: int) -> None:
+    def _handle_press(self, event: QMouseEvent, *, clicks: int) -> None:
         """A selection stays in the column it began in."""
         self._right = not self.has_two_columns or event.position().x() >= self.viewport().width() // 2
-        super()._press(event, clicks=clicks)
+        super()._handle_press(event, clicks=clicks)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         """A click on a line opens the box for a comment about it; a drag selects text."""

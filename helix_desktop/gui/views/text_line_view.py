@@ -263,10 +263,10 @@ class TextLineView(TextSurface):
             number, int(line.xToCursor(point.x() - self._gutter_width + self.horizontalScrollBar().value()))
         )
 
-    def _press(self, event: QMouseEvent, *, clicks: int) -> None:
+    def _handle_press(self, event: QMouseEvent, *, clicks: int) -> None:
         """In the margin whole lines are selected."""
         self._by_line = clicks == 1 and event.position().x() < self._gutter_width - 4
-        super()._press(event, clicks=clicks)
+        super()._handle_press(event, clicks=clicks)
 
     def extend_selection(self, key: Qt.Key, *, whole: bool) -> bool:
         """The arrows select lines."""

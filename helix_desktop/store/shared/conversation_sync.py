@@ -480,9 +480,9 @@ class ConversationSync:
         return self.seal.keyed_row_name("head", conversation.encode())
 
 
-async def list_safe_conversations(sync: ConversationSync, wanted: Collection[str]) -> list[str]:
+async def list_completely_stored(sync: ConversationSync, wanted: Collection[str]) -> list[str]:
     """Those of these that the store has whole, as it says now."""
-    sent = await sync.thread.run_there(sync.sync_state.list_sent_whole, wanted)
+    sent = await sync.thread.run_there(sync.sync_state.list_completely_sent, wanted)
     known = {sync.seal.keyed_row_name("head", one.conversation.encode()): one for one in sent}
     heads = await sync.remote.run_in_thread(sync.heads.fetch_heads, known.keys())
     there = [known[head.name] for head in heads if head.version == known[head.name].version]

@@ -13,7 +13,7 @@ import zstandard
 from helix_desktop.decompression import decompress_zstd_frame
 from helix_desktop.errors import JournalCorrupt, WrittenByNewerVersion
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.store.journal_file import StoredFact, seal_fact
+from helix_desktop.store.journal_file import StoredFact, checksum_of_fact
 
 VERSION = 1
 NOTHING = bytes(32)  # Stands for "no fact before" in a conversation's chain of hashes.
@@ -96,7 +96,7 @@ def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
 def _fact_from_row(conversation: str, seq: int, row: str) -> StoredFact:
     written, fact = row.split("\t", 1)
     time = float(written)
-    return StoredFact(0, conversation, seq, time, fact, seal_fact(conversation, seq, time, fact))
+    return StoredFact(0, conversation, seq, time, fact, checksum_of_fact(conversation, seq, time, fact))
 
 
 def encode_head(contents: HeadContents) -> bytes:

@@ -19,7 +19,7 @@ from helix_desktop.engine.facts import ConversationStarted, Fact, Forgotten
 from helix_desktop.errors import JournalCorrupt
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import content_forgetting, sqlite_database
-from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
+from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_of_fact
 from helix_desktop.store.shared import fact_segments
 from helix_desktop.store.shared.conversation_heads import HeadMark
 from helix_desktop.store.shared.fact_segments import HeadContents
@@ -221,7 +221,7 @@ class SyncState:
         with self._journal_read_errors():
             return tuple(str(name) for (name,) in self._journal.connection.execute(_REMOVED))
 
-    def list_sent_whole(self, wanted: Iterable[str]) -> list[SharedProgress]:
+    def list_completely_sent(self, wanted: Iterable[str]) -> list[SharedProgress]:
         """Those of these of which nothing waits to be sent."""
         waiting = self.count_facts_to_send()
         known = [self.get_progress(one) for one in wanted if one not in waiting]
@@ -339,7 +339,7 @@ def _fact_in_branch(line: StoredFact, conversation: str) -> StoredFact:
 
 
 def _with_fact_text(line: StoredFact, fact: str) -> StoredFact:
-    return replace(line, fact=fact, digest=seal_fact(line.conversation, line.seq, line.time, fact))
+    return replace(line, fact=fact, digest=checksum_of_fact(line.conversation, line.seq, line.time, fact))
 
 
 def _blank_differing_texts(one: Any, other: Any) -> Any:

@@ -52,7 +52,7 @@ async def plan_undo_of_changes(
     """What taking back these changes (one for each path) comes to. `broken`: paths where somebody else changed something between them."""
     await checkpoints.look_for_changes()
     return tuple(
-        _plan_undo_of_path(change, checkpoints.known_item(change.path), change.path in broken) for change in changes
+        _plan_undo_of_path(change, checkpoints.last_item_at(change.path), change.path in broken) for change in changes
     )
 
 
@@ -112,7 +112,7 @@ async def restore_paths(
         await checkpoints.look_for_changes()
         paths = {step.path for step in wanted}
         checkpoints.claim_changes_at(window.since_look, paths)
-        changes = [PathChange(step.path, step.now, checkpoints.known_item(step.path)) for step in wanted]
+        changes = [PathChange(step.path, step.now, checkpoints.last_item_at(step.path)) for step in wanted]
         changes += [PathChange(one.path, one.after, one.before) for one in already if one.path not in paths]
         changes = sorted(change for change in changes if change.before != change.after)
         if (now := checkpoints.latest_checkpoint) is not None and changes:
@@ -265,14 +265,14 @@ class _PathRestorer:
             os.fsync(folder)
         for twin in self._hard_links_to_renew(step.path):
             with suppress(ChangedMeanwhile):
-                await self._link_to_leader(twin, step.path, self._checkpoints.known_item(twin), target.mode)
+                await self._link_to_leader(twin, step.path, self._checkpoints.last_item_at(twin), target.mode)
 
     def _hard_links_to_renew(self, leader: str) -> list[str]:
         """Further names of a file that stay what they are, so they must be names of the new one."""
         raw = leader.encode("utf-8", "surrogateescape")
         found = [twin for twin in self._checkpoints.other_names_of_file(leader) if twin not in self._wanted]
         return [
-            twin for twin in found if (item := self._checkpoints.known_item(twin)) is not None and item.content == raw
+            twin for twin in found if (item := self._checkpoints.last_item_at(twin)) is not None and item.content == raw
         ]
 
     async def _write_target_content(self, handle: int, target: TreeItem) -> None:
@@ -324,7 +324,7 @@ class _PathRestorer:
         if item is None:
             return b""
         if item.kind is PathKind.TWIN:
-            leader = self._checkpoints.known_item(item.content.decode("utf-8", "surrogateescape"))
+            leader = self._checkpoints.last_item_at(item.content.decode("utf-8", "surrogateescape"))
             return leader.content if leader is not None else b""
         return item.content
 

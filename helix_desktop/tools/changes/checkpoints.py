@@ -118,7 +118,7 @@ class Checkpoints:
         return self.progress.state == "ready"
 
     @property
-    def has_safety_net(self) -> bool:
+    def is_undo_available(self) -> bool:
         return bool(self.roots) and self.progress.state != "off"
 
     def largest_top_folders(self) -> list[tuple[str, int, int]]:
@@ -140,7 +140,7 @@ class Checkpoints:
         """What is not covered for its size or because it cannot be read: not by a rule, which the user knows."""
         return frozenset(left.path for lefts in self._left.values() for left in lefts if left.is_beyond_limits)
 
-    def known_item(self, path: str) -> TreeItem | None:
+    def last_item_at(self, path: str) -> TreeItem | None:
         """What stood at a path at the last look."""
         folder, _, name = path.rpartition("/")
         return folder_state.unpack_item(self._known.get(folder, {}).get(name, b"")[STAMP.size :])
@@ -160,7 +160,7 @@ class Checkpoints:
                 return [name for name in names if name != path]
         return []
 
-    def readable_path(self, path: str) -> str:
+    def displayed_path(self, path: str) -> str:
         """A path as people know it: relative to the first root, in full in another one."""
         number, _, inside = path.partition("/")
         return inside or "." if number == "0" else f"{self.roots[int(number)]}/{inside}"
@@ -187,7 +187,7 @@ class Checkpoints:
 
     async def look_for_changes(self, *, thorough: bool = False) -> None:
         """Take in what is there now. `thorough`: look at every file, whatever was heard of changes."""
-        if not self.has_safety_net:
+        if not self.is_undo_available:
             return
         async with self._lock:
             try:
@@ -278,8 +278,8 @@ class Checkpoints:
             return None
         added, removed = await self._count_added_and_removed(counted)
         (difference,) = await self.contents.store_many([(folder_state.encode_difference(changes, before), ABOUT)])
-        names = tuple(self.readable_path(change.path) for change in counted[:MOST_NAMES])
-        left = tuple(map(self.readable_path, left_out[:MOST_NAMES]))
+        names = tuple(self.displayed_path(change.path) for change in counted[:MOST_NAMES])
+        left = tuple(map(self.displayed_path, left_out[:MOST_NAMES]))
         return FilesChanged(
             difference, before, after, len(counted), added, removed, call, by, names=names, left_out=left
         )
@@ -482,7 +482,7 @@ class Checkpoints:
             return item.content
         if item.kind is PathKind.TWIN:
             path = item.content.decode("utf-8", "surrogateescape")
-            leader = self.known_item(path)
+            leader = self.last_item_at(path)
             return await self.read_item_content(leader) if leader is not None and leader.kind is PathKind.FILE else b""
         return await self.contents.read_content(Digest(item.content)) if item.kind is PathKind.FILE else b""
 

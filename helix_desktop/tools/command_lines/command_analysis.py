@@ -107,7 +107,7 @@ def find_behind_shell(line: ProgramFinder, words: list[str]) -> list[StartedProg
     if at >= len(rest) or MANY in rest[at]:
         raise UnreadableCommand("another shell reads commands that are not part of this command")
     if not runs:
-        return line.note_script(rest[at])
+        return line.add_started_script(rest[at])
     if name in program_tables.OTHER_SHELLS:
         raise UnreadableCommand(f"commands for {name} cannot be read")
     return line.find_in_text(rest[at], bash=name in ("bash", "rbash"))
@@ -121,7 +121,7 @@ def find_behind_eval(line: ProgramFinder, rest: list[str]) -> list[StartedProgra
 
 
 def find_behind_source(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    return line.note_script(rest[0]) if rest else []
+    return line.add_started_script(rest[0]) if rest else []
 
 
 def find_behind_trap(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:

@@ -284,7 +284,7 @@ class ProgramFinder:
             given += [word.partition("exec=")[2] for word in rest if "exec=" in word]
         return [one for value in given for one in self.find_in_text(value)]
 
-    def note_script(self, path: str) -> list[StartedProgram]:
+    def add_started_script(self, path: str) -> list[StartedProgram]:
         if not is_certain_word(path.rpartition("/")[2]) or path.startswith(("/dev/", "/proc/")) or path == "-":
             raise UnreadableCommand("the script to run comes from a shell expansion")
         self.scripts.append(path)

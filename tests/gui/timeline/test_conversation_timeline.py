@@ -158,11 +158,11 @@ def test_the_kinds_lie_on_each_other_up_to_what_was_sent(written: Written) -> No
 
 def test_what_the_folds_saved_is_together_what_the_panel_says_was_saved(written: Written) -> None:
     story = story_of(written)
-    story.settle_savings()
+    story.credit_savings_to_folds()
     totals = token_budget.compute_savings(story.history)
     assert round(sum(event.saved_tokens for event in story.events)) == totals.without - totals.sent > 0
     before = [event.saved_tokens for event in story.events]
-    story.settle_savings()
+    story.credit_savings_to_folds()
     assert [event.saved_tokens for event in story.events] == before
 
 

@@ -136,7 +136,7 @@ class Machine:
         """Blanked in place in every conversation, with a mark, as forgetting does."""
         wanted = forgetting.ForgetRequest(text, ())
         changed = forgetting.purge_journal(self.journal, wanted)
-        forgetting.leave_tombstones(self.journal, changed, wanted)
+        forgetting.append_forgotten_facts(self.journal, changed, wanted)
         self.shared.sync_state.plan_new_generation(changed)
 
     async def step(self) -> bool:

@@ -1098,7 +1098,7 @@ async def test_only_conversations_the_store_has_whole_are_safe(world: World) -> 
         await world.one.write(name, "word")
     await world.one.step()
     await world.one.write("waiting", "more")
-    asked = conversation_sync.list_safe_conversations
+    asked = conversation_sync.list_completely_stored
     wanted = ["c", *names, "unknown"]
     assert await asked(world.one.shared, wanted) == ["c", "whole", "moved", "lacking"]
     row, contents = world.head("moved")

@@ -6,13 +6,13 @@ import pytest
 import zstandard
 
 from helix_desktop.errors import JournalCorrupt, WrittenByNewerVersion
-from helix_desktop.store.journal_file import StoredFact, seal_fact
+from helix_desktop.store.journal_file import StoredFact, checksum_of_fact
 from helix_desktop.store.shared import fact_segments
 from helix_desktop.store.shared.fact_segments import MOST_FACTS_IN_SEGMENT, FactSegment, HeadContents
 
 
 def line(seq: int, fact: str = "{}", time: float = 1.5) -> StoredFact:
-    return StoredFact(0, "c", seq, time, fact, seal_fact("c", seq, time, fact))
+    return StoredFact(0, "c", seq, time, fact, checksum_of_fact("c", seq, time, fact))
 
 
 @pytest.mark.parametrize(

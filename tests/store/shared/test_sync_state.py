@@ -343,11 +343,11 @@ def test_words_of_this_machine_move_to_a_branch_and_the_others_take_their_place(
 
 def test_conversations_that_are_gone_or_wait_are_listed(pair: Pair) -> None:
     assert (pair.state.list_removed_conversations(), pair.state.count_facts_to_send()) == ((), {})
-    assert pair.state.list_sent_whole(["c", "unknown"]) == [pair.known]
+    assert pair.state.list_completely_sent(["c", "unknown"]) == [pair.known]
     pair.say(pair.mine, "one")
     pair.say(pair.mine, "two")
     assert pair.state.count_facts_to_send() == {"c": 2}
-    assert pair.state.list_sent_whole(["c"]) == []
+    assert pair.state.list_completely_sent(["c"]) == []
     pair.mine.delete_conversation("c")
     assert pair.state.list_removed_conversations() == ("c",)
 

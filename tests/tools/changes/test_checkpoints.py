@@ -118,7 +118,7 @@ async def test_what_is_left_out_is_named_before_and_git_is_never_covered(net: Ne
 async def test_what_was_forgotten_is_not_stored_again(net: Net, tmp_path: Path) -> None:
     (net.folder / "secret").write_text("the secret")
     await net.checkpoints.ensure_first_look()
-    item = net.checkpoints.known_item("0/secret")
+    item = net.checkpoints.last_item_at("0/secret")
     assert item is not None
     assert item.file_digest is not None
     assert list(await net.cache.find_missing_content([item.file_digest])) == []
@@ -258,7 +258,7 @@ async def test_names_of_one_file_within_the_folders_and_outside(net: Net, tmp_pa
     assert others == {"a": ["0/y", "0/z"], "y": ["0/a", "0/z"], "s2": ["0/shared"], "b": []}
     left = [(one.path, one.why) for one in net.checkpoints.uncovered_entries()]
     assert left == [("0/s2", "has another name outside"), ("0/shared", "has another name outside")]
-    twin, leader = net.checkpoints.known_item("0/y"), net.checkpoints.known_item("0/a")
+    twin, leader = net.checkpoints.last_item_at("0/y"), net.checkpoints.last_item_at("0/a")
     assert (twin and twin.kind, leader and leader.kind) == (folder_state.PathKind.TWIN, folder_state.PathKind.FILE)
     assert await net.checkpoints.read_item_content(twin) == b"a"
 
@@ -269,7 +269,7 @@ async def test_what_an_item_held(net: Net) -> None:
     (net.folder / "folder").mkdir()
     await net.checkpoints.ensure_first_look()
     read = {
-        name: await net.checkpoints.read_item_content(net.checkpoints.known_item(f"0/{name}"))
+        name: await net.checkpoints.read_item_content(net.checkpoints.last_item_at(f"0/{name}"))
         for name in ("file", "link", "folder", "missing")
     }
     assert read == {"file": b"held", "link": b"where/it/leads", "folder": b"", "missing": b""}
@@ -298,7 +298,7 @@ def test_a_path_as_people_know_it_and_as_it_is_stored(
 
     both = Checkpoints([net.folder, tmp_path / "other"], net.cache)
     assert both.checkpoint_path(full(place)) == stored
-    assert both.readable_path(stored) == full(read)
+    assert both.displayed_path(stored) == full(read)
 
 
 async def test_the_largest_folders_are_told_before_anything_is_covered(net: Net) -> None:
@@ -317,12 +317,12 @@ async def test_without_folders_or_turned_off_there_is_no_net(net: Net) -> None:
     await off.apply_coverage(CheckpointCoverage(off=True))
     restarted = Checkpoints([net.folder], net.cache, coverage=CheckpointCoverage(off=True))
     for without in (none, off, restarted):
-        assert not without.has_safety_net
+        assert not without.is_undo_available
         assert await without.begin_step("1", "c", "command") is None
         assert (without.latest_checkpoint, without.is_ready) == (None, False)
-    assert net.checkpoints.has_safety_net
+    assert net.checkpoints.is_undo_available
     await off.apply_coverage(CheckpointCoverage())
-    assert (off.has_safety_net, off.is_ready, list(off.known_items())) == (True, True, ["0/a"])
+    assert (off.is_undo_available, off.is_ready, list(off.known_items())) == (True, True, ["0/a"])
     for one in (none, off, restarted):
         await one.aclose()
 
@@ -419,7 +419,7 @@ async def test_a_change_right_after_a_look_is_seen_without_being_told(net: Net) 
         mapped[:] = b"after!"
         mapped.flush()
         await net.checkpoints.look_for_changes()
-        assert await net.checkpoints.read_item_content(net.checkpoints.known_item("0/a")) == b"after!"
+        assert await net.checkpoints.read_item_content(net.checkpoints.last_item_at("0/a")) == b"after!"
         await settle(net.checkpoints)
     (net.folder / "folder").mkdir()
     await net.checkpoints.look_for_changes()
@@ -444,7 +444,7 @@ async def test_content_that_is_lost_from_the_cache_is_stored_again_after_a_resta
     await again.ensure_first_look()
     assert {one.of_files for one in told if one.state == "reading"} == {0, 1}, "only that one is read"
     assert sorted(again.known_items()) == ["0/a", "0/b"]
-    assert await again.read_item_content(again.known_item("0/a")) == b"lost"
+    assert await again.read_item_content(again.last_item_at("0/a")) == b"lost"
     await again.aclose()
     await workspace.aclose()
 
