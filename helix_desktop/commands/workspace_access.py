@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop import commands, errors, program_folders, program_settings, running_instance, tasks
+from helix_desktop import commands, errors, program_folders, program_settings, running_instance
 from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb
 from helix_desktop.console import Console, Terminal
 from helix_desktop.engine.ports import EmptyTrashResult
@@ -27,6 +27,7 @@ from helix_desktop.secrets import SecretStorage
 from helix_desktop.store import reading_copy, workspace_link
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.tasks import OwnedTasks
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -169,9 +170,7 @@ async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:
             done, of = progress.words + progress.facts, progress.entries + progress.of_facts
             late.append(f"Indexing new entries: {done:,} of {of:,}…")
 
-    waiting = tasks.OwnedTasks("command").spawn_task(
-        workspace.index.wait_until_indexed(print_index_progress), name="index"
-    )
+    waiting = OwnedTasks("command").spawn_task(workspace.index.wait_until_indexed(print_index_progress), name="index")
     try:
         while not waiting.done():
             await asyncio.wait([waiting], timeout=0.2)

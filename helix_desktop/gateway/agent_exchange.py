@@ -154,7 +154,7 @@ class AgentExchange:
             if not tools:
                 return None, read.value
         wire: Any = WIRE_MODULES[request.body.wire]
-        body = wire.with_tools(request.body.value, recall_tools_to_add()) if tools else request.body.value
+        body = wire.with_added_tools(request.body.value, recall_tools_to_add()) if tools else request.body.value
         if not same:
             body = folded_body.build_folded_body(
                 request.body.wire, body, request.body.messages, sent.entries, read.marked, read.previous

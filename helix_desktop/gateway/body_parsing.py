@@ -214,10 +214,10 @@ def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> P
         if not isinstance(value, dict):
             return None
     protocol: Any = WIRE_MODULES[wire]
-    messages = protocol.messages(value)
+    messages = protocol.parse_messages(value)
     chain = compute_message_hashes(wire, messages[count_leading_instructions(messages) :])
     marked = _find_marked_values(content, begins, ends) if ends else None
-    return ParsedBody(wire, content, value, begins, ends, messages, chain, protocol.head(value), marked)
+    return ParsedBody(wire, content, value, begins, ends, messages, chain, protocol.parse_head(value), marked)
 
 
 def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, same: int) -> ParsedBody | None:
@@ -231,7 +231,7 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
     except MessagesNotFound:
         return None
     protocol: Any = WIRE_MODULES[wire]
-    messages = protocol.messages(value, _messages_of_known_values(before, known))
+    messages = protocol.parse_messages(value, _messages_of_known_values(before, known))
     first = count_leading_instructions(messages)
     same = count_identical_start(messages, before.messages)
     same_line = first == count_leading_instructions(before.messages) <= same
@@ -242,7 +242,7 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
         map(_belongs_to_head, (*before.message_units[known:], *fresh))
     ):
         return body
-    return replace(body, head=protocol.head(value))
+    return replace(body, head=protocol.parse_head(value))
 
 
 def _messages_of_known_values(before: ParsedBody, known: int) -> list[Wired]:

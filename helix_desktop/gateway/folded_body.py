@@ -85,7 +85,7 @@ def build_folded_body(
     made = _build_messages(protocol, messages, first, entries, own, kept.built if kept else None)
     if kept:
         kept.built = made
-    shown = protocol.joined(made.units)
+    shown = protocol.merge_added(made.units)
     if own and (usual := _first_client_mark([messages[at] for at in own])) is not None:
         rest = {key: value for key, value in body.items() if key != "messages"}
         shown[:first] = map(anthropic_wire.without_cache_marks, shown[:first])
@@ -149,16 +149,16 @@ def pair_calls_with_results(wire: str, body: Mapping[str, Json], messages: Seque
         ]
         mended += len(stray)
         if len(stray) < len(message.pieces) or not stray:
-            fresh = protocol.edited(message, [PieceEdit(i, None) for i in stray]) if stray else message.units
+            fresh = protocol.apply_edits(message, [PieceEdit(i, None) for i in stray]) if stray else message.units
             units.extend((unit, False) for unit in fresh)
         if calls := message.pieces_of_kind(PieceKind.CALL):
             later = takewhile(lambda other: other.speaker is not Speaker.ASSISTANT, messages[at + 1 :])
             found = {piece.id for other in later for piece in other.pieces_of_kind(PieceKind.RESULT)}
             waiting = {call.id: call.name for call in calls if call.id in found}
             left = [call for call in calls if call.id not in found]
-            units.extend((protocol.result(call.id, call.name, NO_RESULT, ok=False), True) for call in left)
+            units.extend((protocol.result_message(call.id, call.name, NO_RESULT, ok=False), True) for call in left)
             mended += len(left)
-    return dict(protocol.with_messages(body, protocol.joined(units))) if mended else None
+    return dict(protocol.with_messages(body, protocol.merge_added(units))) if mended else None
 
 
 def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> Units:
@@ -168,12 +168,12 @@ def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> U
         case Changed(at=at, parts=parts, answers=answers):
             return [(unit, False) for unit in _edit_message(protocol, messages[at], parts, answers)]
         case Says(text=text):
-            return [(protocol.said(text), True)]
+            return [(protocol.user_message(text), True)]
         case Returned(call=call, name=name, text=text, ok=ok):
-            return [(protocol.result(call, name, text, ok=ok), True)]
+            return [(protocol.result_message(call, name, text, ok=ok), True)]
         case Hidden(raw=raw, parts=parts):
             units = parse_hidden_reply(raw)
-            message = protocol.message(units if protocol is responses_wire else units[0])
+            message = protocol.parse_message(units if protocol is responses_wire else units[0])
             return [(unit, True) for unit in _edit_message(protocol, message, parts)]
 
 
@@ -182,7 +182,7 @@ def _edit_message(protocol: Any, message: Wired, parts: Sequence[Part], answers:
     edits = {edit.at: edit for part in parts for edit in _edits_for_part(message, part, answers)}
     gone = {at for at, edit in edits.items() if edit.text is None}
     left = (at not in gone and p.kind is not PieceKind.REASONING for at, p in enumerate(message.pieces))
-    return protocol.edited(message, list(edits.values())) if not gone or any(left) else ()
+    return protocol.apply_edits(message, list(edits.values())) if not gone or any(left) else ()
 
 
 def _edits_for_part(message: Wired, part: Part, answers: Sequence[str]) -> list[PieceEdit]:

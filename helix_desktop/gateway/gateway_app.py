@@ -340,7 +340,7 @@ class GatewayApp:
                 if response.status_code >= 400:
                     await response.aclose()
                     raise ModelFailed(f"The agent's model refused the request (status {response.status_code}).")
-                answer = wire.answer(await read_asked_reply(wire, response))
+                answer = wire.parse_reply(await read_asked_reply(wire, response))
         except (httpx.HTTPError, TimeoutError) as error:
             raise ModelFailed(f"The agent's model did not respond: {type(error).__name__}.") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -379,13 +379,14 @@ def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, alone
     body.pop("stream_options", None)
     if body.get("stream") and not (wire is responses_wire and request_routes.CODEX_SUBSCRIPTION_URL in last.url):
         body["stream"] = False
-    body = wire.with_messages(body, wire.joined([*((unit, False) for unit in units), (wire.said(question), True)]))
+    together = [*((unit, False) for unit in units), (wire.user_message(question), True)]
+    body = wire.with_messages(body, wire.merge_added(together))
     return [orjson.dumps(body)] if alone else last.request.body.encode_changed_body(body)
 
 
 def _units_of_body(wire: Any, body: Mapping[str, Json]) -> Sequence[Json]:
     found = body.get(MESSAGE_FIELDS[wire.NAME])
-    return found if isinstance(found, list) else [unit for message in wire.messages(body) for unit in message.units]
+    return found if isinstance(found, list) else [unit for each in wire.parse_messages(body) for unit in each.units]
 
 
 async def _receive_body(receive: Receive) -> BodyBytes | None:

@@ -105,12 +105,12 @@ async def read_asked_reply(wire: Any, response: httpx.Response) -> Json:
 
 
 def _parse_events(wire: Any, content: bytes, coding: str) -> Json:
-    reading = wire.Reading()
+    reading = wire.ReplyAssembler()
     decoded = bytes(decompress_body(content, coding, MOST_REPLY_BYTES))
     for raw in RawEventSplitter().feed_raw_chunk(decoded + b"\n\n"):
         if (event := parse_event_data(raw)) is not None:
-            reading.take(event)
-    return reading.value()
+            reading.add_reply_event(event)
+    return reading.whole_reply()
 
 
 async def decode_reply_chunks(chunks: AsyncIterator[bytes], coding: str) -> AsyncIterator[tuple[bytes, bytes]]:

@@ -111,12 +111,12 @@ class ReplyRelay:
             await self.sending.send_refusal(refusal)
 
     async def _relay_reply(self, response: httpx.Response, *, streams: bool) -> WireReply | None:
-        reading = self._wire_module.Reading()
+        reading = self._wire_module.ReplyAssembler()
         try:
             return await (self._relay_stream(response, reading) if streams else self._relay_whole_reply(response))
         except (httpx.HTTPError, asyncio.CancelledError):
-            if not reading.done:
-                await self._record_cut_reply(reading.value())
+            if not reading.is_done:
+                await self._record_cut_reply(reading.whole_reply())
             raise
         finally:
             await response.aclose()
@@ -176,11 +176,11 @@ class ReplyRelay:
                 for raw in cutter.feed_raw_chunk(decoded):
                     event = parse_event_data(raw)
                     if event is not None:
-                        reading.take(event)
+                        reading.add_reply_event(event)
                     shown = self.call_filter.filter_event(raw, event) if self.tools else b"" if coding else raw
-                    if answer is None and reading.done and self._is_end_of_reply(raw, event):
+                    if answer is None and reading.is_done and self._is_end_of_reply(raw, event):
                         await self._send_and_clear_pieces(out)
-                        answer = await self._parse_and_record(reading.value())
+                        answer = await self._parse_and_record(reading.whole_reply())
                     out.append(shown)
                 await self._send_and_clear_pieces(out)
         except provider_reply_bodies.UnreadableReply as error:
@@ -189,8 +189,8 @@ class ReplyRelay:
             await self.sending.start_reply(response, rewritten=self.tools, decoded=self.tools and bool(coding))
             if cutter.unfinished and not sends_raw:
                 await self.sending.send(bytes(cutter.unfinished))
-        if answer is None and reading.done:
-            answer = await self._parse_and_record(reading.value())
+        if answer is None and reading.is_done:
+            answer = await self._parse_and_record(reading.whole_reply())
         return answer
 
     async def _record_cut_reply(self, value: Json) -> None:
@@ -267,8 +267,8 @@ class ReplyRelay:
         if self.request.body.wire == gemini_wire.NAME:
             calls = sum(len(message.pieces_of_kind(PieceKind.CALL)) for message in self.request.body.messages)
             calls += sum(piece.kind is PieceKind.CALL for piece in self._shown_pieces)
-            return self._number_gemini_calls(gemini_wire.answer(value), calls)
-        found: WireReply = self._wire_module.answer(value)
+            return self._number_gemini_calls(gemini_wire.parse_reply(value), calls)
+        found: WireReply = self._wire_module.parse_reply(value)
         return found
 
     def _number_gemini_calls(self, answer: WireReply, before: int) -> WireReply:
@@ -328,7 +328,7 @@ class ReplyRelay:
     def _build_request_after_recall(self, answer: WireReply) -> BodyPieces:
         """The request that goes on behind the hidden calls."""
         raw = orjson.dumps(answer.message.units).decode()
-        messages: list[Wired] = self._wire_module.messages(self.body)
+        messages: list[Wired] = self._wire_module.parse_messages(self.body)
         entries: list[Entry] = [As(at) for at in range(len(messages) - count_leading_instructions(messages))]
         entries.append(Hidden(raw))
         entries.extend(Returned(*result) for result in self._recall_results)

@@ -46,7 +46,7 @@ def _read_anthropic_message(value: Mapping[str, object]) -> list[RecordedMessage
                 _anthropic_reply_parts(content),
                 model=model,
                 time=time,
-                usage=anthropic_wire.usage(object_at(value, "usage")),
+                usage=anthropic_wire.parse_usage(object_at(value, "usage")),
             )
         ]
     if role == "system":

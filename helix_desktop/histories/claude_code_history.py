@@ -193,7 +193,7 @@ class _ClaudeCodeMessages(HistoryMessages):
             read_claude_reply_parts(message.get("content"), model),
             model=model,
             time=time,
-            usage=anthropic_wire.usage(object_at(message, "usage")),
+            usage=anthropic_wire.parse_usage(object_at(message, "usage")),
         )
         at = self.steps.get(name) if name else None
         self.of[text_at(value, "uuid")] = name

@@ -56,7 +56,7 @@ def _read_openai_message(value: Mapping[str, object], place: int, before: Sequen
     text, pictures = history_rows.text_and_pictures(content)
     if role == "assistant":
         reasoning, model = first_text(value, "reasoning_content", "reasoning"), text_at(value, "model")
-        calls, usage = _openai_calls(value, place), chat_wire.usage(object_at(value, "usage"))
+        calls, usage = _openai_calls(value, place), chat_wire.parse_usage(object_at(value, "usage"))
         return RecordedMessage(role, text, calls, reasoning=reasoning, time=time, model=model, usage=usage)
     if role == "tool":
         answers = text_at(value, "tool_call_id") or _last_call_named(value, before)

@@ -37,14 +37,13 @@ from helix_desktop.store.memory_stores import MemoryJournal
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_export import Report, report_nothing
 from helix_desktop.store.workspace_settings import Changes, WorkspaceConfig
-from helix_desktop.tools import tools_on_demand
 from helix_desktop.tools.changes import known_state_file
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.tools.home_openings import CommandOpenings
 from helix_desktop.tools.permission import PermissionMode, PermissionRule
 from helix_desktop.tools.toolbox import WorkspacePermissions
-from helix_desktop.tools.tools_on_demand import OnDemandTools
+from helix_desktop.tools.tools_on_demand import OnDemandTools, RequestHeadRoom
 from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceTools
 from helix_desktop.workbench import (
     conversation_list_rows,
@@ -490,11 +489,11 @@ class Workbench:
     def _tools_on_demand(self, conversation: Conversation) -> OnDemandTools:
         """What a conversation's requests may spend on naming tools, by its policy and its model's window."""
 
-        def compute_tool_room() -> tools_on_demand.RequestHeadRoom:
+        def compute_tool_room() -> RequestHeadRoom:
             ahead = conversation.expected_state
             chosen = conversation.policy_at(ahead)
             window = token_budget.window_tokens(ahead, chosen)
-            return tools_on_demand.RequestHeadRoom(int(chosen.tools_share * window), chosen.catalogue_tokens)
+            return RequestHeadRoom(int(chosen.tools_share * window), chosen.catalogue_tokens)
 
         project = self.project
         return OnDemandTools(

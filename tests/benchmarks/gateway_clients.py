@@ -102,7 +102,7 @@ class Work:
 
     def script(self, asked: Asked) -> Sequence[Block]:
         text, names = asked.raw.decode("utf-8", "replace"), _names(asked.body)
-        messages = WIRE_MODULES[asked.protocol].messages(asked.body)
+        messages = WIRE_MODULES[asked.protocol].parse_messages(asked.body)
         with self._lock:
             if DOCUMENT[0] in text[-6_000:]:
                 return [Says("\n\n".join(f"## {n}\nAll is well, and there is more to say about it." for n in DOCUMENT))]
@@ -406,7 +406,7 @@ def _recalls(provider: Provider) -> dict[str, str]:
     for asked in provider.asked:
         if asked.protocol:
             pieces = [
-                piece for message in WIRE_MODULES[asked.protocol].messages(asked.body) for piece in message.pieces
+                piece for message in WIRE_MODULES[asked.protocol].parse_messages(asked.body) for piece in message.pieces
             ]
             calls = {
                 p.id: json.loads(p.text)["sha256"] for p in pieces if p.kind is PieceKind.CALL and p.name == HIDDEN

@@ -153,7 +153,7 @@ def list_sessions(name: str, provider: Provider, home: Path) -> str | None:
 def pieces_of_request(asked: Asked) -> list[tuple[str, str, str]]:
     """Who says what, without what the agent itself puts in and finds anew each time."""
     found = []
-    for message in WIRE_MODULES[asked.protocol].messages(asked.body):
+    for message in WIRE_MODULES[asked.protocol].parse_messages(asked.body):
         for piece in message.pieces:
             if piece.kind in (PieceKind.TEXT, PieceKind.CALL, PieceKind.RESULT) and message.speaker.value != "system":
                 own = piece.text.lstrip().startswith(("<", "# AGENTS", "You are", "The following", "Today", "`sandbox"))

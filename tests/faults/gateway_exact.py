@@ -132,13 +132,13 @@ def recorded(protocol: str, recording: RecordedSession) -> Iterator[bytes]:
             blocks += [Calls(call.name, {"text": call.arguments}, call.id) for call in message.calls]
             names |= {call.id: call.name for call in message.calls}
             if blocks:
-                said += wire.answer(
+                said += wire.parse_reply(
                     WRITERS[protocol].whole(blocks, {"input": 1, "read": 0, "write": 0}, "1")
                 ).message.units
         elif message.role == "tool":
-            said.append(wire.result(message.answers or "", names.get(message.answers or "", "x"), message.text))
+            said.append(wire.result_message(message.answers or "", names.get(message.answers or "", "x"), message.text))
         else:
-            said.append(wire.said(message.text))
+            said.append(wire.user_message(message.text))
 
 
 def _reply(protocol: str, rng: random.Random) -> tuple[str, bytes]:

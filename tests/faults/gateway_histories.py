@@ -113,7 +113,7 @@ async def _nobody(*_: object) -> tuple[str, Usage, str]:
 async def request(room: LocalAgentConversations, agent: Agent) -> Iterator[str]:
     """One request and its reply; what was wrong."""
     agent.act()
-    said = anthropic_wire.messages({"messages": agent.units})
+    said = anthropic_wire.parse_messages({"messages": agent.units})
     arrival = Arrival("anthropic", "an agent", agent.session, "head", "claude-opus-4-6", "system", TOOLS, compute_message_hashes("anthropic", said))  # fmt: skip
     sent = await room.receive_request(arrival, said)
     wrong = []
@@ -126,7 +126,7 @@ async def request(room: LocalAgentConversations, agent: Agent) -> Iterator[str]:
     agent.requests += 1
     if agent.rng.random() < 0.06:
         return iter(wrong)  # the reply never comes: the agent asks again
-    reply = anthropic_wire.message(agent.replies())
+    reply = anthropic_wire.parse_message(agent.replies())
     stop = Stop.CALLS if _calls(reply.units[0]) else Stop.END
     await room.record_agent_reply(
         sent.ticket, Replied(reply.pieces, "claude-opus-4-6", stop, Usage(10, 0, 0, 1)), reply.identity_key

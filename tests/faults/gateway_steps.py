@@ -78,7 +78,9 @@ def work(agent: ScriptedAgent) -> list[Any]:
     while calls := agent.step():
         done = int(json.loads(calls[0][2])["command"].removeprefix("step "))
         agent.results([(call, name, f"the result of step {done}") for call, name, _ in calls])
-    messages = WIRES[agent.protocol].messages({"messages": agent.units, "input": agent.units, "contents": agent.units})
+    messages = WIRES[agent.protocol].parse_messages(
+        {"messages": agent.units, "input": agent.units, "contents": agent.units}
+    )
     return [(message.speaker, piece.kind, piece.text) for message in messages for piece in message.pieces]
 
 

@@ -264,7 +264,7 @@ def provider_fails(stage: Stage) -> None:
     chance, kinds, works = random.Random(stage.agent), Counter[str](), stage.script
 
     def fail(asked: Asked) -> list[Block] | int:
-        messages = WIRE_MODULES[asked.protocol].messages(asked.body)
+        messages = WIRE_MODULES[asked.protocol].parse_messages(asked.body)
         calls = [piece.name for message in messages for piece in message.pieces_of_kind(PieceKind.CALL)]
         hidden = "hidden " if calls[-1:] == [HIDDEN] else ""
         ends = "" if hidden else ENDS.get(stage.agent, "")

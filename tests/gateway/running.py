@@ -106,7 +106,7 @@ class Agent:
         return paths.get(self.protocol) or f"/v1beta/models/gemini-2.5-pro:{kind}"
 
     def say(self, text: str) -> None:
-        self.units.append(WIRES[self.protocol].said(text))
+        self.units.append(WIRES[self.protocol].user_message(text))
 
     def ask(self) -> list[tuple[str, str, str]]:
         """One request; the calls it was shown: id, name, arguments. Its copy has the reply then."""
@@ -117,7 +117,7 @@ class Agent:
         if reply.status_code != 200:
             raise AssertionError(f"{reply.status_code}: {reply.text[:300]}")
         value = self._value(reply)
-        answer = WIRES[self.protocol].answer(value)
+        answer = WIRES[self.protocol].parse_reply(value)
         self.value = value
         self.units.extend(self._copied(unit) for unit in answer.message.units)
         calls = [(piece.id, piece.name, piece.text) for piece in answer.message.pieces if piece.kind.value == "call"]
@@ -130,18 +130,18 @@ class Agent:
     def _value(self, reply: httpx.Response) -> Json:
         if not self.streams:
             return reply.json()
-        reading = WIRES[self.protocol].Reading()
+        reading = WIRES[self.protocol].ReplyAssembler()
         for raw in RawEventSplitter().feed_raw_chunk(reply.content):
             if (event := parse_event_data(raw)) is not None:
-                reading.take(event)
-        if not reading.done:
+                reading.add_reply_event(event)
+        if not reading.is_done:
             raise AssertionError(f"the stream broke off: {reply.text[-300:]}")
-        return reading.value()
+        return reading.whole_reply()
 
     def results(self, outputs: Sequence[tuple[str, str, str]]) -> None:
         """Answer calls: id, name, output."""
         wire = WIRES[self.protocol]
-        made = [wire.result(call, name, text) for call, name, text in outputs]
+        made = [wire.result_message(call, name, text) for call, name, text in outputs]
         if self.protocol == "anthropic":
             made = [{"role": "user", "content": [block for unit in made for block in unit["content"]]}]
         elif self.protocol == "gemini":

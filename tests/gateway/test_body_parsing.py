@@ -38,9 +38,9 @@ def test_a_body_read_after_another_is_the_same_as_one_read_alone(protocol: str, 
         value = json.loads(content)
         assert found.value == value
         wire: Any = WIRE_MODULES[protocol]
-        alone = wire.messages(value)
+        alone = wire.parse_messages(value)
         assert found.messages == alone
-        assert found.head == wire.head(value)
+        assert found.head == wire.parse_head(value)
         assert found.chain == compute_message_hashes(protocol, alone[count_leading_instructions(alone) :])
         assert json.loads(b"".join(found.encode_changed_body(found.value))) == value
         given_units = list(body[MESSAGE_FIELDS[protocol]])
@@ -352,7 +352,7 @@ def test_instructions_and_tools_that_changed_behind_the_messages_are_read_anew(c
     assert first is not None
     assert second is not None
     assert second.messages[0] is first.messages[0], "the messages are not read again"
-    assert second.head == WIRE_MODULES["anthropic"].head(second.value) != first.head
+    assert second.head == WIRE_MODULES["anthropic"].parse_head(second.value) != first.head
     assert second.fields_beside_messages == {"model": "m", "system": "one", "tools": [], **change}
 
 

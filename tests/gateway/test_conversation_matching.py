@@ -18,7 +18,7 @@ from helix_desktop.protocols.wire_message import Wired
 
 
 def said(*texts: str) -> list[Wired]:
-    return anthropic_wire.messages({"messages": [{"role": "user", "content": text} for text in texts]})
+    return anthropic_wire.parse_messages({"messages": [{"role": "user", "content": text} for text in texts]})
 
 
 @given(st.lists(st.text(max_size=5), max_size=8), st.data())

@@ -40,7 +40,7 @@ def worked(protocol: str, *, results: int = 1) -> Agent:
 
 def _replied(protocol: str, blocks: Sequence[Block]) -> Sequence[Json]:
     wire: Any = WIRE_MODULES[protocol]
-    units: Sequence[Json] = wire.answer(
+    units: Sequence[Json] = wire.parse_reply(
         WRITERS[protocol].whole(blocks, {"input": 1, "read": 0, "write": 0}, "1")
     ).message.units
     return units
@@ -55,7 +55,7 @@ def asked(agent: Agent, body: Json) -> Asked:
 def test_every_call_gets_one_result(protocol: str, results: int) -> None:
     agent = worked(protocol, results=results)
     body = agent.body()
-    found = pair_calls_with_results(protocol, body, WIRE_MODULES[protocol].messages(body))
+    found = pair_calls_with_results(protocol, body, WIRE_MODULES[protocol].parse_messages(body))
     if results == 1:
         assert found is None
         return
@@ -70,7 +70,7 @@ def test_every_call_gets_one_result(protocol: str, results: int) -> None:
 def test_messages_no_entry_changes_go_on_as_they_are(protocol: str) -> None:
     body = worked(protocol).body()
     wire: Any = WIRE_MODULES[protocol]
-    messages = wire.messages(body)
+    messages = wire.parse_messages(body)
     said = [message for message in messages if message.speaker.value != "system"]
     entries = [As(at) for at in range(len(said))]
     assert are_all_unchanged(entries, len(said))
@@ -81,7 +81,7 @@ def test_messages_no_entry_changes_go_on_as_they_are(protocol: str) -> None:
 def test_a_result_is_shown_shorter_and_a_fold_stands_for_what_it_covers(protocol: str) -> None:
     body = worked(protocol).body()
     wire: Any = WIRE_MODULES[protocol]
-    messages = wire.messages(body)
+    messages = wire.parse_messages(body)
     short = Changed(2, (Part("result", messages[-2].pieces[0].id, 0, "short"),), (messages[-2].pieces[0].id,))
     shown = build_folded_body(protocol, body, messages, [As(0), As(1), short, As(3)])
     assert "short" in str(shown)
@@ -96,7 +96,7 @@ def test_a_hidden_call_stands_where_it_happened(protocol: str) -> None:
     body = worked(protocol).body()
     wire: Any = WIRE_MODULES[protocol]
     shown = build_folded_body(
-        protocol, body, wire.messages(body), [As(0), As(1), As(2), Returned("x", "recall", "the text"), As(3)]
+        protocol, body, wire.parse_messages(body), [As(0), As(1), As(2), Returned("x", "recall", "the text"), As(3)]
     )
     assert "the text" in str(shown)
 
@@ -124,7 +124,7 @@ def test_a_request_that_goes_on_is_built_as_one_that_is_built_anew() -> None:
     units = [system, *(marked(f"word {at}", mark=MARK if at == 5 else None) for at in range(6))]
     kept = PreviousBody()
     wire: Any = WIRE_MODULES["anthropic"]
-    said = wire.messages({"messages": units})
+    said = wire.parse_messages({"messages": units})
     turns: list[tuple[int, list[Any]]] = [
         (3, [As(0), As(1)]),
         (5, [As(0), As(1), As(2), As(3)]),
@@ -150,7 +150,7 @@ def test_marks_of_the_client_are_set_where_the_cache_is_found() -> None:
     wire: Any = WIRE_MODULES["anthropic"]
 
     def build(*entries: Any) -> Json:
-        said = wire.messages({"messages": units})
+        said = wire.parse_messages({"messages": units})
         return build_folded_body("anthropic", {"messages": units}, said, entries, kept=kept)
 
     first = build(As(0), As(1), As(2))
@@ -169,7 +169,7 @@ def test_a_client_that_sets_no_marks_gets_none_and_another_mark_replaces_the_las
     kept = PreviousBody()
     for mark in (None, MARK, {"type": "ephemeral", "ttl": "1h"}):
         units = [marked("one", mark=mark), marked("two", role="assistant"), marked("three", mark=mark)]
-        said = wire.messages({"messages": units})
+        said = wire.parse_messages({"messages": units})
         made = build_folded_body("anthropic", {"messages": units}, said, [As(0), As(1), As(2)], kept=kept)
         found = [anthropic_wire.last_cache_mark(made["messages"][at]) for at in places_of_marks(made)]
         assert found == ([mark, mark] if mark else [])
@@ -178,7 +178,7 @@ def test_a_client_that_sets_no_marks_gets_none_and_another_mark_replaces_the_las
 def test_only_messages_that_may_carry_a_mark_are_searched_for_one() -> None:
     wire: Any = WIRE_MODULES["anthropic"]
     units = [marked("one", mark=MARK), marked("two", role="assistant"), marked("three", mark=MARK)]
-    said = wire.messages({"messages": units})
+    said = wire.parse_messages({"messages": units})
     entries = [As(0), As(1), As(2)]
     made = build_folded_body("anthropic", {"messages": units}, said, entries, marked={0})
     assert places_of_marks(made) == [0, 2]
@@ -189,7 +189,7 @@ def test_only_messages_that_may_carry_a_mark_are_searched_for_one() -> None:
 def test_marks_in_the_head_leave_fewer_for_messages() -> None:
     wire: Any = WIRE_MODULES["anthropic"]
     units = [marked("one", mark=MARK), marked("two", role="assistant"), marked("three", mark=MARK)]
-    said = wire.messages({"messages": units})
+    said = wire.parse_messages({"messages": units})
     for count in range(5):
         head = [{"type": "text", "text": "x", "cache_control": MARK}] * count
         made = build_folded_body("anthropic", {"messages": units, "system": head}, said, [As(0), As(1), As(2)])
@@ -233,10 +233,11 @@ def test_entries_go_on_as_they_came_only_whole_and_in_order() -> None:
 def test_a_part_of_a_message_is_found_by_its_call_or_its_place(part: Part, shown: list[str]) -> None:
     wire: Any = WIRE_MODULES["anthropic"]
     results = [
-        anthropic_wire.result(call, "Bash", text)["content"][0] for call, text in (("c1", "output"), ("c2", "other"))
+        anthropic_wire.result_message(call, "Bash", text)["content"][0]
+        for call, text in (("c1", "output"), ("c2", "other"))
     ]
     units = [{"role": "user", "content": [*results, {"type": "text", "text": "words"}]}]
-    said = wire.messages({"messages": units})
+    said = wire.parse_messages({"messages": units})
     made = build_folded_body("anthropic", {"messages": units}, said, [Changed(0, (part,), ("c1", "c2"))])
-    (message,) = wire.messages(made)
+    (message,) = wire.parse_messages(made)
     assert [piece.text for piece in message.pieces] == shown

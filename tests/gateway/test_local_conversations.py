@@ -56,23 +56,23 @@ USAGE = {"input": 3, "read": 0, "write": 0}
 
 
 def arrival(units: list[object], session: str = "s") -> tuple[Arrival, list[Wired]]:
-    said = anthropic_wire.messages({"messages": units})
+    said = anthropic_wire.parse_messages({"messages": units})
     chain = compute_message_hashes("anthropic", said)
     return Arrival("anthropic", "an agent", session, "head", "claude-opus-4-6", "system", TOOLS, chain), said
 
 
 async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_is_shown_short(tmp_path: Path) -> None:
-    units: list[object] = [anthropic_wire.said("look around")]
+    units: list[object] = [anthropic_wire.user_message("look around")]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         sent = await room.receive_request(*arrival(units))
         assert list(sent.entries) == [As(0)]
-        answer = anthropic_wire.answer(
+        answer = anthropic_wire.parse_reply(
             WRITERS["anthropic"].whole([Says("I look"), Calls("Bash", {}, "c1")], USAGE, "1")
         )
         replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
         await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-        units += [*answer.message.units, anthropic_wire.result("c1", "Bash", "a line of it\n" * 40_000)]
+        units += [*answer.message.units, anthropic_wire.result_message("c1", "Bash", "a line of it\n" * 40_000)]
         sent = await room.receive_request(*arrival(units))
         assert [type(entry) for entry in sent.entries] == [As, As, Changed]
         assert sent.recallable
@@ -116,7 +116,7 @@ async def test_what_the_user_took_out_of_a_reply_is_not_sent_again(tmp_path: Pat
         room = LocalAgentConversations(made, _nobody)
 
         async def send() -> tuple[Ticket, dict[str, Json]]:
-            messages = wire.messages(body := agent.body())
+            messages = wire.parse_messages(body := agent.body())
             said = messages[count_leading_instructions(messages) :]
             chain = compute_message_hashes(protocol, said)
             asks = Arrival(protocol, "an agent", "s", "head", "m", "system", TOOLS, chain)
@@ -125,7 +125,7 @@ async def test_what_the_user_took_out_of_a_reply_is_not_sent_again(tmp_path: Pat
 
         for blocks in replies:
             ticket, _ = await send()
-            answer = wire.answer(WRITERS[protocol].whole(blocks, USAGE, "1"))
+            answer = wire.parse_reply(WRITERS[protocol].whole(blocks, USAGE, "1"))
             replied = Replied(answer.message.pieces, "m", answer.stop, Usage())
             await room.record_agent_reply(ticket, replied, answer.message.identity_key)
             agent.units += _as_the_client_has_it(protocol, answer.message.units, client)
@@ -145,7 +145,7 @@ async def test_what_the_user_took_out_of_a_reply_is_not_sent_again(tmp_path: Pat
         await room.aclose()
     assert "4711" not in json.dumps(body)
     assert not complaint(Asked(agent.path, {}, json.dumps(body).encode(), protocol))
-    left = [piece for message in wire.messages(body) for piece in message.pieces]
+    left = [piece for message in wire.parse_messages(body) for piece in message.pieces]
     assert [piece.kind for piece in left].count(PieceKind.CALL) == 1
     assert [piece.kind for piece in left].count(PieceKind.RESULT) == 1
     assert "That is all." in json.dumps(body)
@@ -154,20 +154,23 @@ async def test_what_the_user_took_out_of_a_reply_is_not_sent_again(tmp_path: Pat
 
 
 async def test_an_agent_finds_words_in_what_a_summary_of_its_conversation_stands_for(tmp_path: Path) -> None:
-    units: list[object] = [anthropic_wire.said("The port is 4711. Look around.")]
+    units: list[object] = [anthropic_wire.user_message("The port is 4711. Look around.")]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         for number in range(12):
             sent = await room.receive_request(*arrival(units))
             call = Calls("Bash", {"command": f"look {number}"}, f"c{number}")
-            answer = anthropic_wire.answer(WRITERS["anthropic"].whole([call], USAGE, "1"))
+            answer = anthropic_wire.parse_reply(WRITERS["anthropic"].whole([call], USAGE, "1"))
             await room.record_agent_reply(
                 sent.ticket, Replied(answer.message.pieces, "m", Stop.CALLS, Usage()), answer.message.identity_key
             )
-            units += [*answer.message.units, anthropic_wire.result(f"c{number}", "Bash", f"line of {number}\n" * 200)]
+            units += [
+                *answer.message.units,
+                anthropic_wire.result_message(f"c{number}", "Bash", f"line of {number}\n" * 200),
+            ]
         sent = await room.receive_request(*arrival(units))
         await (await made.open_session(sent.ticket.conversation)).steward.fold_on_demand(FoldKind.TRUNCATION)
-        asks = anthropic_wire.answer(
+        asks = anthropic_wire.parse_reply(
             WRITERS["anthropic"].whole([Calls("recall_history", {"fold": None, "find": "4711"}, "r")], USAGE, "1")
         )
         replied = Replied(asks.message.pieces, "m", Stop.CALLS, Usage())
@@ -178,13 +181,13 @@ async def test_an_agent_finds_words_in_what_a_summary_of_its_conversation_stands
 
 
 async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_for(tmp_path: Path) -> None:
-    units: list[object] = [anthropic_wire.said("a word of it " * 1_000)]
+    units: list[object] = [anthropic_wire.user_message("a word of it " * 1_000)]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         for number in range(5):
             sent = await room.receive_request(*arrival(units))
             state = (await made.open_session(sent.ticket.conversation)).conversation.state
-            answer = anthropic_wire.answer(
+            answer = anthropic_wire.parse_reply(
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
             )
             usage = Usage(
@@ -192,7 +195,7 @@ async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_
             )
             replied = Replied(answer.message.pieces, "claude-opus-4-6-20260205", Stop.CALLS, usage)
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [*answer.message.units, anthropic_wire.result(f"c{number}", "Bash", "fine")]
+            units += [*answer.message.units, anthropic_wire.result_message(f"c{number}", "Bash", "fine")]
         assert state.main_model_factor() == pytest.approx(1.1, abs=0.01)
         assert (await room.figures_since())[0].paid == pytest.approx(
             (await room.figures_since())[0].sent * 5e-6, rel=0.02
@@ -207,7 +210,7 @@ async def test_replies_an_agent_brings_with_it_are_no_requests_of_the_gateway(tm
     ]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
-        answer = anthropic_wire.answer(WRITERS["anthropic"].whole([Says("fine")], USAGE, "1"))
+        answer = anthropic_wire.parse_reply(WRITERS["anthropic"].whole([Says("fine")], USAGE, "1"))
         replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.END, Usage(5_000, 0, 0, 10))
         for requests in (1, 2):
             sent = await room.receive_request(*arrival(units))
@@ -215,7 +218,10 @@ async def test_replies_an_agent_brings_with_it_are_no_requests_of_the_gateway(tm
             (figure,) = await room.figures_since(1.0)
             assert (figure.requests, figure.sent) == (requests, 5_000 * requests)
             assert figure.paid == pytest.approx(requests * (5_000 * 5e-6 + 10 * 25e-6))
-            units += [{"role": "assistant", "content": "another text than the provider's"}, anthropic_wire.said("on")]
+            units += [
+                {"role": "assistant", "content": "another text than the provider's"},
+                anthropic_wire.user_message("on"),
+            ]
         await room.aclose()
 
 
@@ -232,11 +238,11 @@ async def test_what_a_fold_costs_with_the_agents_own_key_stands_on_the_bill() ->
 
 
 async def test_a_recall_of_history_that_is_of_no_conversation_says_so(tmp_path: Path) -> None:
-    units: list[object] = [anthropic_wire.said("look around")]
+    units: list[object] = [anthropic_wire.user_message("look around")]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         sent = await room.receive_request(*arrival(units))
-        asks = anthropic_wire.answer(
+        asks = anthropic_wire.parse_reply(
             WRITERS["anthropic"].whole([Calls("recall_history", {"find": "4711"}, "r")], USAGE, "1")
         )
         replied = Replied(asks.message.pieces, "m", Stop.CALLS, Usage())
@@ -249,7 +255,7 @@ async def test_a_recall_of_history_that_is_of_no_conversation_says_so(tmp_path: 
 async def test_a_call_of_ours_that_cannot_be_answered_tells_the_model_why_and_counts_as_failed(tmp_path: Path) -> None:
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
-        sent = await room.receive_request(*arrival([anthropic_wire.said("look around")]))
+        sent = await room.receive_request(*arrival([anthropic_wire.user_message("look around")]))
         given = [
             ("search_cached_content", '{"query": "swordfish", "limit": "many"}'),
             ("search_cached_content", '{"query": "sword", "limit": 1}'),
@@ -273,7 +279,7 @@ async def test_a_call_of_ours_that_cannot_be_answered_tells_the_model_why_and_co
 async def test_an_entry_can_be_recalled_also_where_the_conversation_is_gone(tmp_path: Path) -> None:
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
-        sent = await room.receive_request(*arrival([anthropic_wire.said("look around")]))
+        sent = await room.receive_request(*arrival([anthropic_wire.user_message("look around")]))
         stored = await made.workspace.cache.store_content(
             b"one\ntwo\nthree\n", EntryOrigin("tool", "Bash", "text/plain")
         )
@@ -293,34 +299,36 @@ async def test_an_entry_can_be_recalled_also_where_the_conversation_is_gone(tmp_
 
 
 async def test_an_agent_whose_conversation_was_deleted_goes_on_in_a_new_one(tmp_path: Path) -> None:
-    units: list[object] = [anthropic_wire.said("look around")]
+    units: list[object] = [anthropic_wire.user_message("look around")]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         sent = await room.receive_request(*arrival(units))
-        answer = anthropic_wire.answer(WRITERS["anthropic"].whole([Says("done")], USAGE, "1"))
+        answer = anthropic_wire.parse_reply(WRITERS["anthropic"].whole([Says("done")], USAGE, "1"))
         replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.END, Usage())
         await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
         await (await made.open_session(sent.ticket.conversation)).set_trashed()
         await made.empty_conversation_trash()
-        again = await room.receive_request(*arrival([*units, *answer.message.units, anthropic_wire.said("go on")]))
+        again = await room.receive_request(
+            *arrival([*units, *answer.message.units, anthropic_wire.user_message("go on")])
+        )
         assert [row.id for row in made.list_conversations()] == [again.ticket.conversation]
         assert again.ticket.conversation != sent.ticket.conversation
         await room.aclose()
 
 
 async def test_what_was_forgotten_stands_in_no_later_request(tmp_path: Path) -> None:
-    units: list[object] = [anthropic_wire.said("look around")]
+    units: list[object] = [anthropic_wire.user_message("look around")]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         outputs = ["the port is 4711-secret\n" + "a line of it\n" * 40_000, "fine"]
         for number, output in enumerate(outputs):
             sent = await room.receive_request(*arrival(units))
-            answer = anthropic_wire.answer(
+            answer = anthropic_wire.parse_reply(
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
             )
             replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage())
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [*answer.message.units, anthropic_wire.result(f"c{number}", "Bash", output)]
+            units += [*answer.message.units, anthropic_wire.result_message(f"c{number}", "Bash", output)]
         assert "4711-secret" in repr(sent.entries)
         await made.forget_content(text="4711-secret")
         assert "4711-secret" not in repr((await room.receive_request(*arrival(units))).entries)
@@ -328,7 +336,7 @@ async def test_what_was_forgotten_stands_in_no_later_request(tmp_path: Path) -> 
 
 
 async def test_a_request_that_goes_ahead_is_recorded_before_its_reply(tmp_path: Path) -> None:
-    units: list[object] = [anthropic_wire.said("look around")]
+    units: list[object] = [anthropic_wire.user_message("look around")]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         for number in range(2):
@@ -336,12 +344,12 @@ async def test_a_request_that_goes_ahead_is_recorded_before_its_reply(tmp_path: 
             assert sent.ticket.ahead == (number == 1)
             facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
             assert ToolReturned not in facts  # the request is on its way
-            answer = anthropic_wire.answer(
+            answer = anthropic_wire.parse_reply(
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
             )
             replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [*answer.message.units, anthropic_wire.result(f"c{number}", "Bash", "fine")]
+            units += [*answer.message.units, anthropic_wire.result_message(f"c{number}", "Bash", "fine")]
         facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
         assert [kind for kind in facts if kind in (ModelReplied, ToolReturned)] == [
             ModelReplied,
@@ -353,10 +361,13 @@ async def test_a_request_that_goes_ahead_is_recorded_before_its_reply(tmp_path: 
 
 def history(steps: int, output: str = "fine") -> list[object]:
     """What an agent has that was connected late."""
-    units: list[object] = [anthropic_wire.said("look around")]
+    units: list[object] = [anthropic_wire.user_message("look around")]
     for number in range(steps):
         whole = WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
-        units += [*anthropic_wire.answer(whole).message.units, anthropic_wire.result(f"c{number}", "Bash", output)]
+        units += [
+            *anthropic_wire.parse_reply(whole).message.units,
+            anthropic_wire.result_message(f"c{number}", "Bash", output),
+        ]
     return units
 
 
@@ -372,7 +383,7 @@ async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_with_its_rep
         shorter = await room.fold_after_overflow(sent.ticket)
         assert shorter is not None
         assert Changed in map(type, shorter.entries)
-        answer = anthropic_wire.answer(WRITERS["anthropic"].whole([Calls("Bash", {}, "last")], USAGE, "1"))
+        answer = anthropic_wire.parse_reply(WRITERS["anthropic"].whole([Calls("Bash", {}, "last")], USAGE, "1"))
         replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
         await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
         await room._tasks.wait_for_all_tasks()
@@ -382,7 +393,7 @@ async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_with_its_rep
             MESSAGES_IN_COMMIT + 1,
         ]
         sent = await room.receive_request(
-            *arrival([*units, *answer.message.units, anthropic_wire.result("last", "Bash", "fine")])
+            *arrival([*units, *answer.message.units, anthropic_wire.result_message("last", "Bash", "fine")])
         )
         assert Changed in map(type, sent.entries)
         await room.aclose()
@@ -399,12 +410,12 @@ async def test_what_comes_while_a_long_history_is_recorded_waits_for_nothing_and
             assert are_all_unchanged(sent.entries, len(units))
             facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
             assert ToolReturned not in facts
-            answer = anthropic_wire.answer(
+            answer = anthropic_wire.parse_reply(
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"new{number}")], USAGE, str(number))
             )
             replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(100 + number, 0, 0, 1))
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [*answer.message.units, anthropic_wire.result(f"new{number}", "Bash", "fine")]
+            units += [*answer.message.units, anthropic_wire.result_message(f"new{number}", "Bash", "fine")]
         await room.aclose()
         recorded = [each.fact for each in await made.read_conversation_facts(sent.ticket.conversation)]
         replies = [fact for fact in recorded if isinstance(fact, ModelReplied)]
@@ -444,17 +455,18 @@ async def test_a_long_history_goes_on_where_recording_it_was_given_up(
 async def test_a_long_history_is_recorded_in_few_commits_as_it_would_be_message_by_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    units: list[object] = [anthropic_wire.said("look around")]
+    units: list[object] = [anthropic_wire.user_message("look around")]
     for number in range(MESSAGES_IN_COMMIT):
         ids = [f"c{number}", f"d{number}"]
         whole = WRITERS["anthropic"].whole([Says("I look"), *(Calls("Bash", {}, one) for one in ids)], USAGE, "1")
         outputs = ["a line of it\n" * (40_000 if number == 7 else 1), f"output {number}"]
         blocks = [
-            anthropic_wire.result(*each)["content"][0] for each in zip(ids, ("Bash", "Bash"), outputs, strict=True)
+            anthropic_wire.result_message(*each)["content"][0]
+            for each in zip(ids, ("Bash", "Bash"), outputs, strict=True)
         ]
-        units += [*anthropic_wire.answer(whole).message.units, {"role": "user", "content": blocks}]
+        units += [*anthropic_wire.parse_reply(whole).message.units, {"role": "user", "content": blocks}]
         if number % 9 == 0:
-            units += [{"role": "assistant", "content": "done"}, anthropic_wire.said(f"go on {number}")]
+            units += [{"role": "assistant", "content": "done"}, anthropic_wire.user_message(f"go on {number}")]
     found = []
     for many in (LONG_HISTORY_MESSAGES, len(units)):
         monkeypatch.setattr("helix_desktop.gateway.local_conversations.LONG_HISTORY_MESSAGES", many)
@@ -481,7 +493,7 @@ async def test_a_thousand_turns_are_recorded_without_looking_for_folds_and_other
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is done once a turn over all turns before it, or once a fact over all facts, was most of the work."""
-    said = [anthropic_wire.said(f"word {number}") for number in range(10 * MESSAGES_IN_COMMIT)]
+    said = [anthropic_wire.user_message(f"word {number}") for number in range(10 * MESSAGES_IN_COMMIT)]
     turns = [each for one in said for each in (one, {"role": "assistant", "content": "fine"})]
     looked, measured, find, meter = [0], [0], FoldPlanner.find_due_fold, Session.next_request_meter
 
@@ -525,7 +537,7 @@ def test_pictures_are_read_in_slices_and_text_that_is_none_is_taken_as_it_is() -
 
 def test_a_title_is_the_first_words_a_person_said() -> None:
     said = [
-        anthropic_wire.message(anthropic_wire.said(text))
+        anthropic_wire.parse_message(anthropic_wire.user_message(text))
         for text in ("<system-reminder>x</system-reminder>", "Mend it\nnow")
     ]
     assert title_from_messages(said) == "Mend it"

@@ -110,10 +110,12 @@ async def test_a_long_history_is_told_once(tmp_path: Path) -> None:
             for number in range(3):
                 sent = await room.receive_request(*arrival(units))
                 assert are_all_unchanged(sent.entries, len(units))
-                said = anthropic_wire.answer(WRITERS["anthropic"].whole([Calls("Bash", {}, f"d{number}")], USAGE, "d"))
+                said = anthropic_wire.parse_reply(
+                    WRITERS["anthropic"].whole([Calls("Bash", {}, f"d{number}")], USAGE, "d")
+                )
                 replied = Replied(said.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
                 await room.record_agent_reply(sent.ticket, replied, said.message.identity_key)
-                units += [*said.message.units, anthropic_wire.result(f"d{number}", "Bash", "fine")]
+                units += [*said.message.units, anthropic_wire.result_message(f"d{number}", "Bash", "fine")]
                 sizes.append(consoles[0].size)
     assert sizes[0] > 200_000
     assert sizes[2] - sizes[1] < 5_000

@@ -34,6 +34,6 @@ def _seen(raw: bytes, came: Sequence[bytes]) -> Any:
 def put_together(reading: Any, events: Sequence[Any]) -> dict[str, Any]:
     """The reply that a stream of these events says."""
     for event in events:
-        reading.take(event)
-    value: dict[str, Any] = reading.value()
+        reading.add_reply_event(event)
+    value: dict[str, Any] = reading.whole_reply()
     return value

@@ -30,11 +30,11 @@ def fed(veil: HiddenCallFilter, protocol: str, blocks: Sequence[Block]) -> tuple
 
 
 def shown(protocol: str, content: bytes) -> list[tuple[str, str]]:
-    reading: Any = WIRES[protocol].Reading()
+    reading: Any = WIRES[protocol].ReplyAssembler()
     for raw in RawEventSplitter().feed_raw_chunk(content):
         if (event := parse_event_data(raw)) is not None:
-            reading.take(event)
-    pieces = WIRES[protocol].answer(reading.value()).message.pieces
+            reading.add_reply_event(event)
+    pieces = WIRES[protocol].parse_reply(reading.whole_reply()).message.pieces
     return [(piece.kind.value, piece.name or piece.text) for piece in pieces if piece.kind is not PieceKind.REASONING]
 
 
@@ -74,7 +74,7 @@ def test_a_whole_reply_is_put_together_of_several(protocol: str) -> None:
     veil.any_hidden, veil.hidden_count = True, 1
     values = [WRITERS[protocol].whole(blocks, USAGE, "1") for blocks in ([RECALL], [Says("fine"), TOOL])]
     whole = veil.merge_whole_replies(json.loads(json.dumps(values)))
-    pieces = WIRES[protocol].answer(whole).message.pieces
+    pieces = WIRES[protocol].parse_reply(whole).message.pieces
     assert [piece.name or piece.text for piece in pieces if piece.kind is not PieceKind.OTHER] == ["fine", "Bash"]
 
 

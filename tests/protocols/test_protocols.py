@@ -22,9 +22,9 @@ each = pytest.mark.parametrize("wire", [pytest.param(wire, id=name) for name, wi
 @given(st.data())
 def test_messages_put_together_again_are_the_request_that_came(wire: Any, data: st.DataObject) -> None:
     body = data.draw(bodies(wire.NAME))
-    units = [unit for message in wire.messages(body) for unit in message.units]
+    units = [unit for message in wire.parse_messages(body) for unit in message.units]
     assert wire.with_messages(body, units)[FIELDS[wire.NAME]] == body[FIELDS[wire.NAME]]
-    assert wire.joined([(unit, False) for unit in units]) == units
+    assert wire.merge_added([(unit, False) for unit in units]) == units
 
 
 @each
@@ -32,16 +32,16 @@ def test_messages_put_together_again_are_the_request_that_came(wire: Any, data: 
 @given(st.data())
 def test_a_beginning_that_was_read_is_not_read_again(wire: Any, data: st.DataObject) -> None:
     body = data.draw(bodies(wire.NAME))
-    whole = wire.messages(body)
+    whole = wire.parse_messages(body)
     known = whole[: data.draw(st.integers(0, max(0, len(whole) - 1)))]
-    again = wire.messages(body, known)
+    again = wire.parse_messages(body, known)
     assert again == whole
     assert all(one is other for one, other in zip(again, known, strict=False))
 
 
 @each
 def test_a_result_is_shown_as_something_else(wire: Any) -> None:
-    reply = wire.answer(
+    reply = wire.parse_reply(
         WRITERS[wire.NAME].whole(
             [Says("I look"), Calls("Bash", {"command": "ls"}, "c1")], {"input": 3, "read": 0, "write": 0}, "1"
         )
@@ -51,14 +51,16 @@ def test_a_result_is_shown_as_something_else(wire: Any) -> None:
         PieceKind.CALL,
     ]
     assert (reply.usage.input, reply.message.pieces_of_kind(PieceKind.CALL)[0].name) == (3, "Bash")
-    units = [wire.said("look"), *reply.message.units, wire.result("c1", "Bash", "a long output")]
-    (result,) = (one for one in wire.messages(wire.with_messages({}, units)) if one.pieces_of_kind(PieceKind.RESULT))
-    (shown,) = wire.edited(result, [PieceEdit(0, "short")])
+    units = [wire.user_message("look"), *reply.message.units, wire.result_message("c1", "Bash", "a long output")]
+    (result,) = (
+        one for one in wire.parse_messages(wire.with_messages({}, units)) if one.pieces_of_kind(PieceKind.RESULT)
+    )
+    (shown,) = wire.apply_edits(result, [PieceEdit(0, "short")])
     assert "short" in str(shown)
     assert "a long output" not in str(shown)
 
 
 @each
 def test_tools_of_ours_stand_beside_those_of_the_client(wire: Any) -> None:
-    body = wire.with_tools({FIELDS[wire.NAME]: [wire.said("look")]}, recall_tools_to_add())
-    assert {tool.name for tool in wire.head(body).tools} == {tool.name for tool in recall_tools_to_add()}
+    body = wire.with_added_tools({FIELDS[wire.NAME]: [wire.user_message("look")]}, recall_tools_to_add())
+    assert {tool.name for tool in wire.parse_head(body).tools} == {tool.name for tool in recall_tools_to_add()}

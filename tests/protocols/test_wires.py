@@ -22,7 +22,7 @@ PNG = "data:image/png;base64,AAAA"
 
 
 def read(wire: ModuleType, unit: Any) -> Wired:
-    found: Wired = wire.message([unit] if wire is responses_wire else unit)
+    found: Wired = wire.parse_message([unit] if wire is responses_wire else unit)
     return found
 
 
@@ -102,7 +102,7 @@ def test_pieces_of_responses() -> None:
     custom = {"type": "custom_tool_call", "call_id": "2", "name": "patch", "input": "x"}
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
     reply = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
-    assert list(responses_wire.message([thought, reply, call, custom]).pieces) == [
+    assert list(responses_wire.parse_message([thought, reply, call, custom]).pieces) == [
         Piece(REASONING, "hm", (0,)),
         Piece(TEXT, "a", (1, "content", 0)),
         Piece(CALL, "{}", (2,), "1", "Bash", media_type="arguments"),
@@ -120,12 +120,12 @@ def test_pieces_of_responses() -> None:
 def test_items_between_two_of_the_users_are_one_reply() -> None:
     user, call, out = {"role": "user"}, {"type": "function_call"}, {"type": "function_call_output"}
     items = [user, {"type": "reasoning"}, call, out, {"role": "assistant"}]
-    found = responses_wire.messages({"input": items})
+    found = responses_wire.parse_messages({"input": items})
     assert [len(message.units) for message in found] == [1, 2, 1, 1]
-    assert responses_wire.messages({"input": items}, found[:2]) == found
-    assert [message.units for message in responses_wire.messages({"input": "hello"})] == [("hello",)]
+    assert responses_wire.parse_messages({"input": items}, found[:2]) == found
+    assert [message.units for message in responses_wire.parse_messages({"input": "hello"})] == [("hello",)]
     assert responses_wire.with_messages({}, ["hello"]) == {"input": "hello"}
-    assert responses_wire.with_messages({}, ["hello", call]) == {"input": [responses_wire.said("hello"), call]}
+    assert responses_wire.with_messages({}, ["hello", call]) == {"input": [responses_wire.user_message("hello"), call]}
 
 
 def test_pieces_of_gemini() -> None:
@@ -167,7 +167,7 @@ def test_pieces_of_gemini() -> None:
 )
 def test_the_head_of_a_request(wire: ModuleType, body: Mapping[str, Any], system: str) -> None:
     mine = Tool("run", "runs", '{"type":"object","properties":{"a":{"type":"string"}}}')
-    head = wire.head(wire.with_tools({"model": "m", **body}, [mine]))
+    head = wire.parse_head(wire.with_added_tools({"model": "m", **body}, [mine]))
     assert (head.model, head.system, head.tools) == ("" if wire is gemini_wire else "m", system, (mine,))
 
 
@@ -197,7 +197,7 @@ def test_why_a_reply_ended(wire: ModuleType, reason: str, stop: Stop) -> None:
         chat_wire: {"choices": [{"message": {}, "finish_reason": reason}], "model": "m"},
         gemini_wire: {"candidates": [{"content": {"parts": []}, "finishReason": reason}], "modelVersion": "m"},
     }[wire]
-    found = wire.answer(value)
+    found = wire.parse_reply(value)
     assert (found.stop, found.model, found.message.speaker) == (stop, "m", Speaker.ASSISTANT)
 
 
@@ -212,14 +212,14 @@ def test_why_a_reply_ended(wire: ModuleType, reason: str, stop: Stop) -> None:
     ],
 )
 def test_why_a_response_ended(value: Mapping[str, Any], stop: Stop) -> None:
-    found = responses_wire.answer(value)
+    found = responses_wire.parse_reply(value)
     assert found.stop is stop
     assert all("status" not in item for item in found.message.units)
 
 
 def test_a_gemini_reply_with_calls_ends_with_calls() -> None:
     content = {"parts": [{"functionCall": {"name": "run"}}]}
-    assert gemini_wire.answer({"candidates": [{"content": content, "finishReason": "STOP"}]}).stop is Stop.CALLS
+    assert gemini_wire.parse_reply({"candidates": [{"content": content, "finishReason": "STOP"}]}).stop is Stop.CALLS
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_gemini_reply_with_calls_ends_with_calls() -> None:
     ],
 )
 def test_what_a_reply_cost(wire: ModuleType, told: Mapping[str, Any], usage: Usage) -> None:
-    assert wire.usage(told) == usage
+    assert wire.parse_usage(told) == usage
 
 
 ADDED = [  # what the gateway puts into a conversation: the user's words, a good result and a failed one
@@ -301,19 +301,19 @@ ADDED = [  # what the gateway puts into a conversation: the user's words, a good
 def test_what_the_gateway_adds_is_written_as_the_protocol_says(
     wire: ModuleType, words: Any, good: Any, failed: Any
 ) -> None:
-    assert wire.said("go on") == words
-    assert wire.result("c1", "run", "out") == good
-    assert wire.result("c1", "run", "out", ok=False) == failed
+    assert wire.user_message("go on") == words
+    assert wire.result_message("c1", "run", "out") == good
+    assert wire.result_message("c1", "run", "out", ok=False) == failed
 
 
 @pytest.mark.parametrize(("wire", "words", "good", "_failed"), ADDED)
 def test_messages_are_put_back_as_they_were_read(wire: ModuleType, words: Any, good: Any, _failed: Any) -> None:
     field = MESSAGE_FIELDS[wire.NAME]
     body = {"model": "m", field: [words, good, words, words]}
-    read = wire.messages(body)
+    read = wire.parse_messages(body)
     assert [message.units for message in read] == [(unit,) for unit in body[field]]
     for known in range(len(read) + 1):
-        assert wire.messages(body, read[:known]) == read
+        assert wire.parse_messages(body, read[:known]) == read
     assert wire.with_messages({"model": "m"}, [unit for message in read for unit in message.units]) == body
 
 
@@ -321,8 +321,8 @@ def test_messages_are_put_back_as_they_were_read(wire: ModuleType, words: Any, g
 def test_an_added_message_joins_its_neighbour_where_one_role_may_not_speak_twice(
     wire: ModuleType, words: Any, good: Any, _failed: Any
 ) -> None:
-    assert wire.joined([(words, False), (good, False)]) == [words, good]
-    together = wire.joined([(words, False), (good, True)])
+    assert wire.merge_added([(words, False), (good, False)]) == [words, good]
+    together = wire.merge_added([(words, False), (good, True)])
     if field := {anthropic_wire: "content", gemini_wire: "parts"}.get(wire):
         assert together == [{**words, field: [*good[field], *words[field]]}]
     else:
@@ -331,7 +331,7 @@ def test_an_added_message_joins_its_neighbour_where_one_role_may_not_speak_twice
 
 def test_results_and_calls_are_changed_where_they_stand() -> None:
     def changed(wire: ModuleType, unit: Any, text: str, at: int = 0) -> Any:
-        return wire.edited(read(wire, unit), [PieceEdit(at, text)])[0]
+        return wire.apply_edits(read(wire, unit), [PieceEdit(at, text)])[0]
 
     use = {"type": "tool_use", "id": "1", "name": "n", "input": {}}
     assert changed(anthropic_wire, {"role": "assistant", "content": [use]}, '{"a":1}')["content"][0]["input"] == {

@@ -75,7 +75,7 @@ class AnthropicMessages(ProviderEndpoint):
         limit = request.max_output or min(abilities.max_output or DEFAULT_OUTPUT, MOST_ASKED)
         body: Object = {"model": request.model, "max_tokens": limit, "stream": True}
         if request.tools and abilities.tools:
-            tools = anthropic_wire.write_tools(request.tools)
+            tools = anthropic_wire.tools_as_json(request.tools)
             if not request.system.strip():
                 tools[-1]["cache_control"] = MARK
             body["tools"] = [*tools]
@@ -288,7 +288,7 @@ class AnthropicReplyReader(ReplyReaderBase):
         return Reply(
             self._draft.finished_parts(cut=stop in (Stop.CUT, Stop.LENGTH)),
             stop,
-            anthropic_wire.usage(self._usage),
+            anthropic_wire.parse_usage(self._usage),
             self._model,
             why,
         )

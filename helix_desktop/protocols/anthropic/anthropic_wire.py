@@ -41,7 +41,7 @@ THINKING = ("thinking", "redacted_thinking")
 _CHANGING = "x-anthropic-billing-header"
 
 
-def head(body: Mapping[str, Json]) -> RequestHead:
+def parse_head(body: Mapping[str, Json]) -> RequestHead:
     """System text, tools and model of a request."""
     system = body.get("system", "")
     parts = [system] if isinstance(system, str) else [text_at(part, "text") for part in list_at(system)]
@@ -53,12 +53,12 @@ def head(body: Mapping[str, Json]) -> RequestHead:
     )
 
 
-def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
     """The messages of a request. `before`: those at its beginning that were read already."""
-    return [*before, *map(message, list_at(body, "messages")[len(before) :])]
+    return [*before, *map(parse_message, list_at(body, "messages")[len(before) :])]
 
 
-def message(unit: Json) -> Wired:
+def parse_message(unit: Json) -> Wired:
     value = object_at(unit)
     role = text_at(value, "role")
     speaker = Speaker.ASSISTANT if role == "assistant" else Speaker.SYSTEM if role == "system" else Speaker.USER
@@ -96,7 +96,7 @@ def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> P
     return unknown_piece(block, path)
 
 
-def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
+def apply_edits(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
     """The message with some pieces shown as something else. Marks of the provider's cache stay where they are."""
     return edit_pieces(wired, edits, _find_text_place)
 
@@ -109,19 +109,19 @@ def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
     return (() if len(piece.path) == 2 else ("text",)), text  # A path of two parts leads to plain text.
 
 
-def said(text: str) -> Json:
+def user_message(text: str) -> Json:
     """A message of the user's."""
     return {"role": "user", "content": [{"type": "text", "text": text}]}
 
 
-def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
+def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
     """The result of one call, as a message."""
     del name
     block = {"type": "tool_result", "tool_use_id": call, "content": text}
     return {"role": "user", "content": [block if ok else {**block, "is_error": True}]}
 
 
-def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Messages of one role made one where one of them was added here (`True`); results come first in theirs."""
     return join_added_messages(units, "content", _content_blocks, lambda block: text_at(block, "type") == "tool_result")
 
@@ -135,11 +135,11 @@ def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, 
     return {**body, "messages": list(units)}
 
 
-def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
-    return {**body, "tools": [*write_tools(tools), *list_at(body, "tools")]}
+def with_added_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
+    return {**body, "tools": [*tools_as_json(tools), *list_at(body, "tools")]}
 
 
-def write_tools(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
+def tools_as_json(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
     return [{"name": t.name, "description": t.description, "input_schema": schema_of_tool(t)} for t in tools]
 
 
@@ -188,29 +188,29 @@ def with_cache_mark(unit: Json, mark: Json) -> Json:
 # --- Replies are read, whole or from a stream
 
 
-def answer(value: Mapping[str, Json]) -> WireReply:
+def parse_reply(value: Mapping[str, Json]) -> WireReply:
     """A whole reply."""
     unit = {"role": "assistant", "content": list(list_at(value, "content"))}
     stop = STOPS.get(text_at(value, "stop_reason"), Stop.CUT)
-    return WireReply(message(unit), stop, usage(object_at(value, "usage")), text_at(value, "model"))
+    return WireReply(parse_message(unit), stop, parse_usage(object_at(value, "usage")), text_at(value, "model"))
 
 
-def usage(value: Mapping[str, Json]) -> Usage:
+def parse_usage(value: Mapping[str, Json]) -> Usage:
     """As the engine counts it: the input with what was cached of it."""
     read, write = number_at(value, "cache_read_input_tokens"), number_at(value, "cache_creation_input_tokens")
     return Usage(number_at(value, "input_tokens") + read + write, read, write, number_at(value, "output_tokens"))
 
 
-class Reading:
+class ReplyAssembler:
     """A reply put together from the events of its stream."""
 
     def __init__(self) -> None:
         self.whole: dict[str, Json] = {}
         self._blocks: dict[int, dict[str, Json]] = {}
         self._json: dict[int, list[str]] = {}
-        self.done = False
+        self.is_done = False
 
-    def take(self, event: Mapping[str, Json]) -> None:
+    def add_reply_event(self, event: Mapping[str, Json]) -> None:
         """One more event."""
         index = number_at(event, "index")
         match event.get("type"):
@@ -226,7 +226,7 @@ class Reading:
                 told = {k: v for k, v in object_at(event, "usage").items() if v is not None}
                 self.whole["usage"] = {**object_at(self.whole, "usage"), **told}
             case "message_stop":
-                self.done = True
+                self.is_done = True
 
     def _add_block_delta(self, index: int, delta: Mapping[str, Json]) -> None:
         block = self._blocks.setdefault(index, {"type": "text", "text": ""})
@@ -238,7 +238,7 @@ class Reading:
         if delta.get("type") == "citations_delta":
             block["citations"] = [*list_at(block, "citations"), delta.get("citation")]
 
-    def value(self) -> dict[str, Json]:
+    def whole_reply(self) -> dict[str, Json]:
         """The reply as it would have come without a stream."""
         blocks = [self._finish_block(index, block) for index, block in sorted(self._blocks.items())]
         return {**self.whole, "content": blocks}

@@ -58,7 +58,7 @@ class GeminiProtocol(protocol_dialect.ProviderEndpoint):
         if request.system:
             body["systemInstruction"] = {"parts": [{"text": request.system}]}
         if request.tools and abilities.tools:
-            body["tools"] = [{"functionDeclarations": [*gemini_wire.write_tools(request.tools)]}]
+            body["tools"] = [{"functionDeclarations": [*gemini_wire.tools_as_json(request.tools)]}]
         settings = _generation_config(request, abilities)
         if settings:
             body["generationConfig"] = settings
@@ -196,7 +196,7 @@ class GeminiReplyReader(ReplyReaderBase):
         self._model = text_at(value, "modelVersion") or self._model
         self._blocked = text_at(value, "promptFeedback", "blockReason") or self._blocked
         if object_at(value, "usageMetadata"):
-            self._usage = gemini_wire.usage(object_at(value, "usageMetadata"))
+            self._usage = gemini_wire.parse_usage(object_at(value, "usageMetadata"))
         candidate = object_at(value, "candidates", 0)
         self._finish = text_at(candidate, "finishReason") or self._finish
         parts = list_at(candidate, "content", "parts")

@@ -126,7 +126,7 @@ PLACEHOLDER = "skip_thought_signature_validator"  # Google's own value for calls
 _TEXT_FIELDS = ("output", "error", "content", "result")
 
 
-def head(body: Mapping[str, Json]) -> RequestHead:
+def parse_head(body: Mapping[str, Json]) -> RequestHead:
     """System text and tools of a request; the model stands in its address."""
     system = object_at(body.get("systemInstruction") or body.get("system_instruction"))
     declared = [
@@ -138,7 +138,7 @@ def head(body: Mapping[str, Json]) -> RequestHead:
     return RequestHead("", text_of_content(system.get("parts")), tuple(tools))
 
 
-def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
     """The contents of a request. `before`: those at its beginning that were read already."""
     tally = CallNumbering()
     for piece in (piece for message in before for piece in message.pieces):
@@ -146,10 +146,10 @@ def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wir
             tally.assign_call_number(piece.name)
         elif piece.kind is PieceKind.RESULT:
             tally.take_oldest_open_call(piece.name)
-    return [*before, *(message(unit, tally) for unit in list_at(body, "contents")[len(before) :])]
+    return [*before, *(parse_message(unit, tally) for unit in list_at(body, "contents")[len(before) :])]
 
 
-def message(unit: Json, tally: CallNumbering | None = None) -> Wired:
+def parse_message(unit: Json, tally: CallNumbering | None = None) -> Wired:
     value, tally = object_at(unit), tally or CallNumbering()
     speaker = Speaker.ASSISTANT if text_at(value, "role") == "model" else Speaker.USER
     parts = enumerate(list_at(value, "parts"))
@@ -190,7 +190,7 @@ def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
     return "", format_json_value(value)
 
 
-def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
+def apply_edits(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
     """The content with some parts shown as something else. Signatures stay."""
     return edit_pieces(wired, edits, _find_text_place)
 
@@ -203,12 +203,12 @@ def _find_text_place(_units: Json, piece: Piece, text: str) -> tuple[Path, Json]
     return ("text",), text
 
 
-def said(text: str) -> Json:
+def user_message(text: str) -> Json:
     """A content of the user's."""
     return {"role": "user", "parts": [{"text": text}]}
 
 
-def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
+def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
     """The result of one call, as a content."""
     del call
     return {
@@ -217,7 +217,7 @@ def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
     }
 
 
-def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Contents of one role made one where one was added here; results come first in theirs."""
     return join_added_messages(
         units, "parts", lambda unit: list_at(unit, "parts"), lambda part: "functionResponse" in object_at(part)
@@ -228,8 +228,8 @@ def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, 
     return {**body, "contents": list(units)}
 
 
-def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
-    ours = write_tools(tools)
+def with_added_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
+    ours = tools_as_json(tools)
     given = list(list_at(body, "tools"))
     for at, tool in enumerate(given):
         for field in ("functionDeclarations", "function_declarations"):
@@ -239,26 +239,26 @@ def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Jso
     return {**body, "tools": [{"functionDeclarations": ours}, *given]}
 
 
-def write_tools(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
+def tools_as_json(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
     return [{"name": t.name, "description": t.description, **gemini_parameters(schema_of_tool(t))} for t in tools]
 
 
 # --- Replies are read, whole or from a stream
 
 
-def answer(value: Mapping[str, Json]) -> WireReply:
+def parse_reply(value: Mapping[str, Json]) -> WireReply:
     """A whole reply: the first candidate."""
     candidate = object_at(value, "candidates", 0)
     content = object_at(candidate, "content")
-    wired = message({"role": "model", "parts": list(list_at(content, "parts"))})
+    wired = parse_message({"role": "model", "parts": list(list_at(content, "parts"))})
     reason = text_at(candidate, "finishReason")
     stop = STOPS.get(reason, Stop.FILTERED if reason else Stop.CUT)
     if stop is Stop.END and wired.pieces_of_kind(PieceKind.CALL):
         stop = Stop.CALLS
-    return WireReply(wired, stop, usage(object_at(value, "usageMetadata")), text_at(value, "modelVersion"))
+    return WireReply(wired, stop, parse_usage(object_at(value, "usageMetadata")), text_at(value, "modelVersion"))
 
 
-def usage(value: Mapping[str, Json]) -> Usage:
+def parse_usage(value: Mapping[str, Json]) -> Usage:
     """Thinking is billed as output and reported beside it."""
     thoughts = number_at(value, "thoughtsTokenCount")
     return Usage(
@@ -269,7 +269,7 @@ def usage(value: Mapping[str, Json]) -> Usage:
     )
 
 
-class Reading:
+class ReplyAssembler:
     """A reply put together from the chunks of its stream."""
 
     def __init__(self) -> None:
@@ -278,11 +278,11 @@ class Reading:
         self._candidate: dict[str, Json] = {}
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether the reply has ended."""
         return bool(text_at(self._candidate, "finishReason"))
 
-    def take(self, event: Mapping[str, Json]) -> None:
+    def add_reply_event(self, event: Mapping[str, Json]) -> None:
         """One more chunk."""
         self.whole.update({k: v for k, v in event.items() if k != "candidates"})
         candidate = object_at(event, "candidates", 0)
@@ -299,7 +299,7 @@ class Reading:
         else:
             self._parts.append(part)
 
-    def value(self) -> dict[str, Json]:
+    def whole_reply(self) -> dict[str, Json]:
         """The reply as it would have come without a stream."""
         content = {"role": "model", "parts": self._parts}
         return {**self.whole, "candidates": [{**self._candidate, "content": content}]}
@@ -379,7 +379,7 @@ class GeminiCallFilter(HiddenCallFilter):
                 if seen is not None and not (part.get("thought") and at < len(values) - 1):
                     parts.append(seen)
         last = values[-1]
-        before = sum(usage(object_at(value, "usageMetadata")).output for value in values[:-1])
+        before = sum(parse_usage(object_at(value, "usageMetadata")).output for value in values[:-1])
         candidate = object_at(last, "candidates", 0)
         content = {**object_at(candidate, "content"), "role": "model", "parts": parts}
         return self._with_earlier_output({**last, "candidates": [{**candidate, "content": content}]}, before)

@@ -36,7 +36,7 @@ class OpenAIChat(protocol_dialect.ProviderEndpoint):
         body: Object = {"model": request.model, "messages": self._write_messages(request, abilities), "stream": True}
         body["stream_options"] = {"include_usage": True}
         if request.tools and abilities.tools:
-            body["tools"] = [*chat_wire.write_tools(request.tools)]
+            body["tools"] = [*chat_wire.tools_as_json(request.tools)]
         if request.max_output:
             is_openai = self.host.endswith(("api.openai.com", ".azure.com"))
             body["max_completion_tokens" if is_openai else "max_tokens"] = request.max_output

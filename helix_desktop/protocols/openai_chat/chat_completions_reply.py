@@ -150,7 +150,7 @@ class ChatReplyReader(ReplyReaderBase):
         )
         usage = next((one for one in found if one), None)
         if usage is not None:
-            self._usage = chat_wire.usage(usage)
+            self._usage = chat_wire.parse_usage(usage)
 
     def reply_so_far(self, cut: str = "") -> Reply:
         self._seal_reasoning()

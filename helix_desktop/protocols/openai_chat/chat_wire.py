@@ -44,7 +44,7 @@ REASONING = ("reasoning_content", "reasoning")
 _SPEAKERS = {"system": Speaker.SYSTEM, "developer": Speaker.SYSTEM, "assistant": Speaker.ASSISTANT}
 
 
-def head(body: Mapping[str, Json]) -> RequestHead:
+def parse_head(body: Mapping[str, Json]) -> RequestHead:
     """System text, tools and model of a request."""
     said = [m for m in map(object_at, list_at(body, "messages")) if text_at(m, "role") in ("system", "developer")]
     tools = [object_at(tool, "function") for tool in list_at(body, "tools")]
@@ -55,12 +55,12 @@ def head(body: Mapping[str, Json]) -> RequestHead:
     )
 
 
-def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
     """The messages of a request. `before`: those at its beginning that were read already."""
-    return [*before, *map(message, list_at(body, "messages")[len(before) :])]
+    return [*before, *map(parse_message, list_at(body, "messages")[len(before) :])]
 
 
-def message(unit: Json) -> Wired:
+def parse_message(unit: Json) -> Wired:
     value = object_at(unit)
     role = text_at(value, "role")
     if role in ("tool", "function"):
@@ -95,7 +95,7 @@ def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -
     return Piece(PieceKind.CALL, text_at(function, "arguments"), path, text_at(call, "id"), text_at(function, "name"))
 
 
-def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
+def apply_edits(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
     """The message with some pieces shown as something else."""
     return edit_pieces(wired, edits, _find_text_place)
 
@@ -105,18 +105,18 @@ def _find_text_place(_units: Json, piece: Piece, text: str) -> tuple[Path, Json]
     return fields.get(piece.kind, () if len(piece.path) == 2 else ("text",)), text
 
 
-def said(text: str) -> Json:
+def user_message(text: str) -> Json:
     """A message of the user's."""
     return {"role": "user", "content": text}
 
 
-def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
+def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
     """The result of one call, as a message."""
     del name, ok
     return {"role": "tool", "tool_call_id": call, "content": text}
 
 
-def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Messages as they stand: here several of one role may follow each other."""
     return [unit for unit, _ in units]
 
@@ -125,11 +125,11 @@ def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, 
     return {**body, "messages": list(units)}
 
 
-def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
-    return {**body, "tools": [*write_tools(tools), *list_at(body, "tools")]}
+def with_added_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
+    return {**body, "tools": [*tools_as_json(tools), *list_at(body, "tools")]}
 
 
-def write_tools(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
+def tools_as_json(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
     return [
         {
             "type": "function",
@@ -142,17 +142,16 @@ def write_tools(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
 # --- Replies are read, whole or from a stream
 
 
-def answer(value: Mapping[str, Json]) -> WireReply:
+def parse_reply(value: Mapping[str, Json]) -> WireReply:
     """A whole reply: the first choice."""
     choice = object_at(value, "choices", 0)
     unit = {k: v for k, v in object_at(choice, "message").items() if v is not None or k == "content"}
     stop = STOPS.get(text_at(choice, "finish_reason"), Stop.CUT)
-    return WireReply(
-        message({"role": "assistant", **unit}), stop, usage(object_at(value, "usage")), text_at(value, "model")
-    )
+    wired = parse_message({"role": "assistant", **unit})
+    return WireReply(wired, stop, parse_usage(object_at(value, "usage")), text_at(value, "model"))
 
 
-def usage(value: Mapping[str, Json]) -> Usage:
+def parse_usage(value: Mapping[str, Json]) -> Usage:
     """The figures under the names OpenAI, DeepSeek, OpenRouter and Moonshot use."""
     reads = (
         number_at(value, "prompt_tokens_details", "cached_tokens"),
@@ -170,7 +169,7 @@ def usage(value: Mapping[str, Json]) -> Usage:
     )
 
 
-class Reading:
+class ReplyAssembler:
     """A reply put together from the chunks of its stream."""
 
     def __init__(self) -> None:
@@ -180,11 +179,11 @@ class Reading:
         self._finish: str | None = None
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether the reply has ended."""
         return self._finish is not None
 
-    def take(self, event: Mapping[str, Json]) -> None:
+    def add_reply_event(self, event: Mapping[str, Json]) -> None:
         """One more chunk."""
         self.whole.update({k: v for k, v in event.items() if k not in ("choices", "object") and v is not None})
         for choice in map(object_at, list_at(event, "choices")):
@@ -213,7 +212,7 @@ class Reading:
             elif name != "index" and value:
                 call[name] = value
 
-    def value(self) -> dict[str, Json]:
+    def whole_reply(self) -> dict[str, Json]:
         """The reply as it would have come without a stream."""
         message = dict(self._message)
         if self._calls:

@@ -62,7 +62,7 @@ class OpenAIResponses(ProviderEndpoint):
         if request.system:
             body["instructions"] = request.system
         if request.tools and abilities.tools:
-            body["tools"] = [*responses_wire.write_tools(request.tools)]
+            body["tools"] = [*responses_wire.tools_as_json(request.tools)]
         if request.max_output:
             body["max_output_tokens"] = request.max_output
         if abilities.reasoning:
@@ -230,7 +230,7 @@ class ResponsesReplyReader(ReplyReaderBase):
 
     def reply_so_far(self, cut: str = "") -> Reply:
         stop, why = self._responses_ending(cut)
-        figures = responses_wire.usage(object_at(self._response, "usage"))
+        figures = responses_wire.parse_usage(object_at(self._response, "usage"))
         return Reply(
             self._draft.finished_parts(cut=stop in (Stop.CUT, Stop.LENGTH)),
             stop,

@@ -36,7 +36,7 @@ _SERVER = frozenset(
 )
 
 
-def head(body: Mapping[str, Json]) -> RequestHead:
+def parse_head(body: Mapping[str, Json]) -> RequestHead:
     """System text, tools and model of a request."""
     # Codex sends some tools within the input.
     in_input = [tool for item in list_at(body, "input") for tool in list_at(item, "tools")]
@@ -45,7 +45,7 @@ def head(body: Mapping[str, Json]) -> RequestHead:
     return RequestHead(text_at(body, "model"), text_at(body, "instructions"), tuple(named))
 
 
-def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
     """The messages of a request: items of one reply are one message. `before`: those at its beginning that were read already."""
     given = body.get("input")
     if isinstance(given, str):
@@ -57,10 +57,10 @@ def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wir
             reply.append(item)
             continue
         if reply:
-            out.append(message(reply))
+            out.append(parse_message(reply))
             reply = []
-        out.append(message([item]))
-    return [*out, message(reply)] if reply else out
+        out.append(parse_message([item]))
+    return [*out, parse_message(reply)] if reply else out
 
 
 def _belongs_to_reply(item: Mapping[str, Json]) -> bool:
@@ -68,7 +68,7 @@ def _belongs_to_reply(item: Mapping[str, Json]) -> bool:
     return kind in _CALLS or kind in _SERVER or kind == "reasoning" or text_at(item, "role") == "assistant"
 
 
-def message(items: Sequence[Json]) -> Wired:
+def parse_message(items: Sequence[Json]) -> Wired:
     """One message of one or several items."""
     first = object_at(items[0]) if items else {}
     speaker = Speaker.ASSISTANT if not items or _belongs_to_reply(first) else Speaker.USER
@@ -114,7 +114,7 @@ def _piece_of_item_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -
     return piece_of_image_url(text_at(part, "image_url"), path) or unknown_piece(part, path)
 
 
-def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
+def apply_edits(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
     """The items with some pieces shown as something else. A message of which nothing is left is none."""
     units = edit_pieces(wired, edits, _find_text_place)
     return [u for u in units if isinstance(u, str) or u.get("content") or text_at(u, "type") not in ("", "message")]
@@ -128,18 +128,18 @@ def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
     return (() if piece.path[-1] == "content" or len(piece.path) == 1 else ("text",)), text
 
 
-def said(text: str) -> Json:
+def user_message(text: str) -> Json:
     """A message of the user's."""
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
 
 
-def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
+def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
     """The result of one call, as an item."""
     del name, ok
     return {"type": "function_call_output", "call_id": call, "output": text}
 
 
-def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Items as they stand."""
     return [unit for unit, _ in units]
 
@@ -147,11 +147,11 @@ def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
 def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
     if len(units) == 1 and isinstance(units[0], str):
         return {**body, "input": units[0]}
-    return {**body, "input": [said(unit) if isinstance(unit, str) else unit for unit in units]}
+    return {**body, "input": [user_message(unit) if isinstance(unit, str) else unit for unit in units]}
 
 
-def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
-    ours = write_tools(tools)
+def with_added_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
+    ours = tools_as_json(tools)
     for at, item in enumerate(list_at(body, "input") if "tools" not in body else ()):
         if isinstance(object_at(item).get("tools"), list):
             given = list(body["input"])
@@ -160,7 +160,7 @@ def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Jso
     return {**body, "tools": [*ours, *list_at(body, "tools")]}
 
 
-def write_tools(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
+def tools_as_json(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
     return [
         {
             "type": "function",
@@ -176,12 +176,12 @@ def write_tools(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
 # --- Replies are read, whole or from a stream
 
 
-def answer(value: Mapping[str, Json]) -> WireReply:
+def parse_reply(value: Mapping[str, Json]) -> WireReply:
     """A whole reply. `status` stays off its items: a client sends them back without."""
     items = [dict(object_at(item)) for item in list_at(value, "output")]
     for item in items:
         item.pop("status", None)
-    wired = message(items)
+    wired = parse_message(items)
     status = text_at(value, "status")
     why = text_at(value, "incomplete_details", "reason")
     stop = Stop.CUT
@@ -189,10 +189,10 @@ def answer(value: Mapping[str, Json]) -> WireReply:
         stop = Stop.CALLS if wired.pieces_of_kind(PieceKind.CALL) else Stop.END
     elif status == "incomplete":
         stop = Stop.FILTERED if why == "content_filter" else Stop.LENGTH
-    return WireReply(wired, stop, usage(object_at(value, "usage")), text_at(value, "model"))
+    return WireReply(wired, stop, parse_usage(object_at(value, "usage")), text_at(value, "model"))
 
 
-def usage(value: Mapping[str, Json]) -> Usage:
+def parse_usage(value: Mapping[str, Json]) -> Usage:
     """As the engine counts it."""
     return Usage(
         input=number_at(value, "input_tokens"),
@@ -203,26 +203,26 @@ def usage(value: Mapping[str, Json]) -> Usage:
     )
 
 
-class Reading:
+class ReplyAssembler:
     """A reply put together from the events of its stream."""
 
     def __init__(self) -> None:
         self.whole: dict[str, Json] = {}
         self._items: dict[int, Json] = {}
-        self.done = False
+        self.is_done = False
 
-    def take(self, event: Mapping[str, Json]) -> None:
+    def add_reply_event(self, event: Mapping[str, Json]) -> None:
         """One more event. Items are whole when they are done; the last event holds them all, but for some servers."""
         kind = text_at(event, "type")
         if kind == "response.output_item.done":
             self._items[number_at(event, "output_index")] = event.get("item")
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
             self.whole = dict(object_at(event, "response"))
-            self.done = kind != "response.failed"
+            self.is_done = kind != "response.failed"
         elif kind == "response.created" and not self.whole:
             self.whole = dict(object_at(event, "response"))
 
-    def value(self) -> dict[str, Json]:
+    def whole_reply(self) -> dict[str, Json]:
         """The reply as it would have come without a stream."""
         given = list_at(self.whole, "output")
         return {**self.whole, "output": list(given) or [item for _, item in sorted(self._items.items())]}

@@ -12,7 +12,7 @@ from tests.protocols.streams import DONE, put_together, through
 
 
 def read(*events: dict[str, Any]) -> dict[str, Any]:
-    return put_together(anthropic_wire.Reading(), events)
+    return put_together(anthropic_wire.ReplyAssembler(), events)
 
 
 def start(index: int, **block: Any) -> dict[str, Any]:
@@ -58,11 +58,11 @@ def test_the_arguments_of_a_call_are_those_written_and_none_where_they_broke_off
 
 
 def test_a_reply_is_complete_with_its_last_event_alone() -> None:
-    reading = anthropic_wire.Reading()
-    reading.take({"type": "message_start", "message": {}})
-    assert not reading.done
-    reading.take({"type": "message_stop"})
-    assert reading.done
+    reading = anthropic_wire.ReplyAssembler()
+    reading.add_reply_event({"type": "message_start", "message": {}})
+    assert not reading.is_done
+    reading.add_reply_event({"type": "message_stop"})
+    assert reading.is_done
 
 
 BEGIN: Any = {"type": "message_start", "message": {"id": "m1", "usage": {"input_tokens": 5, "output_tokens": 1}}}
@@ -154,7 +154,7 @@ def test_marks_are_taken_off_and_set_without_touching_what_has_none() -> None:
 
 
 def test_the_users_words_and_an_added_result_are_one_message() -> None:
-    words, result = {"role": "user", "content": "a"}, anthropic_wire.result("t1", "Bash", "out")
-    assert anthropic_wire.joined([(words, False), (result, True)]) == [
+    words, result = {"role": "user", "content": "a"}, anthropic_wire.result_message("t1", "Bash", "out")
+    assert anthropic_wire.merge_added([(words, False), (result, True)]) == [
         {"role": "user", "content": [*result["content"], {"type": "text", "text": "a"}]}
     ]

@@ -113,10 +113,10 @@ def test_only_known_words_are_left_at_any_depth(schema: Any) -> None:
 
 
 def test_what_the_gateway_adds_is_as_gemini_reads_it() -> None:
-    assert gemini_wire.said("go on") == {"role": "user", "parts": [{"text": "go on"}]}
+    assert gemini_wire.user_message("go on") == {"role": "user", "parts": [{"text": "go on"}]}
     for ok, name in ((True, "output"), (False, "error")):
         response = {"name": "recall", "response": {name: "text"}}
-        assert gemini_wire.result("c1", "recall", "text", ok=ok) == {
+        assert gemini_wire.result_message("c1", "recall", "text", ok=ok) == {
             "role": "user",
             "parts": [{"functionResponse": response}],
         }
@@ -146,16 +146,16 @@ def test_calls_are_numbered_on_from_the_messages_that_were_read_before() -> None
     contents = [{"role": "model", "parts": [OWN, calls("look"), {"text": "x"}, OWN]}]
     contents += [{"role": "user", "parts": [answers[0]]}, {"role": "user", "parts": answers[1:]}]
     contents += [{"role": "model", "parts": [OWN]}, {"role": "user", "parts": [answers[2]]}]
-    read = gemini_wire.messages({"contents": contents})
+    read = gemini_wire.parse_messages({"contents": contents})
     assert [piece.id for message in read for piece in message.pieces] == [
         "call-1", "call-2", "", "call-3", "call-1", "call-2", "call-3", "call-4", "call-4",
     ]  # fmt: skip
     for known in range(len(contents) + 1):
-        assert gemini_wire.messages({"contents": contents}, read[:known]) == read
+        assert gemini_wire.parse_messages({"contents": contents}, read[:known]) == read
 
 
 def test_pieces_of_one_text_become_one_part_and_a_signature_ends_it() -> None:
-    reading = gemini_wire.Reading()
+    reading = gemini_wire.ReplyAssembler()
     value = put_together(
         reading,
         [
@@ -164,14 +164,14 @@ def test_pieces_of_one_text_become_one_part_and_a_signature_ends_it() -> None:
             chunk({"text": "c"}, OWN, {"text": "d"}),
         ],
     )
-    assert not reading.done
+    assert not reading.is_done
     parts = [{"text": "hm so", "thought": True}, {"text": "ab", "thoughtSignature": "s"}, {"text": "c"}]
     content = {"role": "model", "parts": [*parts, OWN, {"text": "d"}]}
     assert value == {"responseId": "r1", "modelVersion": "m", "candidates": [{"content": content, "index": 0}]}
-    reading.take(chunk({"text": "e"}, finish="STOP", **usage(1, 6)))
-    assert reading.done
+    reading.add_reply_event(chunk({"text": "e"}, finish="STOP", **usage(1, 6)))
+    assert reading.is_done
     content = {"role": "model", "parts": [*parts, OWN, {"text": "de"}]}
-    assert reading.value() == {
+    assert reading.whole_reply() == {
         "responseId": "r1",
         "modelVersion": "m",
         "candidates": [{"content": content, "index": 0, "finishReason": "STOP"}],
@@ -251,10 +251,15 @@ def test_whole_replies_become_one_with_the_last_thoughts_and_all_the_output() ->
 
 
 def test_tools_stand_first_among_the_functions_of_the_request() -> None:
-    run = gemini_wire.write_tools([RUN])
+    run = gemini_wire.tools_as_json([RUN])
     search: Any = {"googleSearch": {}}
     theirs = {"name": "theirs"}
-    assert gemini_wire.with_tools({"tools": [search]}, [RUN]) == {"tools": [{"functionDeclarations": run}, search]}
+    assert gemini_wire.with_added_tools({"tools": [search]}, [RUN]) == {
+        "tools": [{"functionDeclarations": run}, search]
+    }
     for field in ("functionDeclarations", "function_declarations"):
         body = {"model": "m", "tools": [search, {field: [theirs]}, search]}
-        assert gemini_wire.with_tools(body, [RUN]) == {"model": "m", "tools": [search, {field: [*run, theirs]}, search]}
+        assert gemini_wire.with_added_tools(body, [RUN]) == {
+            "model": "m",
+            "tools": [search, {field: [*run, theirs]}, search],
+        }

@@ -78,7 +78,7 @@ RECALL, RUN = call(0, HIDDEN), call(0, OWN)
 
 
 def test_a_reply_is_put_together_of_its_pieces() -> None:
-    reading = chat_wire.Reading()
+    reading = chat_wire.ReplyAssembler()
     pieces = [
         {**chunk(role="assistant", content="", refusal=None), "object": "chat.completion.chunk", "model": "m"},
         chunk(reasoning="h"),
@@ -90,9 +90,9 @@ def test_a_reply_is_put_together_of_its_pieces() -> None:
         {"choices": [{"index": 1, "delta": {"content": "another choice"}, "finish_reason": "stop"}]},
     ]
     put_together(reading, pieces)
-    assert not reading.done
+    assert not reading.is_done
     value = put_together(reading, [END, {**used(3), "id": None, "system_fingerprint": None}])
-    assert reading.done
+    assert reading.is_done
     message = {"role": "user", "content": "ab", "reasoning": "hm", "annotations": [1, 2], "audio": {"id": "x"}}
     calls = [
         {"id": "c0", "type": "function", "function": {"name": "look", "arguments": "[]"}},
@@ -104,11 +104,11 @@ def test_a_reply_is_put_together_of_its_pieces() -> None:
         "choices": [{"index": 0, "message": {**message, "tool_calls": calls}, "finish_reason": "tool_calls"}],
         "usage": used(3)["usage"],
     }
-    assert chat_wire.Reading().value()["choices"][0]["message"] == {"role": "assistant", "content": None}
+    assert chat_wire.ReplyAssembler().whole_reply()["choices"][0]["message"] == {"role": "assistant", "content": None}
 
 
 def test_a_whole_reply_keeps_an_empty_content_and_drops_other_empty_fields() -> None:
-    found = chat_wire.answer({"choices": [{"message": {"content": None, "refusal": None, "audio": 1}}]})
+    found = chat_wire.parse_reply({"choices": [{"message": {"content": None, "refusal": None, "audio": 1}}]})
     assert found.message.units == ({"role": "assistant", "content": None, "audio": 1},)
 
 
@@ -189,4 +189,4 @@ def test_whole_replies_become_one_with_all_their_words_and_output() -> None:
 
 @pytest.mark.parametrize(("cost", "read"), [(0.5, 0.5), (2, 2.0), (0, 0.0), (-1, 0.0), ("1", 0.0)])
 def test_a_cost_is_a_number_above_nothing(cost: Any, read: float) -> None:
-    assert chat_wire.usage({"cost": cost}).cost == read
+    assert chat_wire.parse_usage({"cost": cost}).cost == read

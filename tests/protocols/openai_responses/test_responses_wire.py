@@ -44,18 +44,18 @@ def numbered(*events: Any, first: int = 0) -> list[Any]:
 
 
 def test_a_reply_is_its_last_event_or_the_items_that_were_done() -> None:
-    reading = responses_wire.Reading()
+    reading = responses_wire.ReplyAssembler()
     items = [CREATED, added(1, OWN), done(1, OWN), done(0, WORDS)]
     assert put_together(reading, items) == {**CREATED["response"], "output": [WORDS, OWN]}
-    assert not reading.done
+    assert not reading.is_done
     end = ended(THOUGHT, WORDS)
     assert put_together(reading, [end, CREATED]) == end["response"], "a beginning that comes late changes nothing"
-    assert reading.done
+    assert reading.is_done
     empty = ended(how="incomplete")
     assert put_together(reading, [empty]) == {**empty["response"], "output": [WORDS, OWN]}
-    assert reading.done
+    assert reading.is_done
     put_together(reading, [ended(how="failed")])
-    assert not reading.done
+    assert not reading.is_done
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_the_next_reply_may_be_words_alone() -> None:
 
 
 def test_words_alone_as_input_are_changed_as_they_stand() -> None:
-    (message,) = responses_wire.messages({"input": "hello"})
-    assert responses_wire.edited(message, [PieceEdit(0, "bye")]) == ["bye"]
+    (message,) = responses_wire.parse_messages({"input": "hello"})
+    assert responses_wire.apply_edits(message, [PieceEdit(0, "bye")]) == ["bye"]
 
 
 def test_the_first_event_that_is_left_out_renumbers_all_that_follow() -> None:
@@ -156,7 +156,7 @@ def test_tools_stand_first_where_the_request_has_its_own() -> None:
     ours = {**WRITTEN, "parameters": {"type": "object"}}
     theirs = {"type": "function", "name": "theirs"}
     item = {"type": "tools", "tools": [theirs]}
-    words = responses_wire.said("hello")
+    words = responses_wire.user_message("hello")
     cases: list[tuple[Any, Any]] = [
         ({}, {"tools": [ours]}),
         ({"tools": [theirs], "input": [item]}, {"tools": [ours, theirs], "input": [item]}),
@@ -164,5 +164,5 @@ def test_tools_stand_first_where_the_request_has_its_own() -> None:
         ({"input": [words]}, {"input": [words], "tools": [ours]}),
     ]
     for body, expected in cases:
-        assert responses_wire.with_tools(body, [RUN]) == expected
-    assert [tool.name for tool in responses_wire.head({"input": [words, item]}).tools] == ["theirs"]
+        assert responses_wire.with_added_tools(body, [RUN]) == expected
+    assert [tool.name for tool in responses_wire.parse_head({"input": [words, item]}).tools] == ["theirs"]
