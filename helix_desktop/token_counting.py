@@ -17,9 +17,9 @@ from pathlib import Path
 
 import tiktoken
 
-from helix_desktop import resources
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.resources import resources_folder
 
 PIECE = 16_384  # In characters. Cutting longer texts at line ends changes counts by only 0.0002 %.
 BATCH = 1 << 18  # In characters. One call counts this much text.
@@ -85,7 +85,7 @@ VOCABULARIES: Mapping[str, TokenVocabulary] = {
 
 def get_encoding(name: str, folder: Path | None = None) -> tiktoken.Encoding:
     """The shipped encoding, its file checked against its hash."""
-    return _read_encoding(name, (folder or resources.resources_folder() / "encodings") / f"{name}.tiktoken")
+    return _read_encoding(name, (folder or resources_folder() / "encodings") / f"{name}.tiktoken")
 
 
 @functools.cache

@@ -12,9 +12,9 @@ from acp.router import Route
 from acp.schema import DeleteSessionRequest
 
 from helix_desktop import tasks
-from helix_desktop.acp_agent import conversation_options
 from helix_desktop.acp_agent.agent_description import build_initialize_result
 from helix_desktop.acp_agent.console_transport import ConsoleTransport, GuardedRouter
+from helix_desktop.acp_agent.conversation_options import build_choices, build_options, choose_option
 from helix_desktop.acp_agent.conversation_updates import ClientAbilities
 from helix_desktop.acp_agent.editor_conversation import EditorConversation
 from helix_desktop.acp_agent.prompt_parts import build_user_parts
@@ -87,23 +87,23 @@ class EditorAgent:
     async def new_session(self, **_: Any) -> Result:
         conversation = self._attach(new_conversation_id())
         self._tasks.spawn_task(conversation.send_state(), name="state for an editor")
-        return {"sessionId": conversation.id, **conversation_options.build_choices(self._bench, conversation.id)}
+        return {"sessionId": conversation.id, **build_choices(self._bench, conversation.id)}
 
     async def load_session(self, session_id: str, **_: Any) -> Result:
         await self._find_stored(session_id).replay_history()
-        return conversation_options.build_choices(self._bench, session_id)
+        return build_choices(self._bench, session_id)
 
     async def resume_session(self, session_id: str, **_: Any) -> Result:
         conversation = self._find_stored(session_id)
         await conversation.open_session()
         self._tasks.spawn_task(conversation.send_state(), name="state for an editor")
-        return conversation_options.build_choices(self._bench, session_id)
+        return build_choices(self._bench, session_id)
 
     async def fork_session(self, session_id: str, **_: Any) -> Result:
         self._find_stored(session_id)
         fork = (await self._bench.fork_conversation(session_id)).id
         self._attach(fork)
-        return {"sessionId": fork, **conversation_options.build_choices(self._bench, fork)}
+        return {"sessionId": fork, **build_choices(self._bench, fork)}
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> Result:
         rows = [row for row in self._bench.list_conversations() if not (row.parent or row.trashed or row.agent)]
@@ -145,12 +145,10 @@ class EditorAgent:
 
     async def set_config_option(self, config_id: str, session_id: str, value: Any, **_: Any) -> Result:
         conversation = self._find_open(session_id)
-        await conversation_options.choose_option(
-            self._bench, session_id, config_id, str(value), is_begun=conversation.is_begun
-        )
+        await choose_option(self._bench, session_id, config_id, str(value), is_begun=conversation.is_begun)
         for each in self._open.values():
             await each.send_choices_if_changed()
-        return {"configOptions": conversation_options.build_options(self._bench, session_id)}
+        return {"configOptions": build_options(self._bench, session_id)}
 
     def _attach(self, identity: str) -> EditorConversation:
         if identity not in self._open:

@@ -11,10 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from helix_desktop import glibc_memory, program_folders
+from helix_desktop import glibc_memory
 from helix_desktop.commands import Options, add_options, workspace_access
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
+from helix_desktop.program_folders import ProgramFolders, find_program_folders
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.provider_catalog import find_provider_key
 
@@ -58,7 +59,7 @@ def run_gateway_command(arguments: argparse.Namespace) -> int:
     sys.setswitchinterval(TURN)
     gc.set_threshold(YOUNG, MIDDLE, NEVER)
     glibc_memory.share_one_heap_between_threads(LARGE, KEPT)
-    where = program_folders.find_program_folders(arguments.home)
+    where = find_program_folders(arguments.home)
     _check_upstream_address(arguments.upstream)
     if arguments.workspace:
         workspace_access.open_all_workspaces(where).find_known_workspace(arguments.workspace)
@@ -81,9 +82,7 @@ def run_gateway_command(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _build_manual_registration(
-    arguments: argparse.Namespace, where: program_folders.ProgramFolders
-) -> GatewayRegistration:
+def _build_manual_registration(arguments: argparse.Namespace, where: ProgramFolders) -> GatewayRegistration:
     from helix_desktop.gateway import gateway_server
 
     key, key_host = asyncio.run(_provider_key_and_host(where, arguments.key)) if arguments.key else ("", "")
@@ -97,7 +96,7 @@ def _build_manual_registration(
     )
 
 
-async def _provider_key_and_host(where: program_folders.ProgramFolders, provider: str) -> tuple[str, str]:
+async def _provider_key_and_host(where: ProgramFolders, provider: str) -> tuple[str, str]:
     """The key of a provider, and the host of its address, to which alone it goes."""
     config = await asyncio.to_thread(ConfiguredProviders(where.providers_file).find_provider, provider)
     key = await find_provider_key(config, workspace_access.open_secrets(where))

@@ -5,9 +5,9 @@ import asyncio
 import math
 from typing import Any
 
-from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_options, add_verb, workspace_access
+from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_options, add_verb
 from helix_desktop.commands.provider_command import ProviderTools, run_with_provider_tools, with_provider_tools
-from helix_desktop.commands.workspace_access import print_result
+from helix_desktop.commands.workspace_access import print_result, run_on_workspace
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ModelRole
 from helix_desktop.errors import HelixError, InvalidInput, ModelFailed, NoUsableKeyring
@@ -118,7 +118,7 @@ def run_choose_model(arguments: argparse.Namespace) -> int:
     code = asyncio.run(run_with_provider_tools(arguments, _check_chosen_model))
     if code or _changes_figures_only(arguments):
         return code
-    return workspace_access.run_on_workspace(arguments)
+    return run_on_workspace(arguments)
 
 
 def _changes_figures_only(arguments: argparse.Namespace) -> bool:

@@ -21,9 +21,9 @@ from helix_desktop.histories.pending_copies import copied_files, path_of_copy
 from helix_desktop.histories.program_names import kinds_of_agents
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_AGENTS, RECORDER_WITHOUT_FOLDERS, ProgramSettings
-from helix_desktop.resident import history_recorder, login_start, resident_client, schedules
+from helix_desktop.resident import history_recorder, login_start, schedules
 from helix_desktop.resident.history_recorder import recorded_folders
-from helix_desktop.resident.resident_client import CollectingConsole
+from helix_desktop.resident.resident_client import CollectingConsole, ask_resident
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
 TOGETHER, TOGETHER_BYTES = 50, 16 << 20  # The most files, and bytes, that are imported together.
@@ -73,14 +73,14 @@ def _turn_recorder_on(arguments: argparse.Namespace) -> int:
     if arguments.at_login:
         login_start.enable_login_start(command)
     settings.change_setting(RECORDER, value=True)
-    asyncio.run(resident_client.ask_resident(where, "recorder", command=command))
+    asyncio.run(ask_resident(where, "recorder", command=command))
     return _print_recorder_status(arguments)
 
 
 def _turn_recorder_off(arguments: argparse.Namespace) -> int:
     where, settings = _folders_and_settings(arguments)
     settings.change_setting(RECORDER, value=False)
-    asyncio.run(resident_client.ask_resident(where, "recorder"))
+    asyncio.run(ask_resident(where, "recorder"))
     if not (agent_settings.installed_registrations(where.config) or schedules.read_schedules(where.data)):
         login_start.disable_login_start()
     return _print_recorder_status(arguments)
@@ -108,7 +108,7 @@ def _run_in_workspace(where: ProgramFolders, workspace: str, words: Sequence[str
 
 def _print_recorder_status(arguments: argparse.Namespace) -> int:
     where, settings = _folders_and_settings(arguments)
-    running = (asyncio.run(resident_client.ask_resident(where, "status")) or {}).get("recorder") or {}
+    running = (asyncio.run(ask_resident(where, "status")) or {}).get("recorder") or {}
     recorded = history_recorder.recorded_folders(where, HistoryPlaces.of_this_user())
     folders = [(kind, folder) for kind, folder in recorded if folder.is_dir()]
     found: dict[str, Any] = {

@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from helix_desktop.commands import Options, Subparsers, add_verb
-from helix_desktop.engine import context_policy
-from helix_desktop.engine.context_policy import Policy
+from helix_desktop.engine.context_policy import Policy, preset_policy
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import InvalidInput
@@ -152,7 +151,7 @@ def _policy_and_prices(arguments: argparse.Namespace, name: str) -> tuple[Policy
             raise InvalidInput(f"{given!r} sets nothing.", remedy="Use --set key=value.")
         values[key] = value
     prices = RelativePrices(arguments.cache_read, arguments.cache_write, arguments.output)
-    return context_policy.preset_policy(name).with_thresholds(values), prices
+    return preset_policy(name).with_thresholds(values), prices
 
 
 def _parse_share(text: str, *, whole: str = "the input price", least: float = 1e-6, most: float = 1_000.0) -> float:

@@ -5,9 +5,9 @@ import asyncio
 import json
 import sys
 
-from helix_desktop import program_folders
 from helix_desktop.commands import Subparsers, add_verb, format_local_minute
 from helix_desktop.gateway import agent_run
+from helix_desktop.program_folders import find_program_folders
 from helix_desktop.resident import resident_client
 
 
@@ -23,7 +23,7 @@ def add_resident_command(nouns: Subparsers) -> None:
 
 
 def _print_resident_status(arguments: argparse.Namespace) -> int:
-    found = asyncio.run(resident_client.ask_resident(program_folders.find_program_folders(arguments.home), "status"))
+    found = asyncio.run(resident_client.ask_resident(find_program_folders(arguments.home), "status"))
     if arguments.json:
         print(json.dumps(found, indent=1))
     elif found is None:
@@ -37,7 +37,7 @@ def _print_resident_status(arguments: argparse.Namespace) -> int:
 
 
 def _stop_resident(arguments: argparse.Namespace) -> int:
-    found = asyncio.run(resident_client.ask_resident(program_folders.find_program_folders(arguments.home), "stop"))
+    found = asyncio.run(resident_client.ask_resident(find_program_folders(arguments.home), "stop"))
     if arguments.json:
         print(json.dumps({"stopped": found is not None}))
     else:
@@ -48,7 +48,7 @@ def _stop_resident(arguments: argparse.Namespace) -> int:
 def _run_resident(arguments: argparse.Namespace) -> int:
     from helix_desktop.resident import resident_process
 
-    where = program_folders.find_program_folders(arguments.home)
+    where = find_program_folders(arguments.home)
 
     def print_listening_line() -> None:
         sys.stdout.write("ready\n")

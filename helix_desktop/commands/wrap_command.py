@@ -12,9 +12,9 @@ from pathlib import Path
 from helix_desktop import program_folders, running_instance
 from helix_desktop.commands import Options, Subparsers, add_verb
 from helix_desktop.errors import InvalidInput
-from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams, known_agents, project_workspace
+from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams, project_workspace
 from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
-from helix_desktop.gateway.known_agents import KnownAgent
+from helix_desktop.gateway.known_agents import KnownAgent, build_agent_of_command, find_known_agent
 from helix_desktop.resident import agent_connecting, resident_client
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
@@ -50,9 +50,9 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
     command = _words_of_command(arguments)
     given = _arguments_for_agent(arguments)
     if command:
-        agent = known_agents.build_agent_of_command(command, arguments.protocol)
+        agent = build_agent_of_command(command, arguments.protocol)
     else:
-        agent = known_agents.find_known_agent(arguments.agent)
+        agent = find_known_agent(arguments.agent)
     if arguments.install or arguments.uninstall:
         return _change_agent_configuration(arguments, agent, where)
     surroundings = agent_upstreams.AgentSurroundings(os.environ, Path.home(), Path.cwd(), given)

@@ -7,8 +7,8 @@ from dataclasses import field
 from pathlib import Path
 
 from helix_desktop import tasks
-from helix_desktop.engine import token_budget
 from helix_desktop.engine.facts import ModelRole
+from helix_desktop.engine.token_budget import compute_cost
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.importing import history_import_port
@@ -194,7 +194,7 @@ def _describe_history_file(path: Path, folder: str, size: int) -> history_import
     sessions = [session for session in sessions if session.folder == folder] or sessions
     messages = [message for session in sessions for message in session.messages]
     cost = sum(
-        token_budget.compute_cost(said.usage, merge_model_knowledge("", said.model).as_model_set(ModelRole.MAIN))
+        compute_cost(said.usage, merge_model_knowledge("", said.model).as_model_set(ModelRole.MAIN))
         for said in messages
         if said.role == "assistant"
     )

@@ -17,7 +17,7 @@ from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 from helix_desktop.gui.engine_sentences import translate_sentences as told
 from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.translation import tr
-from helix_desktop.histories import session_export
+from helix_desktop.histories.session_export import Line, entries_needed_for_export, export_openai_lines
 from helix_desktop.processes import starter
 from helix_desktop.workbench.open_workbench import Workbench
 
@@ -77,13 +77,13 @@ async def _run_replay_process(options: Sequence[str], total: int, report: Callab
         await starter.end_process(process)
 
 
-async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) -> list[session_export.Line]:
+async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) -> list[Line]:
     contents: dict[Digest, bytes] = {}
-    for digest in session_export.entries_needed_for_export(facts):
+    for digest in entries_needed_for_export(facts):
         # If an output can no longer be read, the replay uses what its fact says about it.
         with suppress(NotFound, StoreFailed):
             contents[digest] = await bench.workspace.cache.read_range(digest, 0, LARGEST)
-    return await asyncio.to_thread(lambda: list(session_export.export_openai_lines(facts, contents.get)))
+    return await asyncio.to_thread(lambda: list(export_openai_lines(facts, contents.get)))
 
 
 def _policy_outcome_from_json(name: str, found: Mapping[str, Any]) -> PolicyOutcome:

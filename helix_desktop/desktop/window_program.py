@@ -21,7 +21,7 @@ from PySide6.QtCore import QMessageLogContext, QObject, QSocketNotifier, Qt, QTi
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop import glibc_memory, logs, program_folders, resources, running_instance, tasks
+from helix_desktop import glibc_memory, logs, resources, running_instance, tasks
 from helix_desktop.desktop.event_loop import WindowEventLoop
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
@@ -35,6 +35,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import code_highlighting
 from helix_desktop.gui.window_memory import WindowMemory
 from helix_desktop.gui.window_wiring import wire_window
+from helix_desktop.program_folders import ProgramFolders, make_folders_private, why_not_writable
 from helix_desktop.program_settings import (
     CODE_FONT,
     FONT,
@@ -77,7 +78,7 @@ class PaintedWindow:
     shell: WindowShell
 
 
-def hand_over_to_running_window(where: program_folders.ProgramFolders, link: str) -> bool:
+def hand_over_to_running_window(where: ProgramFolders, link: str) -> bool:
     """Ask the running program to come to the front; False where nobody answers."""
     from helix_desktop.console import Terminal
 
@@ -95,9 +96,7 @@ def hand_over_to_running_window(where: program_folders.ProgramFolders, link: str
 
 
 class WindowProgram:
-    def __init__(
-        self, where: program_folders.ProgramFolders, application: QApplication, painted: PaintedWindow, link: str
-    ) -> None:
+    def __init__(self, where: ProgramFolders, application: QApplication, painted: PaintedWindow, link: str) -> None:
         glibc_memory.share_one_heap_between_threads()
         sys.setswitchinterval(TURN)
         self._where = where
@@ -107,7 +106,7 @@ class WindowProgram:
         self._stop_log = logs.start_logging(
             where.logs, self._redaction, level=self._settings[LOG_LEVEL], megabytes=self._settings[LOG_SIZE]
         )
-        program_folders.make_folders_private(where)
+        make_folders_private(where)
         logs.log_uncaught_errors()
         qInstallMessageHandler(_log_qt_message)
         translation.install_language(application, self._settings[LANGUAGE])
@@ -153,7 +152,7 @@ class WindowProgram:
         return 0
 
     async def _start_behind_window(self) -> None:
-        if (refused := await asyncio.to_thread(program_folders.why_not_writable, self._where)) is not None:
+        if (refused := await asyncio.to_thread(why_not_writable, self._where)) is not None:
             self.window.show_why_blocked(refused)
             return
         self._tasks.spawn_task(glibc_memory.return_free_memory(), name="freed memory")

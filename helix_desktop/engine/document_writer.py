@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from helix_desktop.engine import conversation_details, details_entry, facts, legal_messages, span_as_text
+from helix_desktop.engine import conversation_details, details_entry, facts, legal_messages
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.blocks import Request, View
 from helix_desktop.engine.context_policy import Policy
@@ -26,7 +26,7 @@ from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.history.covers import covers_overlap
 from helix_desktop.engine.history.view_items import ViewItem
 from helix_desktop.engine.ports import Clock, ContentCache, EntryOrigin, ModelClient, TokenCounter
-from helix_desktop.engine.span_as_text import SpanText
+from helix_desktop.engine.span_as_text import SpanText, details_of_stored_entries, read_detail_sources, read_span_texts
 from helix_desktop.engine.strategies import handover, truncation
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
 from helix_desktop.engine.strategies.fold_document import DocumentPlan, FoldDocument, build_fold_document
@@ -157,7 +157,7 @@ class DocumentWriter:
         )
         failures = []
         dated = STRATEGIES[reading.plan.kind].dated
-        passages = await span_as_text.read_span_texts(reading.branch, reading.plan.span, self.cache, dated=dated)
+        passages = await read_span_texts(reading.branch, reading.plan.span, self.cache, dated=dated)
         for rung in self._writing_attempts(reading):
             try:
                 text, claims = await self._ask_until_supported(
@@ -238,8 +238,8 @@ class DocumentWriter:
                 seqs.extend(reading.branch.covered_by(item))
             else:
                 before += entry
-        sources = await span_as_text.read_detail_sources(reading.branch, seqs, self.cache)
-        stored = span_as_text.details_of_stored_entries(reading.branch, seqs)
+        sources = await read_detail_sources(reading.branch, seqs, self.cache)
+        stored = details_of_stored_entries(reading.branch, seqs)
         found, text = await asyncio.to_thread(_combine_details, before, sources, stored, reading.todo)
         kept = await self.cache.store_content(text.encode("utf-8", "replace"), EntryOrigin("handover", ENTRY))
         inherited = (DetailSource(each.seq, "user", each.text) for each in before)
@@ -321,7 +321,7 @@ class DocumentWriter:
         claims = await asyncio.to_thread(find_unsupported_claims, text, known)
         if claims and rung.way == "prefix":  # This writer also saw what comes after the span.
             seqs = [seq for seq in reading.branch.order if seq > reading.plan.span.last]
-            known += await span_as_text.read_detail_sources(reading.branch, seqs, self.cache)
+            known += await read_detail_sources(reading.branch, seqs, self.cache)
             claims = await asyncio.to_thread(find_unsupported_claims, text, known)
         if claims:
             question += handover.unsupported_claims_question(claims)

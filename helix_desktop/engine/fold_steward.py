@@ -19,9 +19,10 @@ from helix_desktop.engine.large_outputs import OutputAdmission
 from helix_desktop.engine.part_clearing import PartClearer
 from helix_desktop.engine.ports import Clock, ContentCache, ModelClient, SearchIndex, TokenCounter
 from helix_desktop.engine.session_events import FoldProgress
-from helix_desktop.engine.strategies import handover, marker_clearing, output_admission
+from helix_desktop.engine.strategies import marker_clearing, output_admission
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, first_seq_of_tail
+from helix_desktop.engine.strategies.handover import latest_start_tokens, least_context_tokens
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.engine.window_overflow import PanicReduction, PanicSupport
@@ -430,11 +431,9 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
     if policy.observation:
         later.append(f"above {policy.observation_share * window:,.0f} tokens, history is condensed into observations")
     if policy.handover == "pays":
-        later.append(
-            f"a handover is written above {handover.least_context_tokens(situation):,.0f} tokens if that saves money"
-        )
+        later.append(f"a handover is written above {least_context_tokens(situation):,.0f} tokens if that saves money")
     if policy.handover in ("share", "pays"):
-        later.append(f"a handover is always written at {handover.latest_start_tokens(situation):,.0f} tokens")
+        later.append(f"a handover is always written at {latest_start_tokens(situation):,.0f} tokens")
     if not later:
         return "This policy folds nothing."
     return f"Later: {', '.join(later)}."

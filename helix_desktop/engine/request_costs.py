@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import accumulate
 
-from helix_desktop.engine import token_budget
 from helix_desktop.engine.blocks import Block, Role, View
 from helix_desktop.engine.facts import (
     BroughtIn,
@@ -26,6 +25,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.history.request_settings import RequestSettings
 from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.request_changes import Cause, CauseKind, ChangePlace, find_changes, first_fact_of
+from helix_desktop.engine.token_budget import compute_cost, relative_prices
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
@@ -223,7 +223,7 @@ class RequestCostReader:
     ) -> RequestCost:
         """The dollars of each part by what the provider billed for it: read, written, or neither. The reply has no input tokens."""
         chosen = chosen or self.prices(model)
-        rate, dollars = token_budget.relative_prices(chosen), token_budget.compute_cost(usage, chosen)
+        rate, dollars = relative_prices(chosen), compute_cost(usage, chosen)
         written = min(usage.input, usage.cache_read + usage.cache_write)
         found: dict[Cause, list[float]] = {}
         at = 0

@@ -4,7 +4,6 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterator
 
-from helix_desktop.engine import token_budget
 from helix_desktop.engine.blocks import Block, Role
 from helix_desktop.engine.collaborators import TaskSpawner
 from helix_desktop.engine.conversation import Conversation
@@ -18,6 +17,7 @@ from helix_desktop.engine.document_writer import (
 from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning, Span
 from helix_desktop.engine.part_clearing import PartClearer
 from helix_desktop.engine.strategies import fold_strategy, marker_clearing, truncation
+from helix_desktop.engine.token_budget import correct_tokens, reserved_tokens
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 
@@ -101,7 +101,7 @@ class PanicReduction:
         standing = [block for item in branch.items_from(until) for block in item.blocks]
         shown = sum(EXCERPT if block.tokens > LARGE and _is_excerptable(block) else block.tokens for block in standing)
         fixed = state.settings.settings_tokens
-        return token_budget.correct_tokens(fixed + words + SMALLEST + shown, state) <= self._target
+        return correct_tokens(fixed + words + SMALLEST + shown, state) <= self._target
 
     async def _clear_old_parts(self) -> None:
         situation = self._aid.situation()
@@ -165,7 +165,7 @@ class PanicReduction:
         if plan is None:
             return
         reading = gather_material(plan, situation)
-        if reading.shown - reading.kept <= token_budget.reserved_tokens(situation.state, situation.policy) // 20:
+        if reading.shown - reading.kept <= reserved_tokens(situation.state, situation.policy) // 20:
             return
         await self._aid.append(
             await self._writer.write_truncation(reading, self._conversation.new_fold_name(FoldKind.TRUNCATION))

@@ -13,7 +13,7 @@ from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.workbench import all_workbenches
+from helix_desktop.workbench.all_workbenches import WorkspaceService, open_single_workbench
 
 USUAL_WORKSPACE_NAME = "Connected agents"
 OPEN_TIMEOUT_SECONDS = 5.0  # Long enough for a command that uses the workspace only for a moment.
@@ -21,7 +21,7 @@ OPEN_AT_MOST = 8  # If more workspaces than this are open, unused ones are close
 RELEASE_SECONDS = 1.5  # In seconds. The gateway keeps a workspace closed this long after another process asks for it.
 
 
-ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[all_workbenches.WorkspaceService | None]]
+ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[WorkspaceService | None]]
 
 
 class GatewayWorkspaces:
@@ -111,7 +111,7 @@ class GatewayWorkspaces:
         async with AsyncExitStack() as undo:
             workspace = await self._known.open_stored_workspace(identity)
             undo.push_async_callback(workspace.aclose)
-            bench = await undo.enter_async_context(all_workbenches.open_single_workbench(workspace, self._where))
+            bench = await undo.enter_async_context(open_single_workbench(workspace, self._where))
             serving = await self._serve(workspace)
             if serving is not None:
                 undo.push_async_callback(serving.finish_requests)

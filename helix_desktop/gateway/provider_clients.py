@@ -3,7 +3,7 @@
 import httpx
 
 from helix_desktop.gateway.registration import GatewayRegistration
-from helix_desktop.providers import http_transport
+from helix_desktop.providers.http_transport import build_http_client, is_loopback
 
 
 class ProviderHttpClients:
@@ -14,13 +14,13 @@ class ProviderHttpClients:
 
     def get_client_for(self, registration: GatewayRegistration) -> httpx.AsyncClient:
         """The client for a registration's requests."""
-        local = bool(registration.upstream) and http_transport.is_loopback(registration.upstream)
+        local = bool(registration.upstream) and is_loopback(registration.upstream)
         proxies = registration.proxies
         if local:
             proxies = {name: one for name, one in (proxies or {}).items() if not name.endswith("_proxy")}
         way = None if proxies is None else frozenset(proxies.items())
         if way not in self._clients:
-            self._clients[way] = http_transport.build_http_client(uses_environment=proxies is None, proxies=proxies)
+            self._clients[way] = build_http_client(uses_environment=proxies is None, proxies=proxies)
         return self._clients[way]
 
     async def aclose(self) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import foreign_sqlite, history_rows
+from helix_desktop.histories import history_rows
+from helix_desktop.histories.foreign_sqlite import ForeignConnection, parse_json_column, query_until_damage
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
@@ -32,18 +33,16 @@ def is_goose_row(value: Mapping[str, object]) -> bool:
 
 
 def read_goose_database(
-    connection: foreign_sqlite.ForeignConnection, path: Path, told: history_rows.ReadingComplaints, only: str = ""
+    connection: ForeignConnection, path: Path, told: history_rows.ReadingComplaints, only: str = ""
 ) -> Iterator[RecordedSession]:
     """The sessions of the database, one by one. `only`: this one alone."""
-    for session in foreign_sqlite.query_until_damage(
-        connection, "SELECT * FROM sessions WHERE ? IN ('', id)", [only], told, ("id",)
-    ):
+    for session in query_until_damage(connection, "SELECT * FROM sessions WHERE ? IN ('', id)", [only], told, ("id",)):
         query = "SELECT * FROM messages WHERE session_id = ?"
         rows = []
-        for row in foreign_sqlite.query_until_damage(connection, query, [text_at(session, "id")], told, ("id",)):
+        for row in query_until_damage(connection, query, [text_at(session, "id")], told, ("id",)):
             place = f"{path}, message {row.get('id')}"
-            content = foreign_sqlite.parse_json_column(f'{{"content": {row.get("content_json") or "[]"}}}', place, told)
-            about = foreign_sqlite.parse_json_column(row.get("metadata_json") or "{}", place, told)
+            content = parse_json_column(f'{{"content": {row.get("content_json") or "[]"}}}', place, told)
+            about = parse_json_column(row.get("metadata_json") or "{}", place, told)
             if content is not None:
                 value = {**row, **content.value, "metadata": about.value if about else {}}
                 rows.append(history_rows.HistoryRow({**value, "created": row.get("created_timestamp")}, place))

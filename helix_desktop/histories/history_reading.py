@@ -15,7 +15,6 @@ import orjson
 from helix_desktop.errors import InvalidInput, NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import (
-    anthropic_history,
     claude_code_history,
     cline_history,
     codex_history,
@@ -27,6 +26,7 @@ from helix_desktop.histories import (
     pi_history,
     trajectories,
 )
+from helix_desktop.histories.anthropic_history import is_anthropic_message, read_anthropic_recordings
 from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints, UnreadableRow
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 
@@ -66,7 +66,7 @@ FORMS_OF_ROWS: Sequence[HistoryForm] = (
     HistoryForm(trajectories.KIND, trajectories.is_swe_agent_trajectory, trajectories.read_trajectory_recordings),
     HistoryForm(trajectories.KIND, trajectories.is_atif_trajectory, trajectories.read_trajectory_recordings),
     HistoryForm(trajectories.KIND, trajectories.is_managed_agent_log, trajectories.read_trajectory_recordings),
-    HistoryForm("anthropic", anthropic_history.is_anthropic_message, anthropic_history.read_anthropic_recordings),
+    HistoryForm("anthropic", is_anthropic_message, read_anthropic_recordings),
     HistoryForm("openai", lambda _: True, openai_history.read_openai_recordings),
 )
 DATABASES: Sequence[tuple[str, Callable[[frozenset[str]], bool], Databases]] = (

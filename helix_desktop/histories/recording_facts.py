@@ -14,7 +14,7 @@ from helix_desktop.engine.history.live_folds import DOCUMENTS
 from helix_desktop.engine.ports import EntryOrigin, TokenCounter
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import leaked_keys
+from helix_desktop.histories.leaked_keys import find_keys, mask_key
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -81,8 +81,8 @@ def title_of_recording(recording: RecordedSession) -> str:
     """Its title, or how a person's first words begin."""
     said = (message.text for message in recording.messages if message.role == "user" and not message.beside)
     text = (recording.title or next(said, ""))[:2_000]
-    for key in leaked_keys.find_keys(text):  # Titles are shown in many places, so they must contain no keys.
-        text = text.replace(key, leaked_keys.mask_key(key))
+    for key in find_keys(text):  # Titles are shown in many places, so they must contain no keys.
+        text = text.replace(key, mask_key(key))
     return " ".join(text.split())[:TITLE]
 
 

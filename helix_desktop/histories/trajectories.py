@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
-from helix_desktop.histories import openai_history
 from helix_desktop.histories.history_rows import (
     HistoryRow,
     ReadingComplaints,
@@ -18,6 +17,7 @@ from helix_desktop.histories.history_rows import (
     pictures_in_content,
     text_of_message_content,
 )
+from helix_desktop.histories.openai_history import read_openai_messages
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, Speaker, build_recorded_reply
 from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
 
@@ -83,7 +83,7 @@ def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
     """The history where there is one, with calls; else thought, action and observation of each step."""
     history = objects_at(value, "history")
     if any(one.get("tool_calls") for one in history):
-        yield from openai_history.read_openai_messages([HistoryRow(one, "history") for one in history], [])
+        yield from read_openai_messages([HistoryRow(one, "history") for one in history], [])
         return
     yield from _messages_before_first_reply(history)
     for number_, step in enumerate(objects_at(value, "trajectory")):

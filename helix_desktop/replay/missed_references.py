@@ -16,7 +16,6 @@ from enum import StrEnum
 from itertools import islice
 from typing import NamedTuple
 
-from helix_desktop import resources
 from helix_desktop.engine import passages
 from helix_desktop.engine.blocks import Block
 from helix_desktop.engine.content_recall import LINES_TOKENS, PAGE_TOKENS, cut_to_page
@@ -26,6 +25,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedMessage, message_texts
 from helix_desktop.replay.lost_details import text_without_escapes
 from helix_desktop.replay.retention import IDENTIFIER
+from helix_desktop.resources import resources_folder
 
 LINE = (24, 300)  # In characters: the shortest and the longest line that is recognised by its words.
 MOST_WORDS = 12  # An agent's search has this many words at most.
@@ -348,7 +348,7 @@ def is_publicly_known(reference: str) -> bool:
 
 @functools.cache
 def _read_public_names() -> Uses:
-    lines = (resources.resources_folder() / "known_names.txt").read_text(encoding="utf-8").splitlines()
+    lines = (resources_folder() / "known_names.txt").read_text(encoding="utf-8").splitlines()
     return frozenset(line for line in lines if not line.startswith("#"))
 
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import tasks
-from helix_desktop.histories import history_finding
-from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.history_finding import HistoryPlaces, history_file_of_change, history_folders
 from helix_desktop.histories.pending_copies import PendingCopies
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.processes.starter import (
@@ -60,7 +59,7 @@ def recorded_folders(where: ProgramFolders, places: HistoryPlaces) -> Folders:
     left_out = read_agents_left_out(where)
     return [
         (kind, folder)
-        for kind, folders in history_finding.history_folders(places).items()
+        for kind, folders in history_folders(places).items()
         if not left_out & {kind, NAMES[kind].casefold()}
         for folder in folders
     ]
@@ -158,7 +157,7 @@ class HistoryRecorder:
 
     def _copy_changed_files(self, folders: Folders, changed: set[Path]) -> None:
         kinds = [(kind, path) for path in changed for kind, folder in folders if path.is_relative_to(folder)]
-        files = {file for kind, path in kinds if (file := history_finding.history_file_of_change(kind, path))}
+        files = {file for kind, path in kinds if (file := history_file_of_change(kind, path))}
         databases = {file for file in files if file.suffix == ".db"}
         directly = {file for file in databases if not (_is_plain_file(file) and self._copies.copy_database(file))}
         for file in filter(_is_plain_file, files - databases):
@@ -268,7 +267,7 @@ class ImportingProcess:
 
 def _history_files_in(kind: str, folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*"):
-        if history_finding.history_file_of_change(kind, path) == path and _is_plain_file(path):
+        if history_file_of_change(kind, path) == path and _is_plain_file(path):
             yield path
 
 

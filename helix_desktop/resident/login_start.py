@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from helix_desktop import atomic_files
+from helix_desktop.atomic_files import write_file_atomically
 from helix_desktop.errors import ActionRefused
 
 UNIT = "helix-desktop-resident.service"
@@ -36,19 +36,19 @@ def enable_login_start(
         content = plistlib.dumps(
             {"Label": LAUNCH_AGENT.removesuffix(".plist"), "ProgramArguments": line, "RunAtLoad": True}
         )
-        atomic_files.write_file_atomically(home / "Library" / "LaunchAgents" / LAUNCH_AGENT, content)
+        write_file_atomically(home / "Library" / "LaunchAgents" / LAUNCH_AGENT, content)
         return
     config = _user_config_folder(home, environ)
     quoted = shlex.join(line).replace("%", "%%")
     if Path("/run/systemd/system").is_dir():
         unit = config / "systemd" / "user" / UNIT
-        atomic_files.write_file_atomically(unit, _UNIT.format(command=quoted))
+        write_file_atomically(unit, _UNIT.format(command=quoted))
         wanted = unit.parent / _WANTS / UNIT
         wanted.parent.mkdir(parents=True, exist_ok=True)
         wanted.unlink(missing_ok=True)
         wanted.symlink_to(unit)
     else:
-        atomic_files.write_file_atomically(config / "autostart" / AUTOSTART, _DESKTOP.format(command=quoted))
+        write_file_atomically(config / "autostart" / AUTOSTART, _DESKTOP.format(command=quoted))
 
 
 def disable_login_start(home: Path | None = None, environ: Mapping[str, str] = os.environ) -> None:

@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine import fact_encoding
 from helix_desktop.engine import facts as vocabulary
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import Fact, Forgotten
 from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.errors import HelixError, InvalidInput
-from helix_desktop.store import journal_backups
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CacheRecord, EntryState
+from helix_desktop.store.journal_backups import change_each_backup
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.workspace_settings import NAME
 
@@ -122,10 +122,10 @@ def blank_fact(line: StoredFact, wanted: ForgetRequest) -> Fact | None:
     touched = any(digest.hex in line.fact for digest in wanted.digests)
     if not touched and not wanted.occurs_in(line.fact):
         return None
-    fact_encoding.decode_fact(line.fact)  # Raises for a damaged fact, which is then reported.
-    fact = fact_encoding.decode_fact(json.dumps(_blank_json(json.loads(line.fact), wanted), ensure_ascii=False))
+    decode_fact(line.fact)  # Raises for a damaged fact, which is then reported.
+    fact = decode_fact(json.dumps(_blank_json(json.loads(line.fact), wanted), ensure_ascii=False))
     fact = _remove_quotes(fact, wanted.digests)
-    return fact if fact_encoding.encode_fact(fact) != line.fact else None
+    return fact if encode_fact(fact) != line.fact else None
 
 
 def _blank_json(value: Any, wanted: ForgetRequest) -> Any:
@@ -158,7 +158,7 @@ def append_forgotten_facts(journal: JournalFile, changed: dict[str, int], wanted
 
 def purge_backups(workspace: Path, wanted: ForgetRequest) -> int:
     """Blank it in every dated copy of the journal; one that cannot be read is deleted. Returns how many had it."""
-    return journal_backups.change_each_backup(workspace, lambda journal: purge_journal(journal, wanted))
+    return change_each_backup(workspace, lambda journal: purge_journal(journal, wanted))
 
 
 def delete_damaged_copies(workspace: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from helix_desktop.engine import fact_encoding
+from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import BroughtIn, ConversationStarted, Fact, ModelReplied, Origin, Recorded
 from helix_desktop.errors import InvalidInput, JournalCorrupt, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
@@ -69,7 +69,7 @@ class StoredFact:
     def decode_recorded(self) -> Recorded:
         if not self.is_intact:
             raise _damaged_fact_error(self.conversation, self.seq, "does not match its hash")
-        return Recorded(self.conversation, self.seq, self.time, fact_encoding.decode_fact(self.fact))
+        return Recorded(self.conversation, self.seq, self.time, decode_fact(self.fact))
 
 
 def checksum_of_fact(conversation: str, seq: int, time: float, fact: str) -> bytes:
@@ -168,7 +168,7 @@ class JournalFile:
     def _insert_facts(self, row: StoredConversation, recorded: Sequence[Recorded]) -> None:
         rows = []
         for each in recorded:
-            text = fact_encoding.encode_fact(each.fact)
+            text = encode_fact(each.fact)
             digest = checksum_of_fact(each.conversation, each.seq, each.time, text)
             rows.append((each.conversation, each.seq, each.time, text, digest))
         sqlite_database.execute_with_rows(self.connection, _INSERT, rows)
@@ -311,7 +311,7 @@ class JournalFile:
 
     def replace_fact(self, line: StoredFact, fact: Fact) -> None:
         """Put another fact in a fact's place: for forgetting and for repairs alone."""
-        text = fact_encoding.encode_fact(fact)
+        text = encode_fact(fact)
         digest = checksum_of_fact(line.conversation, line.seq, line.time, text)
         with self.in_one_transaction():
             self.replacing(line)
@@ -371,9 +371,7 @@ def _find_conversation_defects(
 def _row_after_lines(row: StoredConversation, lines: Sequence[StoredFact]) -> StoredConversation:
     """The row after these intact facts. One that changes no row is not decoded: of many facts these are half."""
     some = (line for line in lines if not line.fact.startswith(_WITHOUT_EFFECT))
-    row = advance_row(
-        row, (Recorded(line.conversation, line.seq, line.time, fact_encoding.decode_fact(line.fact)) for line in some)
-    )
+    row = advance_row(row, (Recorded(line.conversation, line.seq, line.time, decode_fact(line.fact)) for line in some))
     return replace(row, last_seq=lines[-1].seq, updated=lines[-1].time)
 
 

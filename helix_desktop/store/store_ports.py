@@ -10,9 +10,8 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin
 from helix_desktop.errors import AmbiguousName, CacheCorrupt, JournalCorrupt, NotFound, StoreFailed
-from helix_desktop.store import cache_maintenance
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder, IncomingContent, StagedEntry
-from helix_desktop.store.cache_maintenance import CacheCheck, CollectResult, VerifyResult
+from helix_desktop.store.cache_maintenance import CacheCheck, CollectResult, VerifyResult, collect_entries
 from helix_desktop.store.cache_records import CHUNK, CacheRecord
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.journal_file import JournalFile, find_journal_defects
@@ -410,7 +409,7 @@ class StoreCache:
         if enough <= 0:
             return CollectResult(0, 0)
         candidates = await self._index.unused()
-        gone, freed = await self._thread.run_there(cache_maintenance.collect_entries, self._folder, candidates, enough)
+        gone, freed = await self._thread.run_there(collect_entries, self._folder, candidates, enough)
         await self._index.refresh_entry_rows(gone)
         await self._thread.run_there(self._folder.level.compact_database)
         self.changed()

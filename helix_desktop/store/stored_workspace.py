@@ -16,23 +16,22 @@ from helix_desktop.engine.ports import ContentForgetter, EmptyTrashResult, Forge
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import content_forgetting as forgetting
-from helix_desktop.store import journal_backups, store_opening, workspace_export, workspace_settings
+from helix_desktop.store import journal_backups, store_opening, workspace_settings
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_maintenance import CollectResult
 from helix_desktop.store.empty_trash import TrashEmptying, note_deleted_conversations
 from helix_desktop.store.index_file import StoreFeed
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.live_index import WorkspaceIndex
-from helix_desktop.store.shared import conversation_sync
 from helix_desktop.store.shared.conversation_heads import ConversationHeads
-from helix_desktop.store.shared.conversation_sync import ConversationSync
+from helix_desktop.store.shared.conversation_sync import ConversationSync, list_completely_stored
 from helix_desktop.store.shared.released_conversations import ReleasedConversations
 from helix_desktop.store.shared.shared_store_link import LOCAL, LinkedStores, SharedStoreConnection, SharedStoreLink
 from helix_desktop.store.shared.sync_state import SyncState
 from helix_desktop.store.store_ports import StoreCache, StoreJournal
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.unused_content import UnusedContentRemoval
-from helix_desktop.store.workspace_export import Report
+from helix_desktop.store.workspace_export import Report, export_workspace, report_nothing
 from helix_desktop.store.workspace_lock import WorkspaceLock
 from helix_desktop.store.workspace_settings import WorkspaceConfig
 
@@ -113,9 +112,7 @@ class StoredWorkspace:
         """
         stores = self._stores
         damaged = [] if left_out is None else left_out
-        pieces = workspace_export.export_workspace(
-            self.folder / workspace_settings.NAME, stores.journal, stores.cache, damaged
-        )
+        pieces = export_workspace(self.folder / workspace_settings.NAME, stores.journal, stores.cache, damaged)
         while (piece := await stores.thread.run_there(next, pieces, None)) is not None:
             if piece:
                 yield piece
@@ -149,7 +146,7 @@ class StoredWorkspace:
         return await self._stores.background.run_there(journal_backups.make_backup, self.folder)
 
     async def forget_content(
-        self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = workspace_export.report_nothing
+        self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = report_nothing
     ) -> ForgetResult:
         """Remove a text or entries from cache, journal, index and backups, down to the bytes of the files.
 
@@ -255,7 +252,7 @@ class StoredWorkspace:
             return ()
         await self.link.announce_and_send_missing()
         shared, stores = self._shared, self._stores
-        safe = await conversation_sync.list_completely_stored(shared, wanted)
+        safe = await list_completely_stored(shared, wanted)
 
         async def release() -> None:
             await stores.thread.run_there(shared.sync_state.released.delete_here, safe)

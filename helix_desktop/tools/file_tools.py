@@ -15,12 +15,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from helix_desktop.engine import passages
 from helix_desktop.engine.changes.diff_hunks import CONTEXT
 from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.content_recall import LINES_TOKENS
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
+from helix_desktop.engine.passages import find_passages
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, CacheCorrupt, HelixError, InvalidInput, NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass
@@ -268,7 +268,7 @@ async def edit_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
         after = file_text.replace_text_in_file(before, old, new, shown, every=args.flag_argument("replace_all"))
     except InvalidInput as error:
         lines = file_text.decode_file_text(before[:LARGEST_UNSAVED]).split("\n")
-        found = await asyncio.to_thread(passages.find_passages, use.tokens, lines, old, room) if room else ""
+        found = await asyncio.to_thread(find_passages, use.tokens, lines, old, room) if room else ""
         if not found:
             raise
         said = f"{error}\nWhat you have read of it is no longer shown. It says:\n{found}"

@@ -17,10 +17,9 @@ from pathlib import Path
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools import workspace_roots
 from helix_desktop.tools.autorun_files import is_autorun_path
 from helix_desktop.tools.git_runner import find_filtered_files, run_git
-from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots
+from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots, read_whole_file, restore_entry
 
 LARGEST_CARRIED = 1 << 30
 MOST_NAMED = 20
@@ -194,7 +193,7 @@ def _copy_uncommitted_changes(source: GitCheckout, copy: GitCheckout, names: Ite
     yield from (f"{path} is a repository of its own, and was not carried over." for path in paths if path.endswith("/"))
     there = {path: _stat_entry(source.folder / path) for path in paths}
     for path in (path for path in paths if there[path] is None):
-        workspace_roots.restore_entry(ours, RootPath(copy.folder, path), None, 0)
+        restore_entry(ours, RootPath(copy.folder, path), None, 0)
         _remove_empty_folders(copy.folder, path)
     for path in reversed(paths):
         if (entry := there[path]) is None:
@@ -204,8 +203,8 @@ def _copy_uncommitted_changes(source: GitCheckout, copy: GitCheckout, names: Ite
             yield f"{path} was not carried over."
             continue
         place = RootPath(source.folder, path)
-        content = None if link else workspace_roots.read_whole_file(theirs, place, LARGEST_CARRIED)
-        workspace_roots.restore_entry(ours, RootPath(copy.folder, path), content, found.st_mode, link)
+        content = None if link else read_whole_file(theirs, place, LARGEST_CARRIED)
+        restore_entry(ours, RootPath(copy.folder, path), content, found.st_mode, link)
 
 
 def _stat_entry(place: Path) -> tuple[os.stat_result, str] | None:

@@ -5,19 +5,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from helix_desktop.engine.changes import folder_state
+from helix_desktop.engine.changes.folder_state import decode_difference, merge_changes_per_path
 from helix_desktop.engine.changes.turn_changes import PlannedUndo, UndoOutlook, undone_facts
 from helix_desktop.engine.collaborators import FileRestoration
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged, FilesChanged, Recorded, ToolReturned
 from helix_desktop.engine.ports import ContentCache
 from helix_desktop.errors import ActionRefused, HelixError
-from helix_desktop.tools import workspace_roots
 from helix_desktop.tools.built_in_tool import WorkspaceResources
 from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.file_tools import FileEdit, write_edit
-from helix_desktop.tools.workspace_roots import WorkspaceRoots
+from helix_desktop.tools.workspace_roots import WorkspaceRoots, read_file_or_none
 
 
 async def restore_files_to_before(facts: Sequence[Recorded], around: WorkspaceResources) -> FileRestoration:
@@ -34,10 +33,8 @@ async def restore_files_to_before(facts: Sequence[Recorded], around: WorkspaceRe
     checkpoints = around.checkpoints
     if checkpoints is None or not noted:
         return FileRestoration(said)
-    differences = [
-        folder_state.decode_difference(await around.cache.read_content(fact.difference.digest)) for fact in noted
-    ]
-    changes, broken = folder_state.merge_changes_per_path(change for difference in differences for change in difference)
+    differences = [decode_difference(await around.cache.read_content(fact.difference.digest)) for fact in noted]
+    changes, broken = merge_changes_per_path(change for difference in differences for change in difference)
     planned = await change_restoring.plan_undo_of_changes(checkpoints, changes, broken)
     done = await change_restoring.restore_paths(checkpoints, change_restoring.restore_steps(planned))
     undoes = undone_facts(facts, facts[0].conversation)
@@ -82,7 +79,7 @@ async def _undo_file_change(change: FileChanged, roots: WorkspaceRoots, cache: C
     try:
         place = roots.resolve_path(change.path)
         name = roots.display_path(place)
-        now = await asyncio.to_thread(workspace_roots.read_file_or_none, roots, place)
+        now = await asyncio.to_thread(read_file_or_none, roots, place)
         digest = None if now is None else Digest.of_content(now)
         if digest == change.before:
             return f"{name} needed no change."

@@ -15,7 +15,7 @@ from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
-from helix_desktop.tools import glob_patterns, workspace_roots
+from helix_desktop.tools import glob_patterns
 from helix_desktop.tools.built_in_tool import (
     BuiltInTool,
     ToolArguments,
@@ -30,7 +30,7 @@ from helix_desktop.tools.file_tools import printable_name
 from helix_desktop.tools.grep import SECONDS, FoundLine, GrepPiece, GrepResult, format_found_lines, grep_pieces
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.sandbox import Sandbox
-from helix_desktop.tools.workspace_roots import RootPath
+from helix_desktop.tools.workspace_roots import RootPath, read_whole_file, stat_path, walk_files
 
 MOST_HITS = 500
 _LARGEST_FILE = 4 * 1024 * 1024
@@ -54,7 +54,7 @@ async def search_files(sandbox: Sandbox, args: ToolArguments, use: ToolResources
     pattern, place = args.text_argument("pattern"), use.roots.resolve_path(args.text_argument("path", "."))
     where = use.roots.display_path(place)
     await use.permit(ToolAction(ToolName.SEARCH_FILES, ActionEffect.READ, f"Search {where}", pattern, path=where))
-    await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)
+    await asyncio.to_thread(stat_path, use.roots, place)
     most = min(args.number_argument("limit", 200) or 200, MOST_HITS)
     found = await _search_with_ripgrep(sandbox, use, place, args, most)
     if found is None:
@@ -192,16 +192,14 @@ async def _iterate_text_files(use: ToolResources, place: RootPath, files: list[s
         if not use.is_readable(use.roots.display_path(RootPath(place.root, name))):
             continue
         with suppress(HelixError):
-            content = await asyncio.to_thread(
-                workspace_roots.read_whole_file, use.roots, RootPath(place.root, name), _LARGEST_FILE
-            )
+            content = await asyncio.to_thread(read_whole_file, use.roots, RootPath(place.root, name), _LARGEST_FILE)
             if b"\0" not in content[:8192]:
                 yield GrepPiece(printable_name(use.roots.display_path(RootPath(place.root, name))), content)
 
 
 def _list_file_names(use: ToolResources, place: RootPath, files: list[str]) -> list[str]:
     try:
-        found = [inside for inside, _ in workspace_roots.walk_files(use.roots, place, glob_patterns.SKIPPED_FOLDERS)]
+        found = [inside for inside, _ in walk_files(use.roots, place, glob_patterns.SKIPPED_FOLDERS)]
     except (InvalidInput, HelixError):
         return [place.inside]
     if not files:

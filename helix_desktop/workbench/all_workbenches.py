@@ -26,9 +26,9 @@ from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_export import Report, report_nothing
 from helix_desktop.token_counting import TiktokenCounter
-from helix_desktop.workbench import shared_store_setup
 from helix_desktop.workbench.model_roles import ModelAccess
 from helix_desktop.workbench.open_workbench import ProgramDependencies, Workbench, workbench_of
+from helix_desktop.workbench.shared_store_setup import join_shared_workspace
 
 if TYPE_CHECKING:
     from helix_desktop.workbench.fleet_overview import FleetOverview
@@ -144,7 +144,7 @@ class Workbenches:
             raise NotFound(f"{folder} is not a folder.", remedy="Nothing was created. Choose another folder.")
         models = await self._last_chosen_models()
         return await self._open_new_workspace(
-            await shared_store_setup.join_shared_workspace(self._known, address, key, name, folder, self.secrets),
+            await join_shared_workspace(self._known, address, key, name, folder, self.secrets),
             models,
         )
 

@@ -17,10 +17,10 @@ from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import conversation_restoring as restoring
-from helix_desktop.histories import session_export
 from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
+from helix_desktop.histories.session_export import entries_needed_for_export
 from helix_desktop.histories.session_from_facts import list_compactions
 from helix_desktop.processes.starter import find_program, own_program_command
 from helix_desktop.program_folders import find_program_folders
@@ -56,7 +56,7 @@ class ConversationRelay:
 
     async def _read_restored(self, asked: RestoreRequest) -> RestoredSession:
         facts = await self.workspace.journal.read_facts(asked.conversation)
-        contents = await self.workspace.cache.read_contents(session_export.entries_needed_for_export(facts))
+        contents = await self.workspace.cache.read_contents(entries_needed_for_export(facts))
         return await asyncio.to_thread(restoring.restore_session, facts, contents.get, asked)
 
     async def _fold_in_fork(self, desk: Any, asked: RestoreRequest, room: int) -> str:

@@ -21,9 +21,8 @@ from helix_desktop.store.shared.postgres_heads import heads_beside_rows
 from helix_desktop.store.shared.shared_store_link import SENT_AGAIN, SHARED, SharedStoreLink
 from helix_desktop.store.store_ports import allow_any_writer
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.workbench import shared_store_setup
 from helix_desktop.workbench.open_sessions import OpenSessions
-from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
+from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup, unshare_workspace
 
 EVERY = 1.0  # In seconds. While the store can be reached, facts are exchanged this often.
 SLOWER = 10.0  # In seconds. While the store is out of reach, attempts are at most this far apart.
@@ -222,7 +221,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
     async def stop_sharing(self) -> str:
         """From this machine no more. What is there stays, and what is here. A sentence where the store could not be told."""
         await self.stop_conversation_sync()
-        return await shared_store_setup.unshare_workspace(self._bench.workspace)
+        return await unshare_workspace(self._bench.workspace)
 
     def start_conversation_sync(
         self, connect: Connect, *, address: str = "", entries: Callable[[], int] = lambda: 0

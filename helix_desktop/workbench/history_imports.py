@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from helix_desktop import token_counting
-from helix_desktop.engine import context_policy, token_budget
+from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationChanged,
@@ -28,7 +28,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.history.request_settings import RequestSettings
 from helix_desktop.engine.ports import TokenCounter
-from helix_desktop.engine.token_budget import WindowMeter
+from helix_desktop.engine.token_budget import WindowMeter, measure_window
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
@@ -196,7 +196,7 @@ class HistoryImport:
             return None
         state = build_state(Recorded("", at, draft.time, draft.fact) for at, draft in enumerate(made, 1))
         state = state.with_settings(self.settings)
-        return token_budget.measure_window(state, context_policy.policy_from_fact(state.settings.policy))
+        return measure_window(state, context_policy.policy_from_fact(state.settings.policy))
 
     # --- On the event loop: sessions are written into conversations
 

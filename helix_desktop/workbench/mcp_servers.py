@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from helix_desktop.engine.collaborators import TaskSpawner
 from helix_desktop.errors import InvalidInput, NotFound, NoUsableKeyring
 from helix_desktop.secrets import SecretKeeper, SecretStorage
-from helix_desktop.store import workspace_settings
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.workspace_settings import WorkspaceConfig, quote_key_part
 from helix_desktop.tools.toolbox import ForeignTool
 
 if TYPE_CHECKING:
@@ -188,19 +188,15 @@ class WorkspaceServers:
         """`wanted`: what becomes of a server as it stands in the file by then."""
         await self._require_host()
 
-        def changed_server_keys(now: workspace_settings.WorkspaceConfig) -> Mapping[str, Any]:
+        def changed_server_keys(now: WorkspaceConfig) -> Mapping[str, Any]:
             before = _config_of_server(now, name)
-            return {
-                f"mcp.{workspace_settings.quote_key_part(name)}": replace(before, **wanted(before)).as_settings_table()
-            }
+            return {f"mcp.{quote_key_part(name)}": replace(before, **wanted(before)).as_settings_table()}
 
         await asyncio.to_thread(self._workspace.change_settings, changed_server_keys)
         await self.apply_server_settings()
 
     async def _write_server_table(self, name: str, table: Mapping[str, Any] | None) -> None:
-        await asyncio.to_thread(
-            self._workspace.change_settings, {f"mcp.{workspace_settings.quote_key_part(name)}": table}
-        )
+        await asyncio.to_thread(self._workspace.change_settings, {f"mcp.{quote_key_part(name)}": table})
 
     async def _keep_server_secret(self, secret: McpSecret, value: str) -> None:
         """With the keyring, or in the file that was allowed; where there is neither, until the program ends."""
@@ -217,7 +213,7 @@ class WorkspaceServers:
             listener()
 
 
-def _config_of_server(settings: workspace_settings.WorkspaceConfig, name: str) -> ServerConfig:
+def _config_of_server(settings: WorkspaceConfig, name: str) -> ServerConfig:
     from helix_desktop.mcp_host.server_config import parse_server_table
 
     table = settings.mcp.get(name)

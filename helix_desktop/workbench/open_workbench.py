@@ -16,10 +16,10 @@ from typing import Any
 import tomlkit
 
 from helix_desktop import tasks
-from helix_desktop.engine import content_recall, context_policy, facts, large_outputs, session_events, token_budget
+from helix_desktop.engine import content_recall, facts, large_outputs, session_events, token_budget
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.collaborators import ConversationSetup, HookOutcome, SessionCollaborators
-from helix_desktop.engine.context_policy import DEFAULT_PRESET
+from helix_desktop.engine.context_policy import DEFAULT_PRESET, policy_from_fact
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fold_steward import FoldSteward
@@ -49,7 +49,6 @@ from helix_desktop.workbench import (
     conversation_list_rows,
     conversation_setup,
     fleet_tools,
-    folder_contents,
     history_imports,
     slash_expansion,
 )
@@ -61,6 +60,7 @@ from helix_desktop.workbench.conversation_relay import ConversationRelay
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.delegated_agents import AgentRoles, AgentWorkforce
 from helix_desktop.workbench.file_changes import FileChanges
+from helix_desktop.workbench.folder_contents import existing_folders, find_paths_below
 from helix_desktop.workbench.hook_runner import HookRunner
 from helix_desktop.workbench.mcp_servers import WorkspaceServers
 from helix_desktop.workbench.model_roles import ModelAccess, WorkspaceModels
@@ -627,7 +627,7 @@ class Workbench:
     async def tokens_sent_of_attachment(self, attachment: facts.Attachment) -> int:
         """How many of its tokens are sent: of one that is too large for the window only an excerpt goes along."""
         settings, tokens = self.workspace.settings, self.token_counter
-        chosen = context_policy.policy_from_fact(conversation_setup.build_policy_fact(settings.preset, settings.policy))
+        chosen = policy_from_fact(conversation_setup.build_policy_fact(settings.preset, settings.policy))
         main = next((model.window for model in self.models.model_facts() if model.role is facts.ModelRole.MAIN), 0)
         if attachment.tokens <= chosen.oversized_share * (main or chosen.window):
             return attachment.tokens
@@ -641,7 +641,7 @@ class Workbench:
 
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:
         """Paths below the workspace's folder that hold `prefix`, the shortest first, for completion."""
-        found = await asyncio.to_thread(folder_contents.find_paths_below, self.main_folder, prefix.lower(), limit)
+        found = await asyncio.to_thread(find_paths_below, self.main_folder, prefix.lower(), limit)
         return [name for name in found if not self.kit.resources.roots.is_hidden_inside(name)]
 
     def _report_wide_rules(self) -> None:
@@ -755,7 +755,7 @@ class Workbench:
         """Put what was imported into force, or drop it. Folders that are not on this machine cannot be taken over."""
         proposed = dict(self.workspace.settings.proposed) if accept else {}
         if "roots" in proposed:
-            proposed["roots"] = await asyncio.to_thread(folder_contents.existing_folders, proposed["roots"])
+            proposed["roots"] = await asyncio.to_thread(existing_folders, proposed["roots"])
         await self.change_settings({**proposed, "proposed": None})
 
     def spawn_workbench_task(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:

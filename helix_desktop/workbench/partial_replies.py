@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
 
-from helix_desktop import atomic_files
+from helix_desktop.atomic_files import write_file_atomically
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.collaborators import TaskSpawner
 from helix_desktop.engine.conversation import Conversation
@@ -93,7 +93,7 @@ class PartialReplies:
 
     def _write_partial_reply(self, conversation: str, text: str) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        atomic_files.write_file_atomically(self._partial_reply_file(conversation), text, private=True)
+        write_file_atomically(self._partial_reply_file(conversation), text, private=True)
 
     def _delete_partial_reply(self, conversation: str) -> None:
         self._partial_reply_file(conversation).unlink(missing_ok=True)

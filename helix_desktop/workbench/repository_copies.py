@@ -17,8 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from helix_desktop import atomic_files
-from helix_desktop.engine.changes import folder_state
-from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
+from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem, compare_trees
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Text, TurnEnd, TurnEnded, UserSaid
@@ -263,7 +262,7 @@ class RepositoryCopies:
                 f"{printable_path(uncovered)} is not covered by checkpoints.",
                 remedy=f"{_NOT_TOUCHED} Commit the file in the copy and merge the copy instead, or move the file out of the copy.",
             )
-        changes = folder_state.compare_trees(before, now)
+        changes = compare_trees(before, now)
         wanted = {change for change in changes if _is_brought_back(change, listed)}
         above = {str(folder) for change in wanted for folder in PurePosixPath(change.path).parents}
         return [change for change in changes if change in wanted or (change.path in above and change.before is None)]

@@ -4,9 +4,9 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from helix_desktop.engine import fold_economics
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.facts import Stored, ToolReturned
+from helix_desktop.engine.fold_economics import large_output_tokens
 from helix_desktop.engine.strategies.marker_clearing import format_size
 from helix_desktop.fast_dataclass import dataclass
 
@@ -53,8 +53,8 @@ def find_outputs_to_hold(
     the batch's. `commands`: which of them are of commands, and have a limit of their own.
     """
     sizes = {index: returned.tokens * factor for index, returned in enumerate(batch)}
-    limit = fold_economics.large_output_tokens(window, policy.admission_tokens)
-    of_command = min(limit, fold_economics.large_output_tokens(window, policy.admission_command_tokens))
+    limit = large_output_tokens(window, policy.admission_tokens)
+    of_command = min(limit, large_output_tokens(window, policy.admission_command_tokens))
     large = [index for index, tokens in sizes.items() if tokens > (of_command if index in commands else limit)]
     rest = sum(tokens for index, tokens in sizes.items() if index not in large)
     for index in sorted(sizes, key=lambda i: -sizes[i]):
@@ -71,7 +71,7 @@ def whole_limit_tokens(policy: Policy, window: int) -> int:
     if policy.admission == "off":
         return window
     tokens = (policy.admission_tokens, policy.admission_command_tokens, policy.admission_batch_tokens)
-    return fold_economics.large_output_tokens(window, min(tokens))
+    return large_output_tokens(window, min(tokens))
 
 
 def format_excerpt(stored: Stored, tokens: int, text: str, *, asked: str = "") -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtWidgets import QDialogButtonBox, QLabel, QListWidget, QPushButton, QSizePolicy, QWidget
 
-from helix_desktop.engine import exact_text
+from helix_desktop.engine.exact_text import mark_on_one_line
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.exact_text_view import ExactTextView
@@ -51,9 +51,7 @@ class TrustDialog(TransientDialog):
         across = build_row(build_column(self.filter, self._list), (self._right, 1), spacing=16)
         build_column((across, 1), self._build_trust_buttons(trust), owner=self, margins=20)
         for item in items:
-            self._list.addItem(
-                f"{item_kind_names().get(item.kind, item.kind)}: {exact_text.mark_on_one_line(item.name)}"
-            )
+            self._list.addItem(f"{item_kind_names().get(item.kind, item.kind)}: {mark_on_one_line(item.name)}")
         self._list.currentRowChanged.connect(self._show_trust_item)
         self._list.setCurrentRow(0)
 
@@ -68,7 +66,7 @@ class TrustDialog(TransientDialog):
 
     def _show_trust_item(self, row: int) -> None:
         item = self._items[row]
-        self._path.setText(exact_text.mark_on_one_line(str(item.path)))
+        self._path.setText(mark_on_one_line(str(item.path)))
         self._means.setText("\n".join([_explain_item_effect(item), *map(translate_sentences, item.notes)]))
         if self._text is not None:
             self._right.removeWidget(self._text)

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 from helix_desktop.engine import context_policy, token_budget
 from helix_desktop.gui import tab_order
 from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.inspector import context_figures
+from helix_desktop.gui.inspector.context_figures import build_savings_rows
 from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, set_surface_look
@@ -92,7 +92,7 @@ class ContextPanel(QWidget):
         def build_panel_boxes(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
             meter = session.next_request_meter()
             yield from build_context_boxes(ink, width, session.conversation.expected_state, meter, "")
-            rows = context_figures.build_savings_rows(token_budget.compute_savings(session.conversation.state))
+            rows = build_savings_rows(token_budget.compute_savings(session.conversation.state))
             rows = [*rows, *([(next_price, "", False)] if next_price else [])]
             for number, (words, figure, good) in enumerate(rows):
                 yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 12)

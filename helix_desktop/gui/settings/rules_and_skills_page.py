@@ -7,7 +7,7 @@ from typing import Any
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from helix_desktop.engine import exact_text
+from helix_desktop.engine.exact_text import mark_on_one_line, mark_text
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, item_kind_plurals
 from helix_desktop.gui.engine_sentences import translate_sentences
@@ -82,7 +82,7 @@ class RulesAndSkillsPage(SettingsPage):
     def _build_item_card(self, item: ProjectItem) -> QWidget:
         card = build_surface(self.page_content, "card")
         line = build_row(
-            (self._build_item_label(exact_text.mark_on_one_line(item.name), "title"), 1),
+            (self._build_item_label(mark_on_one_line(item.name), "title"), 1),
             self._build_item_label(item_state_titles().get(item.describe_state, item.describe_state), "small"),
             self._build_item_button(tr("Read"), item, lambda: self._review_items([item])),
             self._build_use_checkbox(item),
@@ -90,8 +90,8 @@ class RulesAndSkillsPage(SettingsPage):
         column = build_column(line, owner=card, margins=(12, 8, 10, 8), spacing=2)
         why = tr("In use because {why}.", why=item.why) if item.why else ""
         for text in filter(None, [item.about, why, *map(translate_sentences, item.notes)]):
-            column.addWidget(self._build_item_label(exact_text.mark_text(text[:400]), "muted"))
-        column.addWidget(self._build_item_label(exact_text.mark_on_one_line(str(item.path)), "faint"))
+            column.addWidget(self._build_item_label(mark_text(text[:400]), "muted"))
+        column.addWidget(self._build_item_label(mark_on_one_line(str(item.path)), "faint"))
         return card
 
     def _build_item_button(self, text: str, item: ProjectItem, act: Callable[[], object]) -> QPushButton:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtWidgets import QButtonGroup, QPushButton, QStackedWidget, QWidget
 
-from helix_desktop.gui import forget_text_dialog
+from helix_desktop.gui.forget_text_dialog import open_forget_text_dialog
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
@@ -130,7 +130,7 @@ class SettingsDialog(TransientDialog):
 
     def _build_storage_page(self, bench: Workbench) -> StoragePage:
         page = StoragePage(bench, self._program, self._window.background_runner)
-        page.forget_wanted.connect(lambda: forget_text_dialog.open_forget_text_dialog(self._window, self))
+        page.forget_wanted.connect(lambda: open_forget_text_dialog(self._window, self))
         page.export_wanted.connect(self._window.window_actions["export-workspace"].trigger)
         return page
 

@@ -18,8 +18,8 @@ from helix_desktop.gui.shared.figure_formats import format_short_day_and_time
 from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold
 from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import TimelineEvent
+from helix_desktop.gui.timeline.fold_sentences import describe_event_briefly, describe_event_title
 from helix_desktop.gui.translation import tr
 
 ROW = 55
@@ -39,7 +39,7 @@ class FoldRows(ListRowModel[TimelineEvent]):
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
             event = self.items[index.row()]
             undone = ", " + tr("undone") if self.is_event_undone(event) else ""
-            return f"{fold_sentences.describe_event_title(event)}, {describe_event_time(event)}, {fold_sentences.describe_event_briefly(event, self.window)}{undone}"
+            return f"{describe_event_title(event)}, {describe_event_time(event)}, {describe_event_briefly(event, self.window)}{undone}"
         return None
 
     def is_event_undone(self, event: TimelineEvent) -> bool:
@@ -78,9 +78,7 @@ class _FoldRowPainter(RowPainter):
         said = describe_event_time(event) + (" · " + tr("undone") if undone else "")
         aside = theme.zoomed_pixels(10) + QFontMetrics(theme.build_font()).horizontalAdvance(said)
         metrics = QFontMetrics(bold)
-        name = metrics.elidedText(
-            fold_sentences.describe_event_title(event), Qt.TextElideMode.ElideRight, int(right - left) - aside
-        )
+        name = metrics.elidedText(describe_event_title(event), Qt.TextElideMode.ElideRight, int(right - left) - aside)
         head = QRectF(left, place.top() + theme.zoomed_pixels(8), right - left, theme.zoomed_pixels(20))
         painter.setFont(bold)
         painter.setPen(theme.colour_of_token("muted" if undone else "text"))
@@ -92,7 +90,7 @@ class _FoldRowPainter(RowPainter):
         painter.setPen(theme.colour_of_token("muted"))
         below = head.translated(0, theme.zoomed_pixels(19.5))
         text = QFontMetrics(theme.build_font()).elidedText(
-            fold_sentences.describe_event_briefly(event, model.window), Qt.TextElideMode.ElideRight, int(below.width())
+            describe_event_briefly(event, model.window), Qt.TextElideMode.ElideRight, int(below.width())
         )
         painter.drawText(below, Qt.AlignmentFlag.AlignVCenter, text)
 

@@ -19,8 +19,8 @@ from helix_desktop.gui.shared.figure_formats import format_date_and_time, format
 from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold
 from helix_desktop.gui.shared.step_plot import MinMaxPyramid, StepPlot, compute_axis_ticks
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, TimelineLane
+from helix_desktop.gui.timeline.fold_sentences import describe_event_briefly, describe_event_title, describe_marked_fact
 from helix_desktop.gui.timeline.request_cost_bars import RequestCostBars
 from helix_desktop.gui.translation import format_count, format_number, tr
 
@@ -245,7 +245,7 @@ class TimelineChart(StepPlot):
             return
         mark = self._find_lane_mark()
         if mark is not None:
-            words = fold_sentences.describe_marked_fact(self._story.history, mark[1])
+            words = describe_marked_fact(self._story.history, mark[1])
             self._draw_label(painter, self._pixel_x_of_point(mark[0]), f"{words}\n")
             return
         dot = (self._story.points[self._hover], self._theme.fill_colour_of_kind(ContextKind.CONVERSATION))
@@ -280,8 +280,8 @@ class TimelineChart(StepPlot):
         near = self._find_event_near(point)
         if near is not None:
             story.credit_savings_to_folds()
-            title = f"{fold_sentences.describe_event_title(near)} · {format_date_and_time(near.time)}"
-            return "\n".join([title, *fold_sentences.describe_event_briefly(near, story.model_window).split(" · ")])
+            title = f"{describe_event_title(near)} · {format_date_and_time(near.time)}"
+            return "\n".join([title, *describe_event_briefly(near, story.model_window).split(" · ")])
         words = tr(
             "step {n} · {tokens} tokens · {when}",
             n=format_number(story.steps[point]),

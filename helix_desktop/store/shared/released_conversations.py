@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
-from helix_desktop.store import sqlite_database
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.sqlite_database import execute_with_rows
 
 # An empty digest means that the whole conversation was released, so this disk no longer has it.
 _TABLE = "CREATE TABLE IF NOT EXISTS released(conversation TEXT, digest BLOB, PRIMARY KEY(conversation, digest)) WITHOUT ROWID"
@@ -30,7 +30,7 @@ class ReleasedConversations:
             used = {digest.raw for line in lines for _, digest in entries_used_by(fact_encoding.decode_fact(line.fact))}
             with self._journal.in_one_transaction():
                 rows = [(conversation, raw) for raw in (b"", *used)]
-                sqlite_database.execute_with_rows(self._journal.connection, "INSERT OR IGNORE INTO released", rows)
+                execute_with_rows(self._journal.connection, "INSERT OR IGNORE INTO released", rows)
                 self._journal.delete_conversation(conversation)
 
     def is_released(self, conversation: str) -> bool:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from helix_desktop.engine.changes import folder_state
-from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
+from helix_desktop.engine.changes.folder_state import PathKind, TreeItem, pack_item
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import ContentCache, EntryOrigin
 from helix_desktop.fast_dataclass import dataclass
@@ -160,7 +159,7 @@ async def _store_batch(contents: BatchContentCache, held: Sequence[_ReadFile]) -
 
 
 def _build_file_record(wanted: WantedFile, entry: Stored) -> bytes:
-    return wanted.stamp + folder_state.pack_item(TreeItem(PathKind.FILE, wanted.mode, entry.size, entry.digest.raw))
+    return wanted.stamp + pack_item(TreeItem(PathKind.FILE, wanted.mode, entry.size, entry.digest.raw))
 
 
 async def _store_large_file(

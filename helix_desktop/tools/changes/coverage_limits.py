@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from helix_desktop.engine.changes import folder_state
-from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
+from helix_desktop.engine.changes.folder_state import PathKind, TreeItem, unpack_item
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes import folder_walk
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
@@ -18,7 +17,7 @@ class CoveredAmount:
 
     def add_records(self, records: Iterable[bytes], sign: int = 1) -> None:
         for record in records:
-            self.add_item(folder_state.unpack_item(record[folder_walk.STAMP.size :]), sign)
+            self.add_item(unpack_item(record[folder_walk.STAMP.size :]), sign)
 
     def add_item(self, item: TreeItem | None, sign: int = 1) -> None:
         if item is not None and item.kind is PathKind.FILE:

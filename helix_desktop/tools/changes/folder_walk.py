@@ -18,8 +18,7 @@ from itertools import starmap
 from operator import attrgetter, methodcaller
 from pathlib import Path
 
-from helix_desktop.engine.changes import folder_state
-from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
+from helix_desktop.engine.changes.folder_state import PathKind, TreeItem, pack_item
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import opening_within_folder
 from helix_desktop.tools.changes.checkpoint_coverage import NEVER, UNDO_LEFTOVER, CheckpointCoverage
@@ -338,9 +337,9 @@ class FolderWalk:
             case stat.S_IFLNK:
                 with suppress(OSError):
                     target = os.fsencode(os.readlink(name, dir_fd=handle))
-                    now[name] = stamp + folder_state.pack_item(TreeItem(PathKind.LINK, 0o777, 0, target))
+                    now[name] = stamp + pack_item(TreeItem(PathKind.LINK, 0o777, 0, target))
             case _:
-                now[name] = stamp + folder_state.pack_item(TreeItem(PathKind.OTHER, st.st_mode & 0o7777))
+                now[name] = stamp + pack_item(TreeItem(PathKind.OTHER, st.st_mode & 0o7777))
                 self._note_uncovered(path, whole, "a socket, pipe or device")
 
     def _is_stamp_reliable(self, st: os.stat_result) -> bool:
@@ -379,7 +378,7 @@ class FolderWalk:
 
 @functools.cache
 def _folder_record(mode: int) -> bytes:
-    return UNRELIABLE_STAMP + folder_state.pack_item(TreeItem(PathKind.FOLDER, mode))
+    return UNRELIABLE_STAMP + pack_item(TreeItem(PathKind.FOLDER, mode))
 
 
 LARGE, OVER, UNREADABLE = "larger than the limit for one file", "over the limit", "not readable"
@@ -389,9 +388,7 @@ def leave_out_file(found: WalkResult, known: KnownRecords, wanted: WantedFile, n
     """A file is not read. One that takes the place of something that was covered is still told from what was there."""
     folder, _, name = wanted.path.rpartition("/")
     if known.get(folder, {}).get(name):
-        now[name] = wanted.stamp + folder_state.pack_item(
-            TreeItem(PathKind.OTHER, wanted.mode, wanted.size, wanted.stamp_met)
-        )
+        now[name] = wanted.stamp + pack_item(TreeItem(PathKind.OTHER, wanted.mode, wanted.size, wanted.stamp_met))
     else:
         now.pop(name, None)
     found.uncovered.setdefault(folder, []).append(UncoveredEntry(wanted.path, why, is_beyond_limits=True))
