@@ -118,8 +118,7 @@ class RemoteAgentConversations:
         return found
 
     async def aclose(self) -> None:
-        """End it."""
-        await self._lines_to_send.put(b"")
+        """Ends it there too: the connection is closed."""
         await self._talk.tasks.aclose(limit=1)
 
 

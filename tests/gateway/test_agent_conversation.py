@@ -33,7 +33,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.view import build_state
 from helix_desktop.gateway.agent_conversation import parts_from_pieces
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
-from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent
+from helix_desktop.gateway.conversations_port import AgentConversations, Arrival, Replied, Sent
 from helix_desktop.gateway.folded_body import are_all_unchanged
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.view_entries import As, Changed
@@ -73,9 +73,9 @@ def test_of_a_block_nobody_here_knows_the_beginning_is_recorded_and_pictures_and
 class Room:
     """An agent that says something, in a room of its own; its provider answers as it is told."""
 
-    def __init__(self, bench: Workbench) -> None:
+    def __init__(self, bench: Workbench, room: AgentConversations | None = None) -> None:
         self.bench = bench
-        self.room = LocalAgentConversations(bench, _nobody)
+        self.room: Any = room or LocalAgentConversations(bench, _nobody)
         self.units: list[Any] = []
 
     def arrival(self, session: str = "s", **changed: Any) -> tuple[Arrival, list[Wired]]:
@@ -86,7 +86,8 @@ class Room:
 
     async def send(self, *units: Any, session: str = "s", **changed: Any) -> Sent:
         self.units += units
-        return await self.room.receive_request(*self.arrival(session, **changed))
+        sent: Sent = await self.room.receive_request(*self.arrival(session, **changed))
+        return sent
 
     async def answer(self, sent: Sent, *says: Any, stop: Stop = Stop.END, usage: Usage = Usage()) -> None:  # noqa: B008
         whole = WRITERS["anthropic"].whole(list(says), {"input": 3, "read": 0, "write": 0}, str(len(self.units)))

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop import program_folders, running_instance
+from helix_desktop import program_folders, running_instance, tasks
 from helix_desktop.commands import workspace_access
 from helix_desktop.console import Console
-from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.engine.facts import FoldKind, Spent, Stop, ToolReturned, Usage
 from helix_desktop.engine.token_budget import compute_savings
+from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
 from helix_desktop.gateway import gateway_workspaces, remote_conversations
 from helix_desktop.gateway.conversations_port import AskAgentModel, Replied
 from helix_desktop.gateway.folded_body import are_all_unchanged
+from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.process_protocol import MOST_HELD_VALUES, LastSentValues, decode_line, encode_line
 from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
 from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench.all_workbenches import Workbenches
+from tests.conftest import Expect
 from tests.faults.gateway_histories import _nobody, bench
 from tests.gateway.running import TOOL, Agent, running
+from tests.gateway.test_agent_conversation import Room
 from tests.gateway.test_gateway import DIGEST, LARGE, scripted
 from tests.gateway.test_local_conversations import USAGE, arrival, history
 from tests.peers.agent_provider import WRITERS, Block, Calls, Provider, Says
@@ -94,7 +101,7 @@ async def apart(
         yield room
     finally:
         await room.aclose()
-        await owner.aclose()
+        await owner.finish_requests()
 
 
 async def test_a_long_history_is_told_once(tmp_path: Path) -> None:
@@ -138,6 +145,203 @@ async def test_a_question_of_several_megabytes_comes_whole(tmp_path: Path) -> No
         while not room.is_ended:
             await asyncio.sleep(0)
     assert heard_back == [("answer", 1, ("fine", Usage(), "a-model"))]
+
+
+async def _ask_everything(agent: Room) -> list[Any]:
+    """What a room answers to an agent from its first request to its figures."""
+    agent.units = [anthropic_wire.user_message("The port is 4711. Look around.")]
+    heard: list[Any] = [await agent.room.count_known_messages(agent.arrival()[0])]
+    await agent.answer(sent := await agent.send(), Calls("Bash", {}, "c0"), stop=Stop.CALLS)
+    long = await agent.send(anthropic_wire.result_message("c0", "Bash", "a line of it\n" * 40_000))
+    heard += [sent, long, await agent.room.count_known_messages(agent.arrival()[0])]
+    both = [Calls("search_cached_content", {"query": "swordfish"}, "h1"), Calls("Bash", {}, "c1")]
+    for number, refusal in enumerate(("", "[Enough.]")):
+        whole = anthropic_wire.parse_reply(WRITERS["anthropic"].whole(both, USAGE, str(number))).message
+        replied = Replied(whole.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1), '{"raw": 1}', 1.5)
+        heard.append(await agent.room.answer_hidden_calls(long.ticket, replied, whole.pieces[:1], refusal))
+    shown = anthropic_wire.parse_reply(WRITERS["anthropic"].whole(both[1:], USAGE, "2")).message
+    await agent.room.record_agent_reply(long.ticket, None, shown.identity_key)
+    agent.units += shown.units
+    for number in range(1, 7):
+        sent = await agent.send(anthropic_wire.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900))
+        await agent.answer(sent, Calls("Bash", {}, f"c{number + 1}"), stop=Stop.CALLS, usage=Usage(20, 0, 0, 1))
+    sent = await agent.send(anthropic_wire.result_message("c7", "Bash", "fine"))
+    heard += [sent, tuple(await agent.room.preview_request(*agent.arrival()))]
+    heard += [await agent.room.fold_after_overflow(sent.ticket) for _ in range(2)]
+    return [*heard, *[tuple(await agent.room.figures_since(since)) for since in (0.0, 1.0)]]
+
+
+async def test_another_process_answers_what_this_one_would_answer(tmp_path: Path) -> None:
+    found = []
+    async with bench(tmp_path / "here") as made:
+        room = LocalAgentConversations(made, _nobody)
+        agent = Room(made, room)
+        heard = await _ask_everything(agent)
+        await room.aclose()
+        found.append((heard, await made.read_conversation_facts(heard[1].ticket.conversation)))
+    async with bench(tmp_path / "there") as made:
+
+        async def answer(_: list[str], console: Console) -> int:
+            return await remote_conversations.serve_gateway_process(made, console)
+
+        async with apart(tmp_path / "run", answer) as far:
+            heard = await _ask_everything(Room(made, far))
+        found.append((heard, await made.read_conversation_facts(heard[1].ticket.conversation)))
+    names = [heard[1].ticket.conversation for heard, _ in found]
+    here, there = (repr(heard).replace(name, "c") for (heard, _), name in zip(found, names, strict=True))
+    assert there == here
+    assert [type(answered) for answered in found[1][0]] == [type(answered) for answered in found[0][0]]
+    facts = [[type(each.fact).__name__ for each in recorded] for _, recorded in found]
+    assert facts[1] == facts[0]
+    known, first, long, two, answered, refused, last, preview, shorter, *_ = found[1][0]
+    assert (known, two, len(first.entries), len(long.entries)) == (0, 3, 1, 3)
+    assert answered == [("h1", "search_cached_content", "[nothing in the cache contains swordfish]", True)]
+    assert refused == [("h1", "search_cached_content", "[Enough.]", False)]
+    assert preview == last.entries
+    assert shorter.recallable
+
+
+async def test_a_fold_that_the_other_process_writes_asks_the_agents_model_here(tmp_path: Path) -> None:
+    asked, works = list[tuple[object, ...]](), list[bool]()
+
+    async def ask(*question: object) -> tuple[str, Usage, str]:
+        asked.append(question)
+        if not works:
+            raise ModelFailed("The key was refused.")
+        return "The port is 4711.", Usage(7, 0, 0, 1), "claude-opus-4-6"
+
+    async with bench(tmp_path / "there") as made:
+
+        async def answer(_: list[str], console: Console) -> int:
+            return await remote_conversations.serve_gateway_process(made, console)
+
+        async with apart(tmp_path / "run", answer, ask) as room:
+            agent = Room(made, room)
+            sent = await agent.send(anthropic_wire.user_message("The port is 4711. Look around."))
+            for number in range(6):
+                await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS)
+                sent = await agent.send(
+                    anthropic_wire.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900)
+                )
+            session = await made.open_session(sent.ticket.conversation)
+            with pytest.raises(HelixError, match="The key was refused"):
+                await session.steward.fold_on_demand(FoldKind.HANDOVER)
+            works.append(True)
+            assert len(await session.steward.fold_on_demand(FoldKind.HANDOVER)) > 0
+        spent = [each.fact for each in session.conversation.state.facts if isinstance(each.fact, Spent)]
+    assert spent[-1].usage.input == 7
+    assert {question[0] for question in asked} == {sent.ticket.conversation}
+
+
+async def test_whoever_waits_for_a_process_that_closes_hears_of_it_at_once(tmp_path: Path) -> None:
+    async def answer(_: list[str], console: Console) -> int:
+        await console.read_input()
+        return 0
+
+    async with apart(tmp_path / "run", answer) as room:
+        assert not room.is_ended
+        asking = tasks.OwnedTasks("agents").spawn_task(room.figures_since(), name="figures")
+        while not room.is_ended:
+            await asyncio.sleep(0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert asking.done()
+        for question in (asking, room.figures_since()):
+            with pytest.raises(StoppedByUser, match="The program that had the workspace open has closed"):
+                await question
+
+
+async def test_when_the_gateway_has_gone_a_fold_that_asked_its_model_ends_and_the_room_too(tmp_path: Path) -> None:
+    ended: list[int] = []
+    never = asyncio.Event()
+
+    async def ask(*_: object) -> tuple[str, Usage, str]:
+        asking.set()
+        await never.wait()
+        raise AssertionError
+
+    asking = asyncio.Event()
+    async with bench(tmp_path / "there") as made:
+
+        async def answer(_: list[str], console: Console) -> int:
+            try:
+                return await remote_conversations.serve_gateway_process(made, console)
+            finally:
+                ended.append(1)
+
+        owner = await running_instance.listen_for_requests(tmp_path / "run", "engine", answer)
+        wire = await running_instance.connect_to_owner(tmp_path / "run", "engine")
+        assert wire is not None
+        room = RemoteAgentConversations(wire, ask)
+        agent = Room(made, room)
+        sent = await agent.send(anthropic_wire.user_message("The port is 4711. Look around."))
+        for number in range(6):
+            await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS)
+            sent = await agent.send(anthropic_wire.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900))
+        session = await made.open_session(sent.ticket.conversation)
+        folding = tasks.OwnedTasks("agents").spawn_task(session.steward.fold_on_demand(FoldKind.HANDOVER), name="fold")
+        await asking.wait()
+        await room.aclose()
+        assert room.is_ended
+        with pytest.raises(HelixError, match="no longer running"):
+            await folding
+        await owner.finish_requests()
+    assert ended == [1]
+
+
+async def test_what_went_ahead_is_recorded_when_the_gateway_goes(tmp_path: Path) -> None:
+    async with bench(tmp_path / "there") as made:
+
+        async def answer(_: list[str], console: Console) -> int:
+            return await remote_conversations.serve_gateway_process(made, console)
+
+        owner = await running_instance.listen_for_requests(tmp_path / "run", "engine", answer)
+        wire = await running_instance.connect_to_owner(tmp_path / "run", "engine")
+        assert wire is not None
+        agent = Room(made, room := RemoteAgentConversations(wire, _nobody))
+        await agent.answer(
+            await agent.send(anthropic_wire.user_message("look")), Calls("Bash", {}, "c0"), stop=Stop.CALLS
+        )
+        sent = await agent.send(anthropic_wire.result_message("c0", "Bash", "fine"))
+        assert sent.ticket.ahead
+        await room.aclose()
+        await owner.finish_requests()
+        facts = [each.fact for each in await made.read_conversation_facts(sent.ticket.conversation)]
+        assert [fact.head for fact in facts if isinstance(fact, ToolReturned)] == ["fine"]
+
+
+async def test_the_room_of_a_gateway_that_has_nothing_more_to_say_ends_well(tmp_path: Path) -> None:
+    left = [encode_line(("figures", 1, (0.0,))), b""]
+
+    class Said(Console):
+        async def read_input(self) -> bytes:
+            return left.pop(0)
+
+        async def write_output(self, data: bytes) -> None:
+            """The gateway does not hear it any more."""
+
+        print_line = print_error = write_output  # type: ignore[assignment]
+
+    async with bench(tmp_path) as made:
+        assert await remote_conversations.serve_gateway_process(made, Said()) == 0
+
+
+async def test_what_the_other_process_complains_of_stands_in_the_log_and_what_it_says_does_not(
+    tmp_path: Path, expect: Expect, caplog: pytest.LogCaptureFixture
+) -> None:
+    expect("the engine complains")
+
+    async def answer(_: list[str], console: Console) -> int:
+        await console.print_line("good morning")
+        await console.print_error("the disk is full")
+        return 0
+
+    with caplog.at_level(logging.INFO):
+        async with apart(tmp_path / "run", answer) as room:
+            while not room.is_ended:
+                await asyncio.sleep(0)
+    assert "the engine complains: the disk is full" in caplog.messages
+    assert "good morning" not in caplog.text
 
 
 @given(
