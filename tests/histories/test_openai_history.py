@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from helix_desktop.histories import openai_history
-from helix_desktop.histories.history_rows import HistoryRow
+from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
 from helix_desktop.histories.recorded_session import RecordedMessage
 
 
@@ -77,3 +78,61 @@ def test_a_result_that_names_its_function_alone_answers_the_last_call_of_that_na
     ]
     found = openai_history.read_openai_messages([HistoryRow(row, "line") for row in rows], [])
     assert [message.answers for message in found[1:]] == ["2", "1"]
+
+
+def recording(*values: Mapping[str, object]) -> tuple[list[str], list[str]]:
+    """The texts of the one session of a file, and what is told of it."""
+    told = ReadingComplaints()
+    rows = [HistoryRow(value, f"f, line {number}") for number, value in enumerate(values, 1)]
+    found = openai_history.read_openai_recordings(rows, told, Path("a") / "trace.jsonl")
+    assert all((one.kind, one.session) == (openai_history.KIND, "trace") for one in found)
+    return [message.text for one in found for message in one.messages], told.complaints
+
+
+def test_a_file_of_messages_is_one_session_and_lines_that_are_none_are_told() -> None:
+    assert recording({"role": "user", "content": "look"}, {"odd": 1}) == (
+        ["look"],
+        ["f, line 2: there is no role None; the line was left out."],
+    )
+    assert recording({"odd": 1}, {"other": 2}) == ([], ["a/trace.jsonl: no line of it is a message: none has a role."])
+    assert recording() == ([], [])
+
+
+@pytest.mark.parametrize("name", ["messages", "input", "conversation", "history"])
+def test_whatever_the_list_is_called_what_is_no_message_in_it_keeps_its_place(name: str) -> None:
+    found = openai_history.messages_in_object({name: [{"role": "user"}, "odd"], "model": "m"})
+    assert found == [{"role": "user"}, {"role": None}]
+    assert openai_history.messages_in_object({name: "text"}) is None
+
+
+def test_a_reply_keeps_its_thoughts_its_model_and_what_it_cost() -> None:
+    usage = {"prompt_tokens": 7, "completion_tokens": 3}
+    reply = {"role": "assistant", "content": "fine", "reasoning": "hm", "model": "gpt-5", "usage": usage, "_ts": 5}
+    (message,), _ = read(reply)
+    assert (message.text, message.reasoning, message.model, message.time) == ("fine", "hm", "gpt-5", 5)
+    assert (message.usage.input, message.usage.output) == (7, 3) if message.usage else False
+    (other,), _ = read({**reply, "reasoning_content": "deep", "_ts": None, "timestamp": 6})
+    assert (other.reasoning, other.time) == ("deep", 0)
+
+
+def test_calls_without_ids_get_one_by_their_place_and_later_kinds_are_read() -> None:
+    plain = {"function": {"name": "f", "arguments": "{}"}}
+    custom = {"custom": {"name": "g", "input": "free text"}}
+    calling = {"role": "assistant", "content": "", "tool_calls": [plain, custom], "function_call": {"name": "h"}}
+    messages, complaints = read({"role": "user", "content": "go"}, calling)
+    assert complaints == []
+    assert [(call.id, call.name, call.arguments) for call in messages[1].calls] == [
+        ("call-1-0", "f", "{}"),
+        ("call-1-1", "g", "free text"),
+        ("call-1-2", "h", "{}"),
+    ]
+    _, (complaint,) = read({"role": "assistant", "tool_calls": [plain, {"id": "x"}]})
+    assert "call 2 has no name" in complaint
+
+
+def test_a_result_may_show_a_picture_and_a_users_words_too() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
+    content = [{"type": "text", "text": "see"}, picture]
+    messages, _ = read({"role": "tool", "tool_call_id": "c", "content": content}, {"role": "user", "content": content})
+    assert [len(message.pictures) for message in messages] == [1, 1]
+    assert [message.answers for message in messages] == ["c", ""]

@@ -16,11 +16,15 @@ from helix_desktop.protocols.wire_message import (
     PieceKind,
     Speaker,
     Wired,
+    copy_with_change,
     edit_pieces,
     join_added_messages,
     piece_of_image_url,
+    read_tool,
     replace_text_in_content,
     slice_text,
+    text_of_content,
+    unknown_piece,
 )
 
 texts = st.text(st.characters(), max_size=30)
@@ -105,3 +109,85 @@ def test_calls_without_ids_are_answered_in_the_order_they_came() -> None:
         "",
         "call-2",
     ]
+    assert numbers.assign_call_number("run") == "call-4"
+    assert numbers.take_oldest_open_call("run") == "call-4"
+    assert numbers.take_oldest_open_call("run") == ""
+
+
+def test_a_text_is_sliced_into_parts_of_one_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire_message, "SLICE", 3)
+    assert list(slice_text("abcdefg")) == ["abc", "def", "g"]
+    assert list(slice_text("")) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("words", "words"),
+        (["one", {"text": "two"}, {"text": 3}, {"type": "image"}, 4, None], "one\ntwo"),
+        ({"text": "alone"}, "alone"),
+        ({"type": "image"}, ""),
+        ([], ""),
+        (None, ""),
+        (5, ""),
+    ],
+)
+def test_the_text_of_a_content_is_all_that_is_said_in_it(content: Any, text: str) -> None:
+    assert text_of_content(content) == text
+
+
+def test_a_tool_has_a_name_also_where_only_its_kind_is_known() -> None:
+    told = {"name": "Bash", "description": "runs"}
+    assert read_tool(told, {"type": "object"}) == wire_message.Tool("Bash", "runs", '{"type":"object"}')
+    assert read_tool({}, None, "web_search").name == "web_search"
+    assert read_tool(told, None, "web_search").name == "Bash"
+
+
+def test_a_block_nobody_knows_is_the_same_with_and_without_the_mark_of_a_cache() -> None:
+    block = {"type": "novelty", "words": "x"}
+    found = unknown_piece({**block, "cache_control": {"type": "ephemeral"}}, (0, "content", 2))
+    assert found == unknown_piece(block, (0, "content", 2))
+    assert (found.kind, found.path) == (PieceKind.OTHER, (0, "content", 2))
+    assert '"words":"x"' in found.text
+    assert "cache_control" not in found.text
+
+
+def test_a_content_that_held_one_part_alone_is_left_out_whole() -> None:
+    units = ({"content": [{"text": "a"}]}, {"content": [{"text": "b"}, {"text": "c"}]})
+    pieces = (Piece(PieceKind.TEXT, "a", (0, "content", 0)), Piece(PieceKind.TEXT, "b", (1, "content", 0)))
+
+    def edited(*edits: PieceEdit) -> list[Any]:
+        return edit_pieces(Wired(Speaker.USER, units, pieces), edits, lambda _units, _piece, text: (("text",), text))
+
+    assert edited(PieceEdit(0, None), PieceEdit(1, None)) == [{}, {"content": [{"text": "c"}]}]
+    assert edited(PieceEdit(0, "A")) == [{"content": [{"text": "A"}]}, units[1]]
+    whole = Wired(Speaker.ASSISTANT, ({"type": "message"},), (Piece(PieceKind.TEXT, "a", (0,)),))
+    assert edit_pieces(whole, [PieceEdit(0, None)], lambda *_: ((), None)) == []
+    assert edited() == list(units)
+
+
+def test_a_change_copies_what_is_on_the_way_and_shares_the_rest() -> None:
+    value = {"a": ({"b": 1}, {"c": 2}), "d": {"e": 3}}
+    changed = copy_with_change(value, ("a", 0, "b"), 5)
+    assert changed == {"a": [{"b": 5}, {"c": 2}], "d": {"e": 3}}
+    assert changed["d"] is value["d"]
+    assert changed["a"][1] is value["a"][1]  # type: ignore[index]
+    assert value["a"][0] == {"b": 1}  # type: ignore[index]
+    assert copy_with_change(value, ("a", 1), None)["a"] == [{"b": 1}]
+    assert copy_with_change(value, (), "anew") == "anew"
+    assert copy_with_change({"a": {"b": 1}}, ("a", "b"), None) == {"a": {}}
+
+
+@pytest.mark.parametrize("url", ["data:image/png", "https://example.org/;base64,AAAA"])
+def test_an_address_that_only_looks_like_an_image_is_none(url: str) -> None:
+    assert piece_of_image_url(url, ()) is None
+
+
+def test_the_words_of_a_content_in_parts_are_one_and_only_words_are_replaced() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "file"}, {"type": "text", "text": "b"}, "odd"]
+    assert replace_text_in_content(parts, "c", "input_text") == [
+        {"type": "input_text", "text": "c"},
+        {"type": "file"},
+        "odd",
+    ]
+    assert replace_text_in_content(None, "c", "text") == "c"
