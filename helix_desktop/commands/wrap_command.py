@@ -49,10 +49,7 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
     where = program_folders.find_program_folders(arguments.home)
     command = _words_of_command(arguments)
     given = _arguments_for_agent(arguments)
-    if command:
-        agent = build_agent_of_command(command, arguments.protocol)
-    else:
-        agent = find_known_agent(arguments.agent)
+    agent = build_agent_of_command(command, arguments.protocol) if command else find_known_agent(arguments.agent)
     if arguments.install or arguments.uninstall:
         return _change_agent_configuration(arguments, agent, where)
     surroundings = agent_upstreams.AgentSurroundings(os.environ, Path.home(), Path.cwd(), given)
