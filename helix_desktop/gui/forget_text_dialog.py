@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import shiboken6
 from PySide6.QtCore import QObject
-from PySide6.QtWidgets import QCheckBox, QLineEdit, QProgressBar, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QLineEdit, QProgressBar, QWidget
 
 from helix_desktop.engine.ports import ForgetResult
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.translation import format_count, tr
@@ -68,13 +68,11 @@ class ForgetTextDialog(plain_widgets.TransientDialog):
         self._connect_fields_and_buttons()
 
     def _lay_out_forget_dialog(self) -> None:
-        column = QVBoxLayout(self)
+        column = build_column(owner=self, margins=(MARGIN, 16, MARGIN, 14), spacing=10)
         for words in _explain_forgetting(self._bench.name):
             label = plain_widgets.build_plain_label(words, parent=self)
             label.setMinimumWidth(WIDTH - 2 * MARGIN)  # Otherwise the label asks for the height of a narrower one.
             column.addWidget(label)
-        column.setContentsMargins(MARGIN, 16, MARGIN, 14)
-        column.setSpacing(10)
         column.addLayout(build_row((self.text, 1), self.show_text_checkbox))
         self.message_label.hide()
         self.bar.setTextVisible(False)

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QVBoxLayout, QWidget
 
 Box = TypeVar("Box", bound=QBoxLayout)
-# An item of a row or column: a widget or layout, the same with a stretch factor, or a stretch alone.
-BoxItem = QWidget | QLayout | int | tuple[QWidget | QLayout, int]
+# An item of a row or column: a widget or layout, the same with a stretch factor, a widget with its alignment, or a
+# stretch alone.
+BoxItem = QWidget | QLayout | int | tuple[QWidget | QLayout, int] | tuple[QWidget, Qt.AlignmentFlag]
 Margins = int | tuple[int, int, int, int]
 
 
@@ -33,11 +35,13 @@ def _fill_box(box: Box, items: Sequence[BoxItem], margins: Margins | None, spaci
         if isinstance(item, int):
             box.addStretch(item)
             continue
-        part, stretch = item if isinstance(item, tuple) else (item, 0)
+        part, place = item if isinstance(item, tuple) else (item, 0)
+        # An alignment is a number, too, to Python.
+        stretch, alignment = (0, place) if isinstance(place, Qt.AlignmentFlag) else (place, Qt.AlignmentFlag(0))
         if isinstance(part, QLayout):
             box.addLayout(part, stretch)
         else:
-            box.addWidget(part, stretch)
+            box.addWidget(part, stretch, alignment)
     return box
 
 

@@ -56,30 +56,26 @@ def ask_which_way(
 
 
 def ask_folder(parent: QWidget, title: str, then: Callable[[Path], object]) -> QFileDialog:
-    dialog = QFileDialog(parent, title)
-    dialog.setFileMode(QFileDialog.FileMode.Directory)
+    dialog = QFileDialog(parent, title, fileMode=QFileDialog.FileMode.Directory)
     dialog.setOption(QFileDialog.Option.ShowDirsOnly)
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
 
 
 def ask_files(parent: QWidget, title: str, then: Callable[[list[Path]], object]) -> QFileDialog:
-    dialog = QFileDialog(parent, title)
-    dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
+    dialog = QFileDialog(parent, title, fileMode=QFileDialog.FileMode.ExistingFiles)
     return _open_file_dialog(dialog, lambda names: then([Path(name) for name in names]))
 
 
 def ask_file(parent: QWidget, title: str, pattern: str, then: Callable[[Path], object]) -> QFileDialog:
     """Ask for one file; `pattern` as Qt reads it: "Pictures (*.png)"."""
-    dialog = QFileDialog(parent, title)
-    dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+    dialog = QFileDialog(parent, title, fileMode=QFileDialog.FileMode.ExistingFile)
     dialog.setNameFilters([pattern, tr("All files (*)")])
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
 
 
 def ask_new_file(parent: QWidget, title: str, name: str, then: Callable[[Path], object]) -> QFileDialog:
     """Ask where to save; the dialog itself asks before it replaces a file."""
-    dialog = QFileDialog(parent, title)
-    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+    dialog = QFileDialog(parent, title, acceptMode=QFileDialog.AcceptMode.AcceptSave)
     dialog.selectFile(name)
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
 

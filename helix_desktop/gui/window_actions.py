@@ -149,9 +149,8 @@ class ActionRegistry(QObject):
         self._declared = {each.id: each for each in declare_actions()}
         self._actions: dict[str, QAction] = {}
         for each in self._declared.values():
-            made = QAction(each.title, self)
+            made = QAction(each.title, self, enabled=False)
             made.setObjectName(each.id)
-            made.setEnabled(False)
             made.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
             kept = self._settings[SHORTCUTS].get(each.id, each.shortcut)
             made.setShortcut(QKeySequence() if kept == "none" else QKeySequence.fromString(kept))

@@ -30,8 +30,7 @@ class CommitDialog(plain_widgets.TransientDialog):
             item = QListWidgetItem(printable_path(file.place), self.list)
             item.setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable)
             item.setCheckState(Qt.CheckState.Checked)
-        self.message = QPlainTextEdit(self)
-        self.message.setPlaceholderText(tr("Commit message"))
+        self.message = QPlainTextEdit(self, placeholderText=tr("Commit message"))
         self.message.setAccessibleName(tr("Commit message"))
         self.propose = plain_widgets.build_push_button(tr("Propose a message"), self, self._request_proposal)
         note = plain_widgets.build_plain_label(

@@ -1,9 +1,10 @@
 """The dialog before files are restored: what will happen, and a choice for each that somebody else has changed."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QScrollArea, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import binary
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, UndoOutlook, printable_path
@@ -36,11 +37,9 @@ class UndoChangesDialog(plain_widgets.TransientDialog):
         self._redo = redo
         self._places = {file.path_of_change: file.place for file in files}
         self._boxes: dict[str, QComboBox] = {}
-        column = QVBoxLayout(self)
-        column.setSpacing(theme.zoomed_pixels(10))
         conflicts = [one for one in planned if one.how is UndoOutlook.CONFLICT]
-        for words in self._describe_plan(planned):
-            column.addWidget(plain_widgets.build_plain_label(words, parent=self))
+        plan = (plain_widgets.build_plain_label(words, parent=self) for words in self._describe_plan(planned))
+        column = build_column(*plan, owner=self, spacing=theme.zoomed_pixels(10))
         if conflicts:
             column.addWidget(self._build_conflict_list(conflicts, compare), 1)
         note = plain_widgets.build_plain_label(
@@ -132,9 +131,6 @@ class ThreeVersionsDialog(plain_widgets.TransientDialog):
             shown = format_byte_size(len(content)) if binary(content) else content.decode("utf-8", "replace")
             view.show_text_lines(shown.split("\n"))
             self.views.append(view)
-            side = build_column(label, (view, 1))
-            row.addLayout(side)
-        for view in self.views:
-            for other in self.views:
-                if other is not view:
-                    view.verticalScrollBar().valueChanged.connect(other.verticalScrollBar().setValue)
+            row.addLayout(build_column(label, (view, 1)))
+        for view, other in itertools.permutations(self.views, 2):
+            view.verticalScrollBar().valueChanged.connect(other.verticalScrollBar().setValue)

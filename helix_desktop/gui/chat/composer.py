@@ -5,7 +5,7 @@ from functools import partial
 
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QResizeEvent, QTextCursor
-from PySide6.QtWidgets import QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import Attachment, Text, UserPart
@@ -95,13 +95,9 @@ class Composer(QWidget):
             self._attach, self._mode, 1, self.price, self.context_button, self._fold, self._stop, self._send
         )
         build_row((self.meter, 1), self._figures, owner=self.context_button, margins=(6, 0, 6, 0), spacing=12)
-        self._inside = QVBoxLayout(self._box)
-        self._inside.addWidget(self._editing, 0, Qt.AlignmentFlag.AlignLeft)
-        self._inside.addWidget(self.attachments)
-        self._inside.addWidget(self.text)
-        self._inside.addLayout(self._row)
-        self._column = QWidget(self)
-        self._column.setProperty("look", "plain")
+        editing = (self._editing, Qt.AlignmentFlag.AlignLeft)
+        self._inside = build_column(editing, self.attachments, self.text, self._row, owner=self._box)
+        self._column = plain_widgets.build_surface(self, "plain")
         build_column(self.waiting, self._box, owner=self._column, margins=0)
         self._whole = build_row(1, (self._column, 100), 1, owner=self)
         self._restyle_composer()

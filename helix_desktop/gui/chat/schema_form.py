@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QCheckBox, QFormLayout, QLabel, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QFormLayout, QLabel, QLineEdit, QPlainTextEdit, QWidget
 
 from helix_desktop.errors import InvalidInput
-from helix_desktop.gui.shared.plain_widgets import build_combo_box, build_plain_label
+from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.shared.plain_widgets import build_combo_box, build_plain_label, build_surface
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 
@@ -91,10 +92,8 @@ class SchemaForm(QWidget):
     def _build_multiple_choice(
         self, choices: list[tuple[Any, str]], chosen: list[Any]
     ) -> tuple[QWidget, Callable[[], Any]]:
-        group = QWidget(self)
-        group.setProperty("look", "plain")
-        column = QVBoxLayout(group)
-        column.setContentsMargins(0, 0, 0, 0)
+        group = build_surface(self, "plain")
+        column = build_column(owner=group, margins=0)
         checks = []
         for value, words in choices:
             check = QCheckBox(words.replace("&", "&&"), group)

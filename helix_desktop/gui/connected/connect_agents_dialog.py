@@ -6,7 +6,7 @@ from typing import Any
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -131,8 +131,7 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
         self._words = plain_widgets.build_plain_label("", "danger")
         self._words.hide()
         self._tiles = self._without, self._billed, self._saved, self._recalls = [FigureTile(self) for _ in range(4)]
-        self._agent_column = QVBoxLayout()
-        self._agent_column.setSpacing(10)
+        self._agent_column = build_column(spacing=10)
         self._missing = plain_widgets.build_push_button("", self, self._show_missing_agents, "link")
         self._missing.hide()
         self._once_line, self._other_program_line = CopyableCommandLine(self), CopyableCommandLine(self)
@@ -141,20 +140,14 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
         self._timer.timeout.connect(self.refresh_connections)
 
     def _lay_out_gateway_dialog(self) -> None:
-        page = QWidget(self)
-        page.setProperty("look", "page")
-        column = QVBoxLayout(page)
-        column.setContentsMargins(40, 28, 40, 28)
-        column.setSpacing(14)
-        column.addLayout(self._build_gateway_switch_row())
         told = tr(
             "Set this address in an agent you already use. Helix Desktop stores what the agent sees, sends less, and shows you everything here. Your key is passed on to the provider and is not stored."
         )
-        column.addWidget(plain_widgets.build_plain_label(told, "muted"))
-        column.addWidget(self._words)
-        column.addLayout(build_row(*((tile, 1) for tile in self._tiles), spacing=12))
-        column.addLayout(self._agent_column)
-        column.addWidget(self._missing, 0, Qt.AlignmentFlag.AlignLeft)
+        page, about = plain_widgets.build_surface(self, "page"), plain_widgets.build_plain_label(told, "muted")
+        tiles = build_row(*((tile, 1) for tile in self._tiles), spacing=12)
+        agents = (self._agent_column, (self._missing, Qt.AlignmentFlag.AlignLeft))
+        head = (self._build_gateway_switch_row(), about, self._words)
+        column = build_column(*head, tiles, *agents, owner=page, margins=(40, 28, 40, 28), spacing=14)
         for words, line in (
             (tr("Just once, from a terminal"), self._once_line),
             (tr("Any other program"), self._other_program_line),

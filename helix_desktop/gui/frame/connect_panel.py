@@ -9,13 +9,13 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QFormLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QFormLayout, QLabel, QLineEdit, QWidget
 
 from helix_desktop.errors import HelixError, NoUsableKeyring
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.layouts import build_row, clear_layout
+from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.model_setup_port import (
     ModelChoice,
     ModelSetupPort,
@@ -44,26 +44,18 @@ class ConnectPanel(QWidget):
         self._doing = doing
         self._key_place = "keyring"
         self.setProperty("look", "plain")
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(8)
-        self._local_server_buttons = QVBoxLayout()
-        self._local_server_buttons.setSpacing(4)
+        self._local_server_buttons = build_column(spacing=4)
         self._search_label = build_plain_label(tr("Looking for model servers on this computer…"), "muted", self)
-        self._add_panel_heading(tr("On this computer"))
-        self._column.addWidget(self._search_label)
-        self._column.addLayout(self._local_server_buttons)
-        self._add_panel_heading(tr("With an API key"))
-        self._column.addLayout(self._build_key_form())
+        form = self._build_key_form()
         self._status_label = build_plain_label("", "muted", self)
-        self._column.addWidget(self._status_label)
         self._key_places = KeyPlaceButtons(self)
         self._key_places.chosen.connect(self._retry_with_key_place)
-        self._column.addWidget(self._key_places)
-        self._add_panel_heading(tr("Just looking?"))
         words = tr("Use the built-in demo (a script, not a language model)")
         demo = build_push_button(words, self, lambda: self.chosen.emit(DEMO_MODEL), "link")
-        self._column.addWidget(demo, 0, Qt.AlignmentFlag.AlignLeft)
+        local = (self._build_panel_heading(tr("On this computer")), self._search_label, self._local_server_buttons)
+        with_key = (self._build_panel_heading(tr("With an API key")), form, self._status_label)
+        looking = (self._build_panel_heading(tr("Just looking?")), (demo, Qt.AlignmentFlag.AlignLeft))
+        build_column(*local, *with_key, self._key_places, *looking, owner=self, margins=0, spacing=8)
 
     def search_local_servers(self) -> None:
         """Searches this computer for model servers. If there are none, only this panel says so."""
@@ -77,14 +69,13 @@ class ConnectPanel(QWidget):
             failed=lambda error: self._search_label.setText(translate_sentences(str(error))),
         )
 
-    def _add_panel_heading(self, text: str) -> None:
+    def _build_panel_heading(self, text: str) -> QLabel:
         label = build_plain_label(text, "heading", self)
         label.setContentsMargins(0, 8, 0, 0)
-        self._column.addWidget(label)
+        return label
 
     def _build_key_form(self) -> QFormLayout:
-        form = QFormLayout()
-        form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+        form = QFormLayout(labelAlignment=Qt.AlignmentFlag.AlignLeft)
         self._provider = QComboBox(self)
         for provider in self._setup.list_well_known_providers():
             self._provider.addItem(provider.title, provider)
@@ -92,11 +83,9 @@ class ConnectPanel(QWidget):
             tr("Another server (OpenAI-compatible)"), ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
         )
         self._provider.currentIndexChanged.connect(lambda _at: self._on_provider_chosen())
-        self._address = QLineEdit(self)
-        self._address.setPlaceholderText("https://llm.example.org/v1")
+        self._address = QLineEdit(self, placeholderText="https://llm.example.org/v1")
         self._address.returnPressed.connect(self.test_key)
-        self._key = QLineEdit(self)
-        self._key.setEchoMode(QLineEdit.EchoMode.Password)
+        self._key = QLineEdit(self, echoMode=QLineEdit.EchoMode.Password)
         self._key.returnPressed.connect(self.test_key)
         self._test = build_push_button(tr("Connect"), self, self.test_key, "primary")
         row = build_row((self._key, 1), self._test)

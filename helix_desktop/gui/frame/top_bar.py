@@ -2,8 +2,9 @@
 
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QButtonGroup, QPushButton, QWidget
 
+from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
@@ -32,9 +33,7 @@ class TopBar(QWidget):
         self._state, self._copy = (plain_widgets.build_plain_label("", "small", self, wraps=False) for _ in range(2))
         self.model = ChoicePill(tr("Model"), self)
         self._tabs: dict[str, QPushButton] = {}
-        self._row = QHBoxLayout(self)
-        self._row.setSpacing(4)
-        self._row.addWidget(self._side)
+        self._row = build_row(self._side, owner=self, spacing=4)
         group = QButtonGroup(self)
         for name, words in zip(PAGES, (tr("Chat"), tr("Changes"), tr("Cache"), tr("Timeline")), strict=True):
             self._tabs[name] = self._add_page_tab(name, words)

@@ -33,21 +33,12 @@ class WelcomePage(QWidget):
         super().__init__(parent)
         plain_widgets.set_surface_look(self, "inspector")
         self.setAcceptDrops(True)
-        column = QVBoxLayout()
-        column.setSpacing(12)
-        column.addWidget(
-            plain_widgets.build_plain_label(
-                tr("An agent that remembers everything,\nand lets you undo anything"), "hero"
-            )
+        hero = tr("An agent that remembers everything,\nand lets you undo anything")
+        about = tr(
+            "For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what everything costs."
         )
-        column.addWidget(
-            plain_widgets.build_plain_label(
-                tr(
-                    "For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what everything costs."
-                ),
-                "muted",
-            )
-        )
+        labels = (plain_widgets.build_plain_label(*said) for said in ((hero, "hero"), (about, "muted")))
+        column = build_column(*labels, spacing=12)
         column.addSpacing(8)
         self._blocked = plain_widgets.build_plain_label("", "danger")
         self._blocked.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -73,8 +64,7 @@ class WelcomePage(QWidget):
         self.tour.clicked.connect(self.tour_wanted)
         self._import = plain_widgets.build_push_button(tr("Import workspace…"), self, self.import_wanted.emit, "link")
         column.addWidget(self._import, 0, Qt.AlignmentFlag.AlignLeft)
-        middle = QWidget(self)
-        middle.setProperty("look", "plain")
+        middle = plain_widgets.build_surface(self, "plain")
         middle.setLayout(column)
         theme.keep_lengths_scaled(self, middle.setMaximumWidth, WIDTH)
         build_column(2, build_row(1, (middle, 100), 1), 3, owner=self)
@@ -135,8 +125,8 @@ class WelcomePage(QWidget):
         plain_widgets.set_surface_look(card, "card")
         words = build_column(title, plain_widgets.build_plain_label(text, "muted"), spacing=4)
         button = QPushButton(act, card)
-        row = build_row((words, 1), owner=card, margins=(18, 14, 18, 14), spacing=16)
-        row.addWidget(button, 0, Qt.AlignmentFlag.AlignVCenter)
+        parts = ((words, 1), (button, Qt.AlignmentFlag.AlignVCenter))
+        build_row(*parts, owner=card, margins=(18, 14, 18, 14), spacing=16)
         return words, button
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:

@@ -9,16 +9,21 @@ from PySide6.QtGui import QColor, QFont, QMouseEvent, QPainter, QPaintEvent, QPe
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
-    QScrollArea,
     QSizePolicy,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.colour_tokens import readable_text_colour
-from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_tool_button, set_surface_look
+from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.shared.plain_widgets import (
+    build_popup_menu,
+    build_scroll_area,
+    build_surface,
+    build_tool_button,
+    set_surface_look,
+)
 from helix_desktop.gui.shared.running_states import describe_running_state
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
@@ -150,22 +155,13 @@ class WorkspaceRail(QWidget):
         self.setAccessibleName(tr("Workspaces"))
         self._rows: Sequence[WorkspaceListRow] = ()
         self._shown_buttons: list[tuple[str, str, str, Path]] = []
-        self._layout = QVBoxLayout(self)
-        self._layout.setContentsMargins(0, 12, 0, 12)
-        self._layout.setSpacing(GAP)
-        self.area = QScrollArea(self)
-        self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.area.setWidgetResizable(True)
+        self._inside = build_surface(self, "plain")
+        self._column = build_column(owner=self._inside, margins=0, spacing=GAP)
+        self.area = build_scroll_area(self._inside, self)
         self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.area.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._inside = QWidget(self.area)
-        self._inside.setProperty("look", "plain")
-        self._column = QVBoxLayout(self._inside)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(GAP)
-        self.area.setWidget(self._inside)
         self.area.setMaximumHeight(0)  # Without workspaces, this keeps the “+” button at the top.
-        self._layout.addWidget(self.area, 1)
+        self._layout = build_column((self.area, 1), owner=self, margins=(0, 12, 0, 12), spacing=GAP)
         self._add = self._add_rail_button("plus", tr("Open folder as workspace"), self.add_wanted)
         self._add.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._add.customContextMenuRequested.connect(lambda _at: self._show_add_menu())

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -32,8 +32,7 @@ class WorkspaceTrashDialog(TransientDialog):
         super().__init__(tr("Workspaces in the trash"), parent)
         self._doing, self._desk, self._on_restored, self._on_deleted = doing, desk, changed, gone
         self.setMinimumWidth(460)
-        self._rows = QVBoxLayout()
-        self._rows.setSpacing(6)
+        self._rows = build_column(spacing=6)
         self._status_label = build_plain_label(tr("Loading…"), "muted", self)
         below = build_row(1, build_push_button(tr("Close"), self, self.accept))
         build_column(self._rows, self._status_label, below, owner=self)
@@ -53,10 +52,8 @@ class WorkspaceTrashDialog(TransientDialog):
 
     def _build_trash_row(self, row: WorkspaceListRow) -> QWidget:
         card = build_surface(self, "card")
-        words = QVBoxLayout()
-        words.setSpacing(1)
-        for text, look in ((row.name, ""), (format_folder(row.main_folder), "small")):
-            words.addWidget(build_plain_label(text, look, card, wraps=False))
+        said = ((row.name, ""), (format_folder(row.main_folder), "small"))
+        words = build_column(*(build_plain_label(text, look, card, wraps=False) for text, look in said), spacing=1)
         line = build_row((words, 1), owner=card, margins=(12, 6, 6, 6))
         for text, act in (
             (tr("Restore"), self._restore_workspace),

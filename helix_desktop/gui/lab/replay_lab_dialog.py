@@ -43,8 +43,7 @@ class ReplayLabDialog(TransientDialog):
         self._bench, self._runner, self._count = bench, runner, len(conversations)
         self._names, self._window = dict(policies), conversations[0].window
         self.answer = build_plain_label(tr("Replaying…"), "title", self)
-        self._bar = QProgressBar(self)
-        self._bar.setTextVisible(False)
+        self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
         self._status_label = build_plain_label(
             tr("Replays conversations with other policies. Nothing is sent anywhere: placeholder summaries are used."),

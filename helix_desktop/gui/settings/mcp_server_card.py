@@ -11,7 +11,7 @@ from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.settings.installation_port import McpServerState, ServerTool
 from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, set_surface_look
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, build_surface, set_surface_look
 from helix_desktop.gui.translation import format_count, tr
 
 LOG_HEIGHT = 110
@@ -31,8 +31,7 @@ class McpServerCard(QWidget):
         self._offered: tuple[ServerTool, ...] | None = None
         set_surface_look(self, "card")
         self._name, self._words, self._state = (build_plain_label("", look, self) for look in ("", "mono", "small"))
-        self._inside = QWidget(self)
-        self._inside.setProperty("look", "plain")
+        self._inside = build_surface(self, "plain")
         self._inside.hide()
         build_column(
             self._name,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QFormLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFormLayout, QLabel, QLineEdit, QPushButton, QWidget
 
 from helix_desktop.errors import HelixError, NoUsableKeyring
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -30,8 +30,7 @@ class EditProviderDialog(plain_widgets.TransientDialog):
         super().__init__(tr("Edit provider"), parent)
         self.resize(520, 200)
         self.address = QLineEdit(provider.address, self)
-        self.key = QLineEdit(self)
-        self.key.setEchoMode(QLineEdit.EchoMode.Password)
+        self.key = QLineEdit(self, echoMode=QLineEdit.EchoMode.Password)
         self.key.setPlaceholderText(tr("Leave empty to keep the current key") if provider.key else tr("Paste the key"))
         form = QFormLayout()
         for words, field in ((tr("Address"), self.address), (tr("Key"), self.key)):
@@ -71,8 +70,7 @@ class ProvidersPage(SettingsPage):
         self._setup = setup
         self._doing = doing
         self.add_sentence(tr("Keys are stored in the system's keyring, or in a file if you allow this."))
-        self._rows = QVBoxLayout()
-        self._rows.setSpacing(4)
+        self._rows = build_column(spacing=4)
         self.add_page_layout(self._rows)
         self.add_heading(tr("Add a provider"))
         self._panel = self.add_page_widget(ConnectPanel(setup, doing, self.page_content))

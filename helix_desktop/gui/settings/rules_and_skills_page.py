@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton, QWidget
 
 from helix_desktop.engine.exact_text import mark_on_one_line, mark_text
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -36,8 +36,7 @@ class RulesAndSkillsPage(SettingsPage):
         self._filter = self.add_page_widget(build_line_edit(tr("Filter"), tr("Filter"), self.page_content))
         self._filter.setClearButtonEnabled(True)
         self._filter.textChanged.connect(self._filter_item_cards)
-        self._items = QVBoxLayout()
-        self._items.setSpacing(6)
+        self._items = build_column(spacing=6)
         self.add_page_layout(self._items)
         self.refresh_project_items()
 

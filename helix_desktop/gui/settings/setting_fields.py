@@ -10,16 +10,15 @@ from PySide6.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
     QFontComboBox,
-    QHBoxLayout,
     QLineEdit,
     QPlainTextEdit,
     QSpinBox,
-    QVBoxLayout,
     QWidget,
 )
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_surface
 from helix_desktop.gui.translation import tr
 
 Value = bool | int | float | str
@@ -193,20 +192,14 @@ def build_field_row(declared: FieldDeclaration, changed: ValueListener, parent: 
 
 
 def build_labelled_row(title: str, sentence: str, widget: QWidget, parent: QWidget, *, below: bool = False) -> QWidget:
-    whole = QWidget(parent)
-    whole.setProperty("look", "plain")
-    line: QHBoxLayout | QVBoxLayout = QVBoxLayout(whole) if below else QHBoxLayout(whole)
-    line.setContentsMargins(0, 7, 0, 7)
-    line.setSpacing(6 if below else 16)
-    words = QVBoxLayout()
-    words.setSpacing(1)
+    whole, words = build_surface(parent, "plain"), build_column(spacing=1)
     for text, look in ((title, ""), (sentence, "small")):
         if text:
             words.addWidget(label := build_plain_label(text, look, whole))
             if text == (title or sentence):
                 label.setBuddy(widget)  # On Linux, screen readers find no other name for the field.
-    line.addLayout(words, 1)
-    line.addWidget(widget)
+    build_line = build_column if below else build_row
+    build_line((words, 1), widget, owner=whole, margins=(0, 7, 0, 7), spacing=6 if below else 16)
     return whole
 
 

@@ -25,9 +25,7 @@ COLUMN = 720  # In pixels: the greatest width of the transcript, and of the mess
 
 def build_plain_label(text: str = "", look: str = "", parent: QWidget | None = None, *, wraps: bool = True) -> QLabel:
     """A label that shows text as it is: no name or path in it is markup."""
-    label = QLabel(text, parent)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setWordWrap(wraps)
+    label = QLabel(text, parent, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
     if look:
         label.setProperty("look", look)
     return label
@@ -47,8 +45,7 @@ def build_surface(parent: QWidget, look: str) -> QWidget:
 
 def build_line_edit(name: str, example: str, parent: QWidget) -> QLineEdit:
     """`name` is for a screen reader; `example` stands in the field while it is empty."""
-    line = QLineEdit(parent)
-    line.setPlaceholderText(example)
+    line = QLineEdit(parent, placeholderText=example)
     line.setAccessibleName(name)
     return line
 
@@ -66,8 +63,7 @@ def build_push_button(
     text: str, parent: QWidget, act: Callable[[], object] | None = None, look: str = ""
 ) -> QPushButton:
     """A button that Return presses only where it has the focus."""
-    button = QPushButton(text, parent)
-    button.setAutoDefault(False)
+    button = QPushButton(text, parent, autoDefault=False)
     if look:
         button.setProperty("look", look)
     if act is not None:
@@ -87,9 +83,8 @@ def build_tool_button(hint: str, parent: QWidget, text: str = "", look: str = "i
 
 def build_scroll_area(inside: QWidget, parent: QWidget) -> QScrollArea:
     """Shows `inside` as wide as there is room, and scrolls what is too high. Tab leads to what is inside."""
-    area = QScrollArea(parent)
+    area = QScrollArea(parent, widgetResizable=True)
     area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-    area.setWidgetResizable(True)
     area.setWidget(inside)
     return area
 
@@ -139,8 +134,7 @@ def build_confirm_buttons(
 def build_centred_column(owner: QWidget, theme: Theme) -> QWidget:
     """The column in the middle of `owner`, as wide as the text of the transcript above it at every zoom."""
     set_surface_look(owner, "page")
-    middle = QWidget(owner)
-    middle.setProperty("look", "plain")
+    middle = build_surface(owner, "plain")
     build_row(1, (middle, 100), 1, owner=owner, margins=(16, 0, 16, 0))
     theme.keep_lengths_scaled(middle, middle.setMaximumWidth, COLUMN)
     return middle

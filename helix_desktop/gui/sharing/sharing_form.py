@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
+from PySide6.QtWidgets import QLineEdit, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -31,12 +31,7 @@ class SharingFormDialog(TransientDialog):
         self, widgets: tuple[QWidget, ...], left: tuple[QWidget, ...], right: tuple[QWidget, ...]
     ) -> None:
         """`left` and `right`: the buttons below."""
-        buttons = QHBoxLayout()
-        for one in left:
-            buttons.addWidget(one)
-        buttons.addStretch(1)
-        for one in right:
-            buttons.addWidget(one)
+        buttons = build_row(*left, 1, *right)
         build_column(*widgets, self.status_label, 1, buttons, owner=self, margins=(20, 20, 20, 16), spacing=12)
 
     def _build_text_field(self, name: str, example: str = "") -> QLineEdit:
@@ -44,9 +39,7 @@ class SharingFormDialog(TransientDialog):
 
     def _build_widget_row(self, *widgets: QWidget) -> QWidget:
         row = QWidget(self)
-        line = build_row((widgets[0], 1), owner=row, margins=0)
-        for widget in widgets[1:]:
-            line.addWidget(widget)
+        build_row((widgets[0], 1), *widgets[1:], owner=row, margins=0)
         return row
 
     def _update_enabled_buttons(self, *, idle: bool = True) -> None:
@@ -82,7 +75,5 @@ class SharingFormDialog(TransientDialog):
 
 def stack_widgets(*widgets: QWidget, spacing: int = 12) -> QWidget:
     made = QWidget()
-    column = build_column(owner=made, margins=0, spacing=spacing)
-    for widget in widgets:
-        column.addWidget(widget)
+    build_column(*widgets, owner=made, margins=0, spacing=spacing)
     return made
