@@ -80,13 +80,11 @@ def with_provider_tools(work: ProviderWork) -> Callable[[argparse.Namespace], in
 
 async def run_with_provider_tools(arguments: argparse.Namespace, work: ProviderWork) -> int:
     where = program_folders.find_program_folders(arguments.home)
-    connections, secrets = ProviderConnections(), workspace_access.open_secrets(where)
-    try:
+    secrets = workspace_access.open_secrets(where)
+    async with aclosing(ProviderConnections()) as connections:
         return await work(
             arguments, ProviderTools(ConfiguredProviders(where.providers_file), secrets, connections, Terminal())
         )
-    finally:
-        await connections.aclose()
 
 
 # --- Providers are added and removed ---

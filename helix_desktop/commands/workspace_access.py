@@ -14,7 +14,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -147,14 +147,11 @@ async def _run_on_reading_copy(
 ) -> int:
     """Runs a command that only reads on a temporary copy, when the disk is read-only."""
     with reading_copy.copy_for_reading(known.folder) as folder:
-        workspace = await StoredWorkspace.open(folder, count=counting)
-        try:
+        async with aclosing(await StoredWorkspace.open(folder, count=counting)) as workspace:
             await console.print_error(
                 f"The disk with {known.folder} is full or read-only. This was read from a copy; nothing was changed."
             )
             return int(await arguments.work(arguments, workspace, console))
-        finally:
-            await workspace.aclose()
 
 
 async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:

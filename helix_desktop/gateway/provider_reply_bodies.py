@@ -5,6 +5,7 @@ What cannot be read within them is not lost: the agent gets the bytes as they ca
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import httpx
@@ -64,10 +65,8 @@ async def read_raw_body(chunks: AsyncIterator[bytes]) -> bytearray:
 
 async def read_refusal(response: httpx.Response) -> ProviderRefusal:
     """The whole refusal. The response is closed."""
-    try:
+    async with aclosing(response):
         content = await read_raw_body(response.aiter_raw())
-    finally:
-        await response.aclose()
     if len(content) > MOST_REPLY_BYTES:
         raise httpx.DecodingError(f"a refusal of more than {MOST_REPLY_BYTES:,} bytes")
     try:
@@ -94,10 +93,8 @@ def _parse_reply_value(content: bytearray, coding: str) -> Json:
 
 async def read_asked_reply(wire: Any, response: httpx.Response) -> Json:
     """The JSON of a reply to a question of the gateway's own, also where it came as a stream all the same."""
-    try:
+    async with aclosing(response):
         content = await read_raw_body(response.aiter_raw())
-    finally:
-        await response.aclose()
     coding = coding_of_reply(response)
     if "event-stream" in response.headers.get("content-type", ""):
         return await asyncio.to_thread(_parse_events, wire, bytes(content), coding)

@@ -6,6 +6,7 @@ Commands reach it the way every command does; this one lasts, and carries one qu
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -124,12 +125,9 @@ class RemoteAgentConversations:
 
 async def serve_gateway_process(bench: Workbench, console: Console) -> int:
     """Serves a gateway process until it disconnects."""
-    far = _GatewayProcessServer(bench, console)
-    try:
+    async with aclosing(_GatewayProcessServer(bench, console)) as far:
         while content := await console.read_input():
             far.handle_line(content)
-    finally:
-        await far.aclose()
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import httpx
@@ -32,12 +33,10 @@ class RequestForwarder:
     async def forward_without_reading(self, pieces: BodyPieces | None = None) -> None:
         """The request as it came, or with these bytes, and the reply as it comes."""
         response = await self.send_to_provider(pieces, reads_reply=False)
-        try:
+        async with aclosing(response):
             await self.start_reply(response)
             async for chunk in response.aiter_raw():
                 await self.send(chunk)
-        finally:
-            await response.aclose()
 
     async def send_refusal(self, refusal: ProviderRefusal) -> None:
         """A refusal, as it came."""

@@ -6,7 +6,7 @@ import stat
 import sys
 from pathlib import Path
 
-from helix_desktop.tools.opening_within_folder import DIRECTORY, choose_opener
+from helix_desktop.tools.opening_within_folder import DIRECTORY, choose_opener, closing_handle
 
 LARGEST = 256 << 20
 
@@ -15,11 +15,8 @@ def read_file_below(folder: Path, path: str, limit_bytes: int = LARGEST) -> byte
     """A regular file below the folder. OSError for what leads out of it, for anything that is no file, and for what is larger."""
     if sys.platform == "win32":
         return _read_resolved(folder, path, limit_bytes)
-    inside = os.open(folder, DIRECTORY)
-    try:
+    with closing_handle(os.open(folder, DIRECTORY)) as inside:
         handle = choose_opener()(inside, path, os.O_RDONLY)
-    finally:
-        os.close(inside)
     with os.fdopen(handle, "rb") as file:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode) or about.st_size > limit_bytes:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.histories.recorded_session import RecordedMessage, build_recorded_reply
+from helix_desktop.json_values import parse_json_or_none
 
 CLAUDE_CODE, CODEX, OPENCODE, GEMINI_CLI, PI = "claude-code", "codex", "opencode", "gemini-cli", "pi"
 _ACTS: Mapping[str, str] = {
@@ -78,9 +79,8 @@ def translate_call(call: ToolCall, target: str) -> ToolCall | None:
 
 def _canonical_arguments(text: str) -> dict[str, str] | None:
     """The arguments by their common names; None where one of them is not known or is no text."""
-    try:
-        given = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+    given = parse_json_or_none(text or "{}")
+    if given is None:
         return None
     found: dict[str, str] = {}
     for name, value in given.items() if isinstance(given, dict) else ():

@@ -68,12 +68,9 @@ class HttpModelClient:
 
     async def _pause_before_retry(self, pause: float, woken: asyncio.Event) -> None:
         """The pause, or as much of it as nobody cuts short."""
-        tasks = OwnedTasks("waiting")
-        try:
+        async with aclosing(OwnedTasks("waiting")) as tasks:
             tasks.spawn_task(self.clock.sleep_seconds(pause), name="pause").add_done_callback(lambda _: woken.set())
             await woken.wait()
-        finally:
-            await tasks.aclose()
 
     def _compile_request(self, request: Request) -> OutgoingRequest:
         return self.dialect.compile_request(

@@ -10,10 +10,12 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from helix_desktop.engine.blocks import Block
+from helix_desktop.engine.call_outcomes import parse_call_arguments
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import HelixError
 from helix_desktop.histories.recorded_session import RecordedMessage
+from helix_desktop.json_values import text_at
 
 NAMED = re.compile(r'recall_cached_content\(\\?"([0-9a-f]{64})\\?"\)')
 _NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")
@@ -43,12 +45,8 @@ def details_of_recorded(message: RecordedMessage) -> Iterator[str]:
 
 
 def _paths_in_arguments(arguments: str) -> Iterator[str]:
-    try:
-        values = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return
-    if isinstance(values, dict):
-        yield from (values[key] for key in _PATH_KEYS if isinstance(values.get(key), str) and values[key])
+    values = parse_call_arguments(arguments)
+    yield from filter(None, (text_at(values, key) for key in _PATH_KEYS))
 
 
 def text_without_escapes(text: str) -> str:

@@ -5,12 +5,12 @@ way a provider does; what Anthropic asks for besides (roles in turns, the user f
 """
 
 import itertools
-import json
 from collections.abc import Iterator
 
 from helix_desktop.engine.blocks import Image, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import parse_json_or_none
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def _complaints_about_empty(flat: list[FlatMessage]) -> Iterator[str]:
         if not message.text.strip() and not message.calls and not message.pictures:
             yield f"message {number} of the {message.role} is empty"
         for call in message.calls:
-            if not call.id or not call.name or not _is_arguments_object(call.arguments):
+            if not call.id or not call.name or not isinstance(parse_json_or_none(call.arguments), dict):
                 yield f"message {number} has a call that is not well formed"
 
 
@@ -83,10 +83,3 @@ def _complaints_about_results(flat: list[FlatMessage]) -> Iterator[str]:
         known |= open_calls
     if open_calls:
         yield "the last calls are not answered"
-
-
-def _is_arguments_object(arguments: str) -> bool:
-    try:
-        return isinstance(json.loads(arguments), dict)
-    except (ValueError, RecursionError):
-        return False

@@ -13,6 +13,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import IO, Any
 
@@ -242,8 +243,7 @@ def _move_settings_to_proposals(text: str, name: str) -> str:
 
 
 def _import_facts(member: IO[bytes], path: Path, report: Callable[[int], None]) -> None:
-    journal = JournalFile(path)
-    try:
+    with closing(JournalFile(path)) as journal:
         ends: dict[str, int] = {}
         batch: list[StoredFact] = []
         for raw in iter(lambda: member.readline(_LINE_LIMIT), b""):
@@ -255,8 +255,6 @@ def _import_facts(member: IO[bytes], path: Path, report: Callable[[int], None]) 
                 report(member.tell())
         journal.insert_stored_facts(batch)
         report(member.tell())
-    finally:
-        journal.close()
 
 
 def _parse_export_line(raw: bytes) -> Any:
@@ -278,8 +276,7 @@ def _parse_fact_line(raw: bytes, ends: dict[str, int]) -> StoredFact:
 
 
 def _import_entries(member: IO[bytes], folder: Path, report: Callable[[int], None]) -> tuple[str, ...]:
-    cache = CacheFolder(folder)
-    try:
+    with closing(CacheFolder(folder)) as cache:
         said: list[str] = []
         staged: list[StagedEntry] = []
         while raw := member.readline(_HEAD_LIMIT):
@@ -293,8 +290,6 @@ def _import_entries(member: IO[bytes], folder: Path, report: Callable[[int], Non
                 staged = []
         cache.commit_staged(staged)
         return tuple(said)
-    finally:
-        cache.close()
 
 
 def _import_entry(

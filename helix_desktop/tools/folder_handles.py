@@ -73,29 +73,22 @@ def _stat_or_none(entry: os.DirEntry[str]) -> os.stat_result | None:
 @contextmanager
 def open_folder(root: Path, inside: str) -> Iterator[OpenFolder]:
     """Opens a folder within a root. Raises OSError with EXDEV for a path that leads out."""
-    handle = _open_inside_root(root, inside, opening_within_folder.DIRECTORY)
-    try:
+    with opening_within_folder.closing_handle(
+        _open_inside_root(root, inside, opening_within_folder.DIRECTORY)
+    ) as handle:
         yield OpenFolder(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager
 def open_file(root: Path, inside: str) -> Iterator[int]:
     """A handle for reading a file (or looking at a folder) beneath a root."""
-    handle = _open_inside_root(root, inside, os.O_RDONLY)
-    try:
+    with opening_within_folder.closing_handle(_open_inside_root(root, inside, os.O_RDONLY)) as handle:
         yield handle
-    finally:
-        os.close(handle)
 
 
 def _open_inside_root(root: Path, inside: str, flags: int) -> int:
-    start = os.open(root, _FOLDER)
-    try:
+    with opening_within_folder.closing_handle(os.open(root, _FOLDER)) as start:
         return opening_within_folder.choose_opener()(start, inside or ".", flags)
-    finally:
-        os.close(start)
 
 
 def real_path(handle: int) -> Path | None:

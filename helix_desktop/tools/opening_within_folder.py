@@ -13,7 +13,8 @@ import functools
 import os
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 OpenWithinFolder = Callable[[int, str, int], int]
 DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
@@ -78,10 +79,8 @@ def open_without_links(folder: int, path: str, flags: int) -> int:
         os.close(handle)
         raise OSError(errno.EXDEV, "leads out of the folder", path)
     for number, part in enumerate(parts, 1):
-        try:
+        with closing_handle(handle):
             inner = _open_component(part, handle, flags if number == len(parts) else DIRECTORY)
-        finally:
-            os.close(handle)
         handle = inner
     return handle
 
@@ -108,6 +107,20 @@ def _read_link_parts(part: str, folder: int, error: OSError, links: int) -> list
 @functools.cache
 def _load_libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
+
+
+@contextmanager
+def closing_handle(handle: int) -> Iterator[int]:
+    """A handle that is closed at the end of the block."""
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def write_to_handle(handle: int, content: bytes) -> None:
+    with open(handle, "wb", closefd=False) as file:
+        file.write(content)
 
 
 @functools.cache

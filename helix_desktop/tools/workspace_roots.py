@@ -19,6 +19,7 @@ from secrets import token_hex
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools import opening_within_folder
 
 if sys.platform == "win32":
     from helix_desktop.tools import folder_handles_windows as folders
@@ -386,17 +387,13 @@ def _replace_with_content(
     beside = f".{name[:60]}.{token_hex(6)}.helix"
     handle = folder.create_file(beside)
     try:
-        try:
-            rest = memoryview(content)
-            while rest:
-                rest = rest[os.write(handle, rest) :]
+        with opening_within_folder.closing_handle(handle):
+            opening_within_folder.write_to_handle(handle, content)
             if before is not None:
                 folders.copy_mode(handle, before.st_mode)
             elif mode:
                 folders.copy_mode(handle, mode)
             os.fsync(handle)
-        finally:
-            os.close(handle)
         folder.replace_entry(beside, name)
     except BaseException:
         with suppress(OSError):

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable
@@ -11,6 +12,7 @@ from helix_desktop.store import workspace_link, workspace_settings
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.store.shared import row_encryption
 from helix_desktop.store.shared import store_address as addresses
+from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
 from helix_desktop.store.shared.store_address import StoreAddress
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -87,13 +89,12 @@ async def join_shared_workspace(
 ) -> KnownWorkspace:
     """A workspace here of one that is shared there; nothing is created where that fails."""
     where, key_ = addresses.parse_store_address(address), row_encryption.parse_key_line(key_text)
-    connected = await asyncio.to_thread(workspace_link.build_store_connection, where, key_)
-    try:
-        await _check_is_shared(connected)
-    except SharedStoreUnreachable as error:
-        raise _without_waiting_changes(error) from error
-    finally:
-        await connected.remote.aclose()
+    async with _connect_once(where, key_) as remote:
+        if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(remote.engine.fetch_published_uses):
+            raise NotFound(
+                "No workspace is shared at this address with this key.",
+                remedy="Nothing was created. Check the address and the key.",
+            )
     known = await asyncio.to_thread(workspaces.create_stored_workspace, name, folder)
     try:
         await workspace_link.store_link_secrets(known.id, where, key_, secrets)
@@ -106,15 +107,6 @@ async def join_shared_workspace(
         await asyncio.to_thread(workspaces.delete_workspace, known.id)
         raise
     return known
-
-
-async def _check_is_shared(connected: SharedStoreConnection) -> None:
-    remote = connected.remote
-    if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(remote.engine.fetch_published_uses):
-        raise NotFound(
-            "No workspace is shared at this address with this key.",
-            remedy="Nothing was created. Check the address and the key.",
-        )
 
 
 async def unshare_workspace(workspace: StoredWorkspace) -> str:
@@ -136,18 +128,21 @@ async def _read_sealing_key(workspace: str, secrets: SecretStorage) -> bytes:
 
 
 async def _probe_with_key(where: StoreAddress, key: bytes, quota: int | None) -> str:
-    connected = await asyncio.to_thread(workspace_link.build_store_connection, where, key)
-    try:
-        about = await connected.remote.run_in_thread(connected.remote.engine.describe_server)
+    async with _connect_once(where, key) as remote:
+        about = await remote.run_in_thread(remote.engine.describe_server)
         if quota is not None:
-            await connected.remote.run_in_thread(connected.remote.engine.set_quota, quota)
-    except SharedStoreUnreachable as error:
-        raise _without_waiting_changes(error) from error
-    finally:
-        await connected.remote.aclose()
+            await remote.run_in_thread(remote.engine.set_quota, quota)
     return about
 
 
-def _without_waiting_changes(error: SharedStoreUnreachable) -> SharedStoreUnreachable:
-    """Returns the error without its sentence about waiting changes: nothing is shared yet."""
-    return SharedStoreUnreachable(error.what, remedy="Check the address, or try again later. Nothing was changed.")
+@asynccontextmanager
+async def _connect_once(where: StoreAddress, key: bytes) -> AsyncIterator[AsyncRowStore]:
+    """A connection for a check. An error says nothing of waiting changes: nothing is shared yet."""
+    connected = await asyncio.to_thread(workspace_link.build_store_connection, where, key)
+    try:
+        yield connected.remote
+    except SharedStoreUnreachable as error:
+        unchanged = "Check the address, or try again later. Nothing was changed."
+        raise SharedStoreUnreachable(error.what, remedy=unchanged) from error
+    finally:
+        await connected.remote.aclose()

@@ -5,12 +5,12 @@ needs the original. The text is kept in the fold's fact, so it never changes.
 """
 
 import itertools
-import json
 from bisect import bisect_left
 from collections.abc import Iterator
 
 from helix_desktop.engine import fold_economics, token_budget
 from helix_desktop.engine.blocks import Block, ContextKind, Role
+from helix_desktop.engine.call_outcomes import parse_call_arguments
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ModelRole, PartRef, Stored, ToolCall
 from helix_desktop.engine.fold_economics import ClearablePart, FoldExperience
@@ -21,6 +21,7 @@ from helix_desktop.engine.strategies.fold_strategy import FoldSituation, first_s
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import parse_json_or_none
 
 COLD_AFTER = 300.0  # In seconds. After this long, the provider's cache is assumed to have expired.
 EXACT = 512  # This many of the newest items are examined one by one, and older ones in groups.
@@ -261,21 +262,16 @@ def call_answered_by(branch: ConversationBranch, seq: int) -> ToolCall | None:
 
 def content_to_store(arguments: str) -> str:
     """What of the arguments goes to the cache: the one long value as it is, else all of them."""
-    try:
-        values = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    long = [value for value in values.values() if is_long_value(value)] if isinstance(values, dict) else []
+    long = [value for value in parse_call_arguments(arguments).values() if is_long_value(value)]
     return long[0] if len(long) == 1 and isinstance(long[0], str) else arguments
 
 
 def summarise_arguments(arguments: str) -> str:
     """The arguments in a few words, the telling ones first."""
-    try:
-        values = json.loads(arguments)
-    except (ValueError, RecursionError):
+    values = parse_json_or_none(arguments)
+    if values is None:
         values = arguments
-    if isinstance(values, dict):
+    elif isinstance(values, dict):
         shown = [str(value) for value in values.values() if isinstance(value, str | int | float)]
         values = " ".join(text for text in shown if len(text) <= ARGUMENT) or " ".join(shown)
     text = " ".join(str(values).split())

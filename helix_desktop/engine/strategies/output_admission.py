@@ -1,6 +1,5 @@
 """Admission: what is shown of a large output on arrival. Plain functions; the steward asks the models."""
 
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 
@@ -9,6 +8,7 @@ from helix_desktop.engine.facts import Stored, ToolReturned
 from helix_desktop.engine.fold_economics import large_output_tokens
 from helix_desktop.engine.strategies.marker_clearing import format_size
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import parse_json_or_none
 
 COMPACT, PREVIEW, FULL = "compact", "preview", "full"
 SHORT_CONTEXT = 8_000  # In tokens. In a shorter conversation, command outputs have no special limit.
@@ -118,10 +118,7 @@ def _choices_from_lines(answer: str) -> dict[int, AdmissionChoice]:
 def _choices_from_json(answer: str) -> dict[int, AdmissionChoice]:
     """Models like to answer in JSON: `{"1": "preview"}`, or a list of objects."""
     fenced = _FENCE.search(answer)
-    try:
-        value = json.loads(fenced.group(1) if fenced else answer)
-    except (ValueError, RecursionError):
-        return {}
+    value = parse_json_or_none(fenced.group(1) if fenced else answer)
     if isinstance(value, dict):
         lines = [f"{number}: {choice}" for number, choice in value.items()]
         return _choices_from_lines("\n".join(lines))

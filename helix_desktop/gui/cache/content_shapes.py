@@ -1,11 +1,11 @@
 """Finds out in which shapes an entry's bytes can be shown. Knows nothing of Qt."""
 
-import json
 from collections.abc import Sequence
 from enum import StrEnum
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.transcript.safe_text import terminal_output_text
+from helix_desktop.json_values import parse_json_or_none
 
 PAGE_BYTES = 1 << 20
 LARGEST_INDENTED_JSON = 1 << 20
@@ -46,10 +46,7 @@ def reads_as_text(head: bytes) -> bool:
 
 def parse_json_container(text: str) -> object | None:
     """The value of a JSON text that is an object or an array; None for anything else."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    value = parse_json_or_none(text)
     return value if isinstance(value, dict | list) else None
 
 

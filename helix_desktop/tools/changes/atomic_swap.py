@@ -16,6 +16,7 @@ from contextlib import suppress
 from secrets import token_hex
 
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
+from helix_desktop.tools import opening_within_folder
 from helix_desktop.tools.changes.folder_walk import STAMP
 
 _NOREPLACE, _EXCHANGE = 1, 2
@@ -92,13 +93,10 @@ def remove_if_expected(folder: int, name: str, expected: TreeItem, digest: bytes
 
 def set_entry_mode(folder: int, name: str, mode: int, kind: PathKind) -> None:
     """Of the entry itself; Changed where it is of another kind by now."""
-    handle = os.open(name, _PATH | _NO_LINK, dir_fd=folder)
-    try:
+    with opening_within_folder.closing_handle(os.open(name, _PATH | _NO_LINK, dir_fd=folder)) as handle:
         if kind_of_entry(os.fstat(handle)) is not kind and kind is not PathKind.TWIN:
             raise ChangedMeanwhile(name)
         os.chmod(f"/proc/self/fd/{handle}" if _PATH else handle, mode)  # noqa: PTH101 -- of the handle
-    finally:
-        os.close(handle)
 
 
 def is_as_expected(folder: int, name: str, expected: TreeItem, digest: bytes) -> bool:
@@ -117,10 +115,8 @@ def is_as_expected(folder: int, name: str, expected: TreeItem, digest: bytes) ->
         handle = os.open(name, _READ, dir_fd=folder)
     except OSError:
         return False
-    try:
+    with opening_within_folder.closing_handle(handle):
         return hash_open_file(handle) == digest
-    finally:
-        os.close(handle)
 
 
 def _is_as_stamped(st: os.stat_result, stamp: bytes) -> bool:
@@ -136,11 +132,8 @@ def read_entry_identity(folder: int, name: str) -> bytes | str:
         return os.readlink(name, dir_fd=folder)
     if kind is not PathKind.FILE:
         return ""
-    handle = os.open(name, _READ, dir_fd=folder)
-    try:
+    with opening_within_folder.closing_handle(os.open(name, _READ, dir_fd=folder)) as handle:
         return hash_open_file(handle)
-    finally:
-        os.close(handle)
 
 
 def hash_open_file(handle: int) -> bytes:

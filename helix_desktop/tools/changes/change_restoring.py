@@ -130,17 +130,13 @@ async def _remove_undo_leftovers(checkpoints: Checkpoints, wanted: Sequence[Rest
     links = {os.fsdecode(item.content) for item in items if item is not None and item.kind is PathKind.LINK}
     while checkpoints.leftovers:
         above, _, name = checkpoints.leftovers.pop().rpartition("/")
-        with suppress(OSError, HelixError):
-            folder = checkpoints.reader.open_without_link(above, opening_within_folder.DIRECTORY)
-            try:
-                held = await asyncio.to_thread(atomic_swap.read_entry_identity, folder, name)
-                known = held in links
-                if isinstance(held, bytes):
-                    known = not await checkpoints.contents.find_missing_content([Digest(held)])
-                if known:
-                    os.unlink(name, dir_fd=folder)
-            finally:
-                os.close(folder)
+        with suppress(OSError, HelixError), checkpoints.reader.open_folder(above) as folder:
+            held = await asyncio.to_thread(atomic_swap.read_entry_identity, folder, name)
+            known = held in links
+            if isinstance(held, bytes):
+                known = not await checkpoints.contents.find_missing_content([Digest(held)])
+            if known:
+                os.unlink(name, dir_fd=folder)
 
 
 class _PathRestorer:
@@ -259,10 +255,7 @@ class _PathRestorer:
                 raise
             finally:
                 os.close(handle)
-            await asyncio.to_thread(
-                atomic_swap.swap_into_place, folder, name, beside, now, self._digest_of_current(now)
-            )
-            os.fsync(folder)
+            await self._swap_and_sync(folder, name, beside, now)
         for twin in self._hard_links_to_renew(step.path):
             with suppress(ChangedMeanwhile):
                 await self._link_to_leader(twin, step.path, self._checkpoints.last_item_at(twin), target.mode)
@@ -279,11 +272,11 @@ class _PathRestorer:
         digest = Digest(target.content)
         if target.size <= _CHUNK:
             content = await self._checkpoints.contents.read_content(digest)
-            await asyncio.to_thread(_write_all_bytes, handle, content)
+            await asyncio.to_thread(opening_within_folder.write_to_handle, handle, content)
             return
         for start in range(0, target.size, _CHUNK):
             piece = await self._checkpoints.contents.read_range(digest, start, _CHUNK)
-            await asyncio.to_thread(_write_all_bytes, handle, piece)
+            await asyncio.to_thread(opening_within_folder.write_to_handle, handle, piece)
 
     async def _restore_link(self, step: RestoreStep) -> None:
         if step.target is None:
@@ -291,10 +284,7 @@ class _PathRestorer:
         async with self._open_writable_parent(step.path) as (folder, name):
             beside = atomic_swap.temporary_name()
             os.symlink(step.target.content, os.fsencode(beside), dir_fd=folder)
-            await asyncio.to_thread(
-                atomic_swap.swap_into_place, folder, name, beside, step.now, self._digest_of_current(step.now)
-            )
-            os.fsync(folder)
+            await self._swap_and_sync(folder, name, beside, step.now)
 
     async def _restore_hard_link(self, step: RestoreStep) -> None:
         if step.target is not None:
@@ -314,10 +304,12 @@ class _PathRestorer:
                     return
             beside = atomic_swap.temporary_name()
             os.link(first, beside, src_dir_fd=other, dst_dir_fd=folder, follow_symlinks=False)
-            await asyncio.to_thread(
-                atomic_swap.swap_into_place, folder, name, beside, now, self._digest_of_current(now)
-            )
-            os.fsync(folder)
+            await self._swap_and_sync(folder, name, beside, now)
+
+    async def _swap_and_sync(self, folder: int, name: str, beside: str, now: TreeItem | None) -> None:
+        digest = self._digest_of_current(now)
+        await asyncio.to_thread(atomic_swap.swap_into_place, folder, name, beside, now, digest)
+        os.fsync(folder)
 
     def _digest_of_current(self, item: TreeItem | None) -> bytes:
         """The SHA-256 of what is there now."""
@@ -340,13 +332,11 @@ class _PathRestorer:
             async with self._open_writable_parent(above) as (outer, inner):
                 os.mkdir(inner, 0o755, dir_fd=outer)
             folder = self._open_readable_folder(above)
-        try:
+        with opening_within_folder.closing_handle(folder):
             if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK):
                 self._opened.setdefault(above, os.fstat(folder).st_mode & 0o7777)
                 os.fchmod(folder, 0o700)
             yield folder, name
-        finally:
-            os.close(folder)
 
     def _open_readable_folder(self, path: str) -> int:
         try:
@@ -355,13 +345,10 @@ class _PathRestorer:
             above, _, name = path.rpartition("/")
             if not above:
                 raise
-            outer = self._open_readable_folder(above)
-            try:
+            with opening_within_folder.closing_handle(self._open_readable_folder(above)) as outer:
                 st = os.stat(name, dir_fd=outer, follow_symlinks=False)
                 self._opened.setdefault(path, st.st_mode & 0o7777)
                 atomic_swap.set_entry_mode(outer, name, 0o700, PathKind.FOLDER)
-            finally:
-                os.close(outer)
             return self._checkpoints.reader.open_without_link(path, opening_within_folder.DIRECTORY)
 
 
@@ -369,12 +356,6 @@ def _finish_new_file(folder: int, handle: int, target: TreeItem, beside: str) ->
     os.fchmod(handle, target.mode)
     os.fsync(handle)
     return atomic_swap.ensure_file_name(folder, handle, beside)
-
-
-def _write_all_bytes(handle: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(handle, rest) :]
 
 
 def _can_swap_in_place(step: RestoreStep) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -60,11 +61,11 @@ class RootFileOpener:
 
     def open_without_link(self, path: str, flags: int = os.O_RDONLY) -> int:
         number, _, inside = path.partition("/")
-        start = os.open(self._roots[int(number)], _FOLDER)
-        try:
+        with opening_within_folder.closing_handle(os.open(self._roots[int(number)], _FOLDER)) as start:
             return opening_within_folder.open_without_links(start, inside or ".", flags | _NOT_WAITING)
-        finally:
-            os.close(start)
+
+    def open_folder(self, path: str) -> AbstractContextManager[int]:
+        return opening_within_folder.closing_handle(self.open_without_link(path, opening_within_folder.DIRECTORY))
 
 
 async def store_wanted_files(
@@ -108,8 +109,7 @@ def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
     content, same = b"", False
     try:
         for _ in range(_TRIES):
-            handle = reader.open_without_link(wanted.path)
-            try:
+            with opening_within_folder.closing_handle(reader.open_without_link(wanted.path)) as handle:
                 before = os.fstat(handle)
                 if not stat.S_ISREG(before.st_mode):
                     return _ReadFile(wanted, None)
@@ -117,8 +117,6 @@ def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
                     return _ReadFile(wanted, None, reason_unread="changed while it was read")
                 content = _read_opened_size(handle, before.st_size)
                 same = pack_stat_stamp(before) == pack_stat_stamp(os.fstat(handle))
-            finally:
-                os.close(handle)
             sure = same and wanted.stamp == pack_stat_stamp(before)
             mode = before.st_mode & 0o7777
             wanted = replace(wanted, stamp=wanted.stamp if sure else UNRELIABLE_STAMP, mode=mode, size=len(content))

@@ -181,7 +181,7 @@ class FolderWalk:
 
     def _walk_one_folder(self, handle: int, path: str) -> None:
         """A folder by itself, and what is new beneath it."""
-        try:
+        with opening_within_folder.closing_handle(handle):
             known = self._known.get(path, {})
             below = [name for name in self._list_changed_folder(handle, path)[0] if f"{path}/{name}" not in self._known]
             now = self.found.folders.get(path) or known
@@ -191,8 +191,6 @@ class FolderWalk:
             for name in below:
                 with suppress(OSError):
                     self._walk_tree(self._open_covered_folder(name, handle, f"{path}/{name}"), f"{path}/{name}", set())
-        finally:
-            os.close(handle)
 
     def _open_root(self, root: Path) -> int:
         try:
