@@ -7,8 +7,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QVBoxLayout, QWidget
 
 Box = TypeVar("Box", bound=QBoxLayout)
-# An item of a row or column: a widget or layout, the same with a stretch factor, a widget with its alignment, or a
-# stretch alone.
+# An item of a row or column: a widget or layout, the same with a stretch factor, a widget with its
+# alignment, or a stretch alone.
 BoxItem = QWidget | QLayout | int | tuple[QWidget | QLayout, int] | tuple[QWidget, Qt.AlignmentFlag]
 Margins = int | tuple[int, int, int, int]
 
@@ -37,7 +37,8 @@ def _fill_box(box: Box, items: Sequence[BoxItem], margins: Margins | None, spaci
             continue
         part, place = item if isinstance(item, tuple) else (item, 0)
         # An alignment is a number, too, to Python.
-        stretch, alignment = (0, place) if isinstance(place, Qt.AlignmentFlag) else (place, Qt.AlignmentFlag(0))
+        alignment = place if isinstance(place, Qt.AlignmentFlag) else Qt.AlignmentFlag(0)
+        stretch = 0 if alignment else place
         if isinstance(part, QLayout):
             box.addLayout(part, stretch)
         else:

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from helix_desktop.errors import ActionRefused
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools import opening_within_folder
+from helix_desktop.tools.opening_within_folder import DIRECTORY, choose_opener, closing_handle
 
 _SYSTEM = ("/proc", "/sys")
-_FOLDER = opening_within_folder.DIRECTORY | getattr(os, "O_CLOEXEC", 0)
+_FOLDER = DIRECTORY | getattr(os, "O_CLOEXEC", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +73,20 @@ def _stat_or_none(entry: os.DirEntry[str]) -> os.stat_result | None:
 @contextmanager
 def open_folder(root: Path, inside: str) -> Iterator[OpenFolder]:
     """Opens a folder within a root. Raises OSError with EXDEV for a path that leads out."""
-    with opening_within_folder.closing_handle(
-        _open_inside_root(root, inside, opening_within_folder.DIRECTORY)
-    ) as handle:
+    with closing_handle(_open_inside_root(root, inside, DIRECTORY)) as handle:
         yield OpenFolder(handle)
 
 
 @contextmanager
 def open_file(root: Path, inside: str) -> Iterator[int]:
     """A handle for reading a file (or looking at a folder) beneath a root."""
-    with opening_within_folder.closing_handle(_open_inside_root(root, inside, os.O_RDONLY)) as handle:
+    with closing_handle(_open_inside_root(root, inside, os.O_RDONLY)) as handle:
         yield handle
 
 
 def _open_inside_root(root: Path, inside: str, flags: int) -> int:
-    with opening_within_folder.closing_handle(os.open(root, _FOLDER)) as start:
-        return opening_within_folder.choose_opener()(start, inside or ".", flags)
+    with closing_handle(os.open(root, _FOLDER)) as start:
+        return choose_opener()(start, inside or ".", flags)
 
 
 def real_path(handle: int) -> Path | None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools import opening_within_folder
+from helix_desktop.tools.opening_within_folder import closing_handle
 
 if sys.platform == "win32":
     import msvcrt
@@ -98,9 +98,7 @@ if sys.platform == "win32":
         with _open_handle_inside(root, inside, _READ, _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE) as (_, path):
             if path.is_dir():
                 raise OSError(errno.EISDIR, "a folder", inside)
-            with opening_within_folder.closing_handle(
-                os.open(path, os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT)
-            ) as handle:
+            with closing_handle(os.open(path, os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT)) as handle:
                 if not _is_beneath_root(_final_path(msvcrt.get_osfhandle(handle)), root):
                     raise OSError(errno.EXDEV, "leads out of the folder", inside)
                 yield handle

@@ -19,7 +19,7 @@ from secrets import token_hex
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools import opening_within_folder
+from helix_desktop.tools.opening_within_folder import closing_handle, write_to_handle
 
 if sys.platform == "win32":
     from helix_desktop.tools import folder_handles_windows as folders
@@ -387,8 +387,8 @@ def _replace_with_content(
     beside = f".{name[:60]}.{token_hex(6)}.helix"
     handle = folder.create_file(beside)
     try:
-        with opening_within_folder.closing_handle(handle):
-            opening_within_folder.write_to_handle(handle, content)
+        with closing_handle(handle):
+            write_to_handle(handle, content)
             if before is not None:
                 folders.copy_mode(handle, before.st_mode)
             elif mode:

@@ -38,7 +38,7 @@ class UndoChangesDialog(plain_widgets.TransientDialog):
         self._places = {file.path_of_change: file.place for file in files}
         self._boxes: dict[str, QComboBox] = {}
         conflicts = [one for one in planned if one.how is UndoOutlook.CONFLICT]
-        plan = (plain_widgets.build_plain_label(words, parent=self) for words in self._describe_plan(planned))
+        plan = [plain_widgets.build_plain_label(one, parent=self) for one in self._describe_plan(planned)]
         column = build_column(*plan, owner=self, spacing=theme.zoomed_pixels(10))
         if conflicts:
             column.addWidget(self._build_conflict_list(conflicts, compare), 1)

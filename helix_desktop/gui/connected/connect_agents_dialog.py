@@ -112,6 +112,7 @@ def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float)
 
 
 WIDTH, HEIGHT = 1_060, 780
+MARGINS = (40, 28, 40, 28)
 REFRESH_INTERVAL_MS = 1_000  # In milliseconds. The list of connections is updated this often.
 
 
@@ -143,11 +144,12 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
         told = tr(
             "Set this address in an agent you already use. Helix Desktop stores what the agent sees, sends less, and shows you everything here. Your key is passed on to the provider and is not stored."
         )
-        page, about = plain_widgets.build_surface(self, "page"), plain_widgets.build_plain_label(told, "muted")
+        about = plain_widgets.build_plain_label(told, "muted")
+        page = plain_widgets.build_surface(self, "page")
         tiles = build_row(*((tile, 1) for tile in self._tiles), spacing=12)
         agents = (self._agent_column, (self._missing, Qt.AlignmentFlag.AlignLeft))
         head = (self._build_gateway_switch_row(), about, self._words)
-        column = build_column(*head, tiles, *agents, owner=page, margins=(40, 28, 40, 28), spacing=14)
+        column = build_column(*head, tiles, *agents, owner=page, margins=MARGINS, spacing=14)
         for words, line in (
             (tr("Just once, from a terminal"), self._once_line),
             (tr("Any other program"), self._other_program_line),

@@ -52,9 +52,10 @@ class ConnectPanel(QWidget):
         self._key_places.chosen.connect(self._retry_with_key_place)
         words = tr("Use the built-in demo (a script, not a language model)")
         demo = build_push_button(words, self, lambda: self.chosen.emit(DEMO_MODEL), "link")
-        local = (self._build_panel_heading(tr("On this computer")), self._search_label, self._local_server_buttons)
-        with_key = (self._build_panel_heading(tr("With an API key")), form, self._status_label)
-        looking = (self._build_panel_heading(tr("Just looking?")), (demo, Qt.AlignmentFlag.AlignLeft))
+        heading = self._build_panel_heading
+        local = (heading(tr("On this computer")), self._search_label, self._local_server_buttons)
+        with_key = (heading(tr("With an API key")), form, self._status_label)
+        looking = (heading(tr("Just looking?")), (demo, Qt.AlignmentFlag.AlignLeft))
         build_column(*local, *with_key, self._key_places, *looking, owner=self, margins=0, spacing=8)
 
     def search_local_servers(self) -> None:

@@ -37,7 +37,7 @@ class WelcomePage(QWidget):
         about = tr(
             "For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what everything costs."
         )
-        labels = (plain_widgets.build_plain_label(*said) for said in ((hero, "hero"), (about, "muted")))
+        labels = [plain_widgets.build_plain_label(*one) for one in ((hero, "hero"), (about, "muted"))]
         column = build_column(*labels, spacing=12)
         column.addSpacing(8)
         self._blocked = plain_widgets.build_plain_label("", "danger")

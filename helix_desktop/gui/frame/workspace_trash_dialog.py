@@ -53,7 +53,8 @@ class WorkspaceTrashDialog(TransientDialog):
     def _build_trash_row(self, row: WorkspaceListRow) -> QWidget:
         card = build_surface(self, "card")
         said = ((row.name, ""), (format_folder(row.main_folder), "small"))
-        words = build_column(*(build_plain_label(text, look, card, wraps=False) for text, look in said), spacing=1)
+        labels = [build_plain_label(text, look, card, wraps=False) for text, look in said]
+        words = build_column(*labels, spacing=1)
         line = build_row((words, 1), owner=card, margins=(12, 6, 6, 6))
         for text, act in (
             (tr("Restore"), self._restore_workspace),

@@ -16,8 +16,8 @@ from contextlib import suppress
 from secrets import token_hex
 
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
-from helix_desktop.tools import opening_within_folder
 from helix_desktop.tools.changes.folder_walk import STAMP
+from helix_desktop.tools.opening_within_folder import closing_handle
 
 _NOREPLACE, _EXCHANGE = 1, 2
 _NAMED_LATER = getattr(os, "O_TMPFILE", 0)
@@ -93,7 +93,7 @@ def remove_if_expected(folder: int, name: str, expected: TreeItem, digest: bytes
 
 def set_entry_mode(folder: int, name: str, mode: int, kind: PathKind) -> None:
     """Of the entry itself; Changed where it is of another kind by now."""
-    with opening_within_folder.closing_handle(os.open(name, _PATH | _NO_LINK, dir_fd=folder)) as handle:
+    with closing_handle(os.open(name, _PATH | _NO_LINK, dir_fd=folder)) as handle:
         if kind_of_entry(os.fstat(handle)) is not kind and kind is not PathKind.TWIN:
             raise ChangedMeanwhile(name)
         os.chmod(f"/proc/self/fd/{handle}" if _PATH else handle, mode)  # noqa: PTH101 -- of the handle
@@ -115,7 +115,7 @@ def is_as_expected(folder: int, name: str, expected: TreeItem, digest: bytes) ->
         handle = os.open(name, _READ, dir_fd=folder)
     except OSError:
         return False
-    with opening_within_folder.closing_handle(handle):
+    with closing_handle(handle):
         return hash_open_file(handle) == digest
 
 
@@ -132,7 +132,7 @@ def read_entry_identity(folder: int, name: str) -> bytes | str:
         return os.readlink(name, dir_fd=folder)
     if kind is not PathKind.FILE:
         return ""
-    with opening_within_folder.closing_handle(os.open(name, _READ, dir_fd=folder)) as handle:
+    with closing_handle(os.open(name, _READ, dir_fd=folder)) as handle:
         return hash_open_file(handle)
 
 

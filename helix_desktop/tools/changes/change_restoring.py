@@ -19,11 +19,11 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools import opening_within_folder
 from helix_desktop.tools.changes import atomic_swap
 from helix_desktop.tools.changes.atomic_swap import ChangedMeanwhile
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.changes.content_storing import ABOUT
+from helix_desktop.tools.opening_within_folder import DIRECTORY, closing_handle, write_to_handle
 
 _CHUNK = 4 << 20
 
@@ -272,11 +272,11 @@ class _PathRestorer:
         digest = Digest(target.content)
         if target.size <= _CHUNK:
             content = await self._checkpoints.contents.read_content(digest)
-            await asyncio.to_thread(opening_within_folder.write_to_handle, handle, content)
+            await asyncio.to_thread(write_to_handle, handle, content)
             return
         for start in range(0, target.size, _CHUNK):
             piece = await self._checkpoints.contents.read_range(digest, start, _CHUNK)
-            await asyncio.to_thread(opening_within_folder.write_to_handle, handle, piece)
+            await asyncio.to_thread(write_to_handle, handle, piece)
 
     async def _restore_link(self, step: RestoreStep) -> None:
         if step.target is None:
@@ -332,7 +332,7 @@ class _PathRestorer:
             async with self._open_writable_parent(above) as (outer, inner):
                 os.mkdir(inner, 0o755, dir_fd=outer)
             folder = self._open_readable_folder(above)
-        with opening_within_folder.closing_handle(folder):
+        with closing_handle(folder):
             if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK):
                 self._opened.setdefault(above, os.fstat(folder).st_mode & 0o7777)
                 os.fchmod(folder, 0o700)
@@ -340,16 +340,16 @@ class _PathRestorer:
 
     def _open_readable_folder(self, path: str) -> int:
         try:
-            return self._checkpoints.reader.open_without_link(path, opening_within_folder.DIRECTORY)
+            return self._checkpoints.reader.open_without_link(path, DIRECTORY)
         except PermissionError:
             above, _, name = path.rpartition("/")
             if not above:
                 raise
-            with opening_within_folder.closing_handle(self._open_readable_folder(above)) as outer:
+            with closing_handle(self._open_readable_folder(above)) as outer:
                 st = os.stat(name, dir_fd=outer, follow_symlinks=False)
                 self._opened.setdefault(path, st.st_mode & 0o7777)
                 atomic_swap.set_entry_mode(outer, name, 0o700, PathKind.FOLDER)
-            return self._checkpoints.reader.open_without_link(path, opening_within_folder.DIRECTORY)
+            return self._checkpoints.reader.open_without_link(path, DIRECTORY)
 
 
 def _finish_new_file(folder: int, handle: int, target: TreeItem, beside: str) -> str:

@@ -13,8 +13,8 @@ from helix_desktop.engine.changes.folder_state import PathKind, TreeItem, pack_i
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import ContentCache, EntryOrigin
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools import opening_within_folder
 from helix_desktop.tools.changes.folder_walk import GONE, STAMP, UNREADABLE, UNRELIABLE_STAMP, WantedFile
+from helix_desktop.tools.opening_within_folder import DIRECTORY, closing_handle, open_without_links
 
 ABOUT = EntryOrigin("checkpoint", "", "")  # Short, because a great many entries have this origin.
 LARGE = 4 << 20  # In bytes. Larger files are stored in pieces.
@@ -22,7 +22,7 @@ BATCH, MOST = 8 << 20, 2_000  # At most this many bytes, and this many files, ar
 _PIECE = 1 << 20
 _TRIES = 3
 _NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # Opening what has become a pipe must not block.
-_FOLDER = opening_within_folder.DIRECTORY | getattr(os, "O_CLOEXEC", 0)
+_FOLDER = DIRECTORY | getattr(os, "O_CLOEXEC", 0)
 
 
 class BatchContentCache(ContentCache, Protocol):
@@ -61,11 +61,11 @@ class RootFileOpener:
 
     def open_without_link(self, path: str, flags: int = os.O_RDONLY) -> int:
         number, _, inside = path.partition("/")
-        with opening_within_folder.closing_handle(os.open(self._roots[int(number)], _FOLDER)) as start:
-            return opening_within_folder.open_without_links(start, inside or ".", flags | _NOT_WAITING)
+        with closing_handle(os.open(self._roots[int(number)], _FOLDER)) as start:
+            return open_without_links(start, inside or ".", flags | _NOT_WAITING)
 
     def open_folder(self, path: str) -> AbstractContextManager[int]:
-        return opening_within_folder.closing_handle(self.open_without_link(path, opening_within_folder.DIRECTORY))
+        return closing_handle(self.open_without_link(path, DIRECTORY))
 
 
 async def store_wanted_files(
@@ -109,7 +109,7 @@ def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
     content, same = b"", False
     try:
         for _ in range(_TRIES):
-            with opening_within_folder.closing_handle(reader.open_without_link(wanted.path)) as handle:
+            with closing_handle(reader.open_without_link(wanted.path)) as handle:
                 before = os.fstat(handle)
                 if not stat.S_ISREG(before.st_mode):
                     return _ReadFile(wanted, None)

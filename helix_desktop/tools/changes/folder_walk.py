@@ -20,8 +20,8 @@ from pathlib import Path
 
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem, pack_item
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools import opening_within_folder
 from helix_desktop.tools.changes.checkpoint_coverage import NEVER, UNDO_LEFTOVER, CheckpointCoverage
+from helix_desktop.tools.opening_within_folder import DIRECTORY, closing_handle, open_without_links
 
 STAMP = struct.Struct("<QqqIQ")  # Inode, the times of changes to content and inode, mode, size
 UNRELIABLE_STAMP = bytes(STAMP.size)
@@ -30,7 +30,7 @@ FINE, COARSE = 20_000_000, 2_000_000_000
 _stat_entry = methodcaller("stat", follow_symlinks=False)
 _stat_fields = attrgetter("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_size", "st_nlink")
 _TOLD = struct.Struct("<QqqIQI")
-_FOLDER = opening_within_folder.DIRECTORY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_FOLDER = DIRECTORY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _PATH = getattr(os, "O_PATH", 0)
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # Errors of an entry that was removed or replaced meanwhile.
 _DEEPEST = 200  # Folders that are nested more deeply are not covered.
@@ -135,7 +135,7 @@ class FolderWalk:
             except OSError:
                 continue
             try:
-                handle = opening_within_folder.open_without_links(start, inside or ".", opening_within_folder.DIRECTORY)
+                handle = open_without_links(start, inside or ".", DIRECTORY)
             except OSError as error:
                 if error.errno not in GONE:  # The folder exists, so a walk from the top folders opens it.
                     self.found = WalkResult(opened=self.found.opened)
@@ -181,7 +181,7 @@ class FolderWalk:
 
     def _walk_one_folder(self, handle: int, path: str) -> None:
         """A folder by itself, and what is new beneath it."""
-        with opening_within_folder.closing_handle(handle):
+        with closing_handle(handle):
             known = self._known.get(path, {})
             below = [name for name in self._list_changed_folder(handle, path)[0] if f"{path}/{name}" not in self._known]
             now = self.found.folders.get(path) or known
@@ -196,7 +196,7 @@ class FolderWalk:
         try:
             return os.open(root, _FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
         except PermissionError:
-            return self._open_with_owner_access(os.open(root, opening_within_folder.DIRECTORY | _PATH))
+            return self._open_with_owner_access(os.open(root, DIRECTORY | _PATH))
 
     def _open_covered_folder(self, name: str, folder: int, path: str) -> int:
         """A folder. One that was covered and that somebody has closed since is opened for us until the look is over."""
