@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 import json
+import time
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -259,6 +261,7 @@ class Noted:
 
     log: list[Any]
     fails: bool = False
+    breaks: bool = False  # Its answers are of no use.
 
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
@@ -266,6 +269,8 @@ class Noted:
         self.log.append(Told(ticket, replied, list(calls), refusal))
         if self.fails:
             raise RuntimeError("the journal is gone")
+        if self.breaks:
+            return [()]  # type: ignore[list-item]
         return [(call.id, call.name, refusal or "it was found", not refusal) for call in calls]
 
     async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown: str) -> None:
@@ -283,6 +288,7 @@ class Relayed:
     streams: bool = True
     tools: bool = True
     fails: bool = False
+    breaks: bool = False
     more: Mapping[str, Json] = field(default_factory=dict)
     log: list[Any] = field(default_factory=list)
     behind: Callable[[ParsedRequest, Noted], RecordedBehind] | None = None
@@ -294,8 +300,8 @@ class Relayed:
 
     async def run(self, *replies: Raw | int | list[Block], cuts: Mapping[int, int] | None = None) -> Relayed:
         """Everything the agent gets is in the log then, also where this raises."""
-        self.replies = list(replies)
-        self.provider.script = lambda _: self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+        self.replies, self.times = list(replies), list[float]()
+        self.provider.script = self._reply_to
         self.provider.asked.clear()
         self.provider.cuts = dict(cuts or {})
         self.body = {**self.agent.body(), **self.more}
@@ -308,7 +314,7 @@ class Relayed:
         url = (self.url or self.provider.url) + self.agent.path
         client = clients.get_client_for(GatewayRegistration("t", self.provider.url))
         forwarder = RequestForwarder(incoming, url, client, self._start, self._send)
-        room: Any = Noted(self.log, self.fails)
+        room: Any = Noted(self.log, self.fails, self.breaks)
         if self.behind is not None:
             room = self.behind(request, room)
         call_filter = CALL_FILTERS[self.protocol](hold=False)
@@ -320,6 +326,10 @@ class Relayed:
             assert response.is_closed, "else its connection is never used again"
             await clients.aclose()
         return self
+
+    def _reply_to(self, _: Asked) -> Raw | int | list[Block]:
+        self.times.append(time.monotonic())
+        return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
 
     async def _start(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         self.log.append(Began(status, {name.decode().lower(): value.decode() for name, value in headers}))
@@ -510,6 +520,19 @@ async def test_a_reply_that_cannot_be_recorded_goes_through_and_its_recalls_are_
 
 
 @both
+async def test_a_reply_that_cannot_go_on_behind_a_recall_ends_in_an_error_that_agents_ask_again_after(
+    provider: Provider, expect: Expect, caplog: pytest.LogCaptureFixture, streams: bool
+) -> None:
+    expect("a reply could not go on behind a recall")
+    got = await Relayed(provider, streams=streams, breaks=True).run([replace(RECALL, id="h1")])
+    assert "a reply could not go on behind a recall" in caplog.messages
+    assert len(provider.asked) == 1
+    assert b"The reply broke off. Nothing was lost; send it again." in got.content
+    assert b"overloaded_error" in got.content
+    assert got.began.status == (200 if streams else 529)
+
+
+@both
 async def test_so_many_recalls_are_answered_and_so_many_refused_before_the_agent_gets_an_error(
     provider: Provider, expect: Expect, caplog: pytest.LogCaptureFixture, streams: bool
 ) -> None:
@@ -559,6 +582,30 @@ async def test_a_provider_that_names_no_time_is_asked_again_after_a_while(
     monkeypatch.setattr(reply_relay, "RETRY_WAITS_SECONDS", (0.0, 0.0))
     got = await Relayed(provider, streams=streams).run([replace(RECALL, id="h1")], 529, 503, [Says("fine")])
     assert len(provider.asked) == 4
+    assert WIRE_MODULES["anthropic"].parse_reply(got.seen()).message.pieces[0].text == "fine"
+
+
+@both
+@pytest.mark.parametrize(("delay", "wait"), [(b"0.2s", 0.0), (b"", 0.2)])
+async def test_before_it_is_asked_again_a_provider_has_the_time_it_wants(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, streams: bool, delay: bytes, wait: float
+) -> None:
+    monkeypatch.setattr(reply_relay, "RETRY_WAITS_SECONDS", (wait,))
+    refusal = Raw(REFUSED % delay, status=503)
+    got = await Relayed(provider, streams=streams).run([replace(RECALL, id="h1")], refusal, [Says("fine")])
+    assert got.times[2] - got.times[1] >= 0.2
+    got = await Relayed(provider, streams=streams).run([replace(RECALL, id="h1")], [Says("fine")], cuts={2: 1})
+    assert got.times[2] - got.times[1] >= wait
+
+
+async def test_what_a_reply_recalled_that_broke_off_is_not_counted_with_the_next_one(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reply_relay, "RETRY_WAITS_SECONDS", (0.0,))
+    hidden = replace(RECALL, id="h1")
+    beginning = sum(map(len, itertools.islice(WRITERS["anthropic"].events([hidden], USAGE, "1"), 3)))
+    got = await Relayed(provider).run([hidden], [hidden], [Says("fine")], cuts={2: beginning})
+    assert len(provider.asked) == 3
     assert WIRE_MODULES["anthropic"].parse_reply(got.seen()).message.pieces[0].text == "fine"
 
 
@@ -651,8 +698,10 @@ async def test_a_stream_without_its_last_event_is_recorded_and_what_is_unfinishe
     cut = b"".join(list(WRITERS["anthropic"].events([Says("fine")], USAGE, "1"))[:-1])
     got = await Relayed(provider, tools=tools).run(stream(cut))
     assert (got.content, got.told) == (cut, [])
-    empty = await Relayed(provider, tools=tools).run(stream(b""))
-    assert (empty.began.status, empty.content, empty.told) == (200, b"", [])
+    for coding in ("", "gzip"):
+        empty = await Relayed(provider, tools=tools).run(stream(b"", coding))
+        assert (empty.began.status, empty.content, empty.told) == (200, b"", [])
+        assert empty.began.headers.get("content-encoding", "") == ("" if tools else coding)
 
 
 @pytest.mark.parametrize("coding", ["", "gzip"])
@@ -729,10 +778,10 @@ async def test_a_recall_goes_on_from_all_of_a_request_that_went_on_unread(provid
     for number in range(FIRST_VALUES):
         got.agent.units.append({"role": "assistant", "content": f"answer {number}"})
         got.agent.say(f"question {number}")
-    await got.run([replace(RECALL, id="h1")], [Says("fine")])
+    await got.run([replace(RECALL, id="h1")], [replace(RECALL, id="h2")], [Says("fine")])
     await owned.wait_for_all_tasks()
-    assert [told.ticket for told in got.told] == [ticket, ticket]
-    first, second = [asked.body["messages"] for asked in provider.asked]
-    assert second[: len(first)] == first
-    assert [message["role"] for message in second[len(first) :]] == ["assistant", "user"]
-    assert got.told[1].shown == got.key_in_next_request()
+    assert [told.ticket for told in got.told] == [ticket] * 3
+    first, second, third = [asked.body["messages"] for asked in provider.asked]
+    assert (second[: len(first)], third[: len(second)]) == (first, second)
+    assert [message["role"] for message in third[len(first) :]] == ["assistant", "user"] * 2
+    assert got.told[2].shown == got.key_in_next_request()
