@@ -31,7 +31,13 @@ class Machine:
 
 @asynccontextmanager
 async def machine(
-    home: Path, engine: Callable[[], RowStore], seal: RowCipher, *, acknowledge: str = LOCAL, begin: bool = False
+    home: Path,
+    engine: Callable[[], RowStore],
+    seal: RowCipher,
+    *,
+    acknowledge: str = LOCAL,
+    begin: bool = False,
+    url: str = "memory://",
 ) -> AsyncIterator[Machine]:
     """The machine of this home, made at the first time."""
     workspaces = AllWorkspaces(home)
@@ -41,7 +47,7 @@ async def machine(
     async def connect() -> SharedStoreConnection:
         return SharedStoreConnection(AsyncRowStore(engine()), seal)
 
-    link = workspace.share_content("memory://", connect, acknowledge=acknowledge)
+    link = workspace.share_content(url, connect, acknowledge=acknowledge)
     if begin:
         link.start_syncing()
     async with AsyncExitStack() as last:

@@ -276,3 +276,17 @@ def test_names_of_rows_are_as_they_always_were() -> None:
         "fd2aea773e95345278c63927d77401966b18a854a2b375432d2d337ecd42c714",
         "22a57dee7e0ae8b1146673093e33b55b63b229836b4c4380c19b7dde90955220",
     ]
+
+
+@pytest.mark.parametrize("content", [b"small", LARGE])
+async def test_what_was_never_fetched_is_forgotten_there_with_all_its_parts(store: Store, content: bytes) -> None:
+    here, there = await store.machine("here"), await store.machine("there")
+    digest = (await here.cache.store_content(content, SHELL)).digest
+    await here.link.sync_content_now()
+    await there.link.note_entries_to_forget([digest, Digest.of_content(b"nobody's")])
+    assert await there.link.forget_noted_there() == ((), ())
+    assert store.shelf.rows == {}
+    sealed = [tomb.sealed_digest for _, tomb in store.shelf.tombs]
+    assert (len(sealed), sealed.count(b"")) == ((5, 3) if content is LARGE else (2, 0))
+    await here.link.learn_forgotten_elsewhere()
+    assert here.link.was_forgotten(digest)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -16,14 +17,14 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import PartRef, Stored, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.view_contents import ViewContents
-from helix_desktop.errors import CacheCorrupt, NotFound, SharedStoreUnreachable, StoreFull
+from helix_desktop.errors import ActionRefused, CacheCorrupt, NotFound, SharedStoreUnreachable, StoreFull
 from helix_desktop.store.cache_folder import CHECKPOINT
 from helix_desktop.store.cache_records import CHUNK
-from helix_desktop.store.shared import content_transfer, link_progress, row_encryption
+from helix_desktop.store.shared import content_transfer, link_progress, row_encryption, shared_store_link
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
-from helix_desktop.store.shared.row_store import ROW_KEY_BYTES
-from helix_desktop.store.shared.shared_store_link import SHARED
+from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone
+from helix_desktop.store.shared.shared_store_link import LOCAL, SHARED, LinkStatus
 from tests.peers import postgres
 from tests.store.shared.conftest import Another
 from tests.store.shared.homes import Machine, machine
@@ -403,3 +404,410 @@ async def test_who_shows_the_link_hears_when_the_store_goes_away_and_when_it_is_
         await here.link.sync_content_now()
         await here.link.sync_content_now()
         assert heard == [True, False]
+
+
+# --- one machine and a store that does as the test wants ------------------------------------------------------------------
+
+
+class Slow(MemoryRowStore):
+    """`before`: called in the engine's thread before rows are fetched or forgotten."""
+
+    before: Callable[[], object] = staticmethod(lambda: None)
+    is_closed = False
+    copies: Sequence[str] = ()
+    page = 10_000
+    marks: Sequence[int] = ()  # From which tombstones were asked for.
+
+    def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
+        self.marks = (*self.marks, after)
+        return super().fetch_tombstones(after)
+
+    def fetch_rows(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
+        self.before()
+        return super().fetch_rows(names)
+
+    def forget_rows(self, tombs: Sequence[Tombstone]) -> None:
+        self.before()
+        super().forget_rows(tombs)
+
+    def list_old_rows(self, older: float, after: bytes = b"", limit: int = 10_000) -> Sequence[bytes]:
+        return super().list_old_rows(older, after, min(limit, self.page))
+
+    def describe_remaining_copies(self) -> Sequence[str]:
+        return self.copies
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def shelf() -> MemoryServer:
+    return MemoryServer()
+
+
+@pytest.fixture
+def slow(shelf: MemoryServer, seal: RowCipher) -> Slow:
+    return Slow(shelf, seal.space)
+
+
+async def test_the_store_is_connected_to_once_and_again_only_if_that_failed(
+    tmp_path: Path, slow: Slow, seal: RowCipher
+) -> None:
+    tried: list[int] = []
+
+    def engine() -> MemoryRowStore:
+        tried.append(len(tried))
+        if len(tried) == 1:
+            raise SharedStoreUnreachable("The shared store is not responding.")
+        return slow
+
+    async with machine(tmp_path, engine, seal) as here:
+        with pytest.raises(SharedStoreUnreachable):
+            await here.link.ensure_connected()
+        one, *others = await asyncio.gather(*(here.link.ensure_connected() for _ in range(3)))
+        assert all(other is one for other in others)
+        assert tried == [0, 1]
+        assert await here.link.test_connection() == ("memory of this process", RowUsage(0, 0))
+    assert slow.is_closed
+
+
+async def test_what_was_sent_to_one_store_is_sent_to_another_one_from_the_start(tmp_path: Path) -> None:
+    keys = [RowCipher(bytes([number]) * 32) for number in range(2)]
+    stores = [("one://", keys[0]), ("two://", keys[0]), ("one://", keys[1]), ("one://", keys[1])]
+    sent, contents = [], [b"one", b"two"]
+    for url, seal in stores:
+        shelf = MemoryServer()
+        async with machine(tmp_path, lambda: MemoryRowStore(shelf, seal.space), seal, url=url) as here:  # noqa: B023
+            for content in contents:
+                await here.cache.store_content(content, SHELL)
+            await here.link.sync_content_now()
+            assert here.link.sent >= 2
+            assert here.link.url == url
+            sent.append(len(shelf.rows))
+        noted = link_progress.read_link_progress(here.workspace.folder)
+        assert noted.sent == here.link.sent, "also after the program was closed"
+    assert sent == [2, 2, 2, 0]
+
+
+async def test_a_store_that_takes_too_long_is_a_sentence_and_the_content_waits(
+    tmp_path: Path, slow: Slow, seal: RowCipher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    slow.before = go_on.wait
+    async with machine(tmp_path, lambda: slow, seal) as here:
+        await here.link.ensure_connected()
+        monkeypatch.setattr(shared_store_link, "CALL_TIMEOUT_SECONDS", 0.01)
+        with pytest.raises(SharedStoreUnreachable, match="The shared store is taking too long to respond") as late:
+            await here.link.fetch_content([Digest.of_content(b"far away")])
+        assert late.value.remedy == "Try again later."
+        async with here.link._sending:  # Another sending goes on and on.
+            await here.link.wait_until_acknowledged()
+            here.link.acknowledge = SHARED
+            with pytest.raises(SharedStoreUnreachable, match="did not confirm in time") as late:
+                await here.link.wait_until_acknowledged()
+        assert "stored on this computer and waiting to be sent" in late.value.remedy
+        go_on.set()
+
+
+async def test_so_many_of_the_last_entries_are_sent_again(tmp_path: Path, shelf: MemoryServer, seal: RowCipher) -> None:
+    async with machine(tmp_path, lambda: MemoryRowStore(shelf, seal.space), seal) as here:
+        for content in (b"one", b"two", b"three"):
+            await here.cache.store_content(content, SHELL)
+        await here.link.sync_content_now()
+        for again, found in ((1, 1), (2, 2), (100, 3)):
+            shelf.rows.clear()
+            here.link.waiting = 5
+            await here.link.send_waiting_content(again=again)
+            assert (len(shelf.rows), here.link.waiting) == (found, 0)
+        shelf.rows.clear()
+        await here.link.send_waiting_content()
+        assert shelf.rows == {}, "what was sent is not sent again unasked"
+        await here.cache.store_content(b"four", SHELL)
+        assert await here.link.check_shared_entries() == (4, 3, 0), "what waits is no damage"
+
+
+async def test_after_the_store_was_reset_what_was_put_again_by_hand_stays(
+    tmp_path: Path, shelf: MemoryServer, seal: RowCipher
+) -> None:
+    def engine() -> MemoryRowStore:
+        return MemoryRowStore(shelf, seal.space)
+
+    async with machine(tmp_path / "here", engine, seal) as here, machine(tmp_path / "there", engine, seal) as there:
+        stored = [await here.cache.store_content(content, SHELL) for content in (b"one", b"two")]
+        await here.link.sync_content_now()
+        for one in stored:
+            await there.cache.read_content(one.digest)
+            await here.workspace.forget_content(entries=[one.digest])
+        await there.link.sync_content_now()
+        assert len(shelf.tombs) == 2, "nobody tells of it again"
+        await there.cache.store_content(b"one", SHELL)
+        del shelf.tombs[1:]
+        await there.link.sync_content_now()
+        assert await there.cache.read_content(stored[0].digest) == b"one"
+        assert there.link._progress.obeyed == 1
+
+
+async def test_tombstones_are_asked_for_from_where_they_were_heard_of_and_all_of_a_store_that_was_reset(
+    tmp_path: Path,
+    slow: Slow,
+    shelf: MemoryServer,
+    seal: RowCipher,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(shared_store_link, "_NOTED_EVERY", -1.0)
+    async with machine(tmp_path, lambda: slow, seal) as here:
+        stored = [(await here.cache.store_content(b"secret %d" % number, SHELL)).digest for number in range(3)]
+        names = [content_transfer.entry_row_name(seal, one) for one in stored]
+        tombs = [Tombstone(name, seal.encrypt_row(name, one.raw)) for name, one in zip(names, stored, strict=True)]
+        shelf.tombs += [(seal.space, tomb) for tomb in tombs[:2]]
+        with caplog.at_level("INFO"):
+            await here.link.exchange_forgotten()
+        assert "2 entries that another machine forgot are forgotten here" in caplog.messages
+        assert link_progress.read_link_progress(here.workspace.folder).obeyed == 2
+        for _ in range(2):
+            await here.link.exchange_forgotten()
+        assert slow.marks == (0, 2, 2)
+        shelf.tombs[:] = [(seal.space, tombs[2])]
+        await here.link.exchange_forgotten()
+        assert slow.marks == (0, 2, 2, 2, 0)
+        assert all(here.link.was_forgotten(one) for one in stored)
+
+
+async def test_what_is_forgotten_before_the_store_was_ever_reached_is_forgotten_there(
+    tmp_path: Path, slow: Slow, shelf: MemoryServer, seal: RowCipher
+) -> None:
+    digest = Digest.of_content(b"the secret")
+    name = content_transfer.entry_row_name(seal, digest)
+    shelf.rows[name] = b"what others sent", 0.0, seal.space
+    async with machine(tmp_path, lambda: slow, seal) as here:
+        await here.link.note_entries_to_forget([digest])
+        await here.link.ensure_connected()
+        assert await here.link.forget_noted_there() == ((), ())
+        assert shelf.rows == {}
+
+
+async def test_a_description_is_not_sent_before_it_is_changed_here(
+    tmp_path: Path, shelf: MemoryServer, seal: RowCipher
+) -> None:
+    async with machine(tmp_path, lambda: MemoryRowStore(shelf, seal.space), seal) as here:
+        stored = await here.cache.store_content(b"one", SHELL)
+        await here.link.sync_content_now()
+        name = content_transfer.entry_row_name(seal, stored.digest)
+        before = shelf.rows[name]
+        await here.link.note_entries_to_forget([], [stored.digest])
+        await here.link.exchange_forgotten()
+        assert shelf.rows[name] == before
+        noted = link_progress.read_link_progress(here.workspace.folder)
+        assert list(noted.renewing) == [stored.digest.hex]
+        assert await here.link.forget_noted_there() == ((), ())
+        assert shelf.rows[name] != before
+        assert list(link_progress.read_link_progress(here.workspace.folder).renewing) == []
+
+
+async def test_what_is_to_be_forgotten_meanwhile_is_forgotten_the_next_time(
+    tmp_path: Path, slow: Slow, shelf: MemoryServer, seal: RowCipher
+) -> None:
+    async with machine(tmp_path, lambda: slow, seal) as here:
+        stored = [(await here.cache.store_content(content, SHELL)).digest for content in (b"one", b"two", b"three")]
+        await here.link.sync_content_now()
+        loop = asyncio.get_running_loop()
+
+        def more() -> None:
+            slow.before = lambda: None
+            asyncio.run_coroutine_threadsafe(here.link.note_entries_to_forget(stored[1:2], stored[2:]), loop).result()
+
+        await here.link.note_entries_to_forget(stored[:1])
+        slow.before = more
+        slow.copies = ("Backups may hold ciphertext.",)
+        assert await here.link.forget_noted_there() == ((), slow.copies)
+        assert len(shelf.rows) == 2
+        noted = link_progress.read_link_progress(here.workspace.folder)
+        assert (dict(noted.burying), list(noted.renewing)) == ({stored[1].hex: 1}, [stored[2].hex])
+        assert (await here.link.link_status()).burying == 1
+        await here.link.forget_noted_there()
+        assert list(shelf.rows) == [content_transfer.entry_row_name(seal, stored[2])]
+
+
+async def test_what_is_to_be_forgotten_adds_up_while_the_store_is_away(
+    tmp_path: Path, slow: Slow, seal: RowCipher
+) -> None:
+    async with machine(tmp_path, lambda: slow, seal) as here:
+        stored = [(await here.cache.store_content(content, SHELL)).digest for content in (b"one", b"two", b"three")]
+        await here.link.sync_content_now()
+        slow.is_away = True
+        with pytest.raises(SharedStoreUnreachable):
+            await here.link.sync_content_now()
+        assert here.link.waiting == 0
+        await here.link.note_entries_to_forget(stored[:1], stored[2:])
+        await here.link.note_entries_to_forget(stored[1:2], stored[2:])
+        noted = link_progress.read_link_progress(here.workspace.folder)
+        assert set(noted.burying) == {one.hex for one in stored[:2]}
+        assert list(noted.renewing) == [stored[2].hex]
+        (waits,), copies = await here.link.forget_noted_there()
+        assert copies == ()
+        assert waits == (
+            "Not yet forgotten in the shared store: The shared store is not responding. It will be forgotten there as soon "
+            "as the store answers. It can no longer be read from here."
+        )
+        status = await here.link.link_status()
+        assert here.link.away > 0
+        assert status == LinkStatus("memory://", LOCAL, 0, 0, 2, status.contact, here.link.away, here.link.trouble)
+
+
+async def test_how_far_it_sent_is_noted_at_once_and_then_now_and_then(
+    tmp_path: Path, shelf: MemoryServer, seal: RowCipher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with machine(tmp_path, lambda: MemoryRowStore(shelf, seal.space), seal) as here:
+
+        async def noted_after_sending(content: bytes) -> int:
+            await here.cache.store_content(content, SHELL)
+            await here.link.sync_content_now()
+            return link_progress.read_link_progress(here.workspace.folder).sent
+
+        monkeypatch.setattr(shared_store_link, "_NOTED_EVERY", 0.0)
+        first = await noted_after_sending(b"one")
+        assert first == here.link.sent > 0
+        monkeypatch.setattr(shared_store_link, "_NOTED_EVERY", 1e9)
+        assert await noted_after_sending(b"two") == first < here.link.sent
+        monkeypatch.setattr(shared_store_link, "_NOTED_EVERY", -1.0)
+        assert await noted_after_sending(b"three") == here.link.sent
+
+
+async def test_a_machine_says_which_rows_it_uses_and_those_of_all_stay(
+    tmp_path: Path, slow: Slow, shelf: MemoryServer, seal: RowCipher
+) -> None:
+    async def others() -> list[bytes]:
+        return [b"row of the conversations"]
+
+    slow.page = 1
+    async with machine(tmp_path, lambda: slow, seal) as here:
+        stored = [await here.cache.store_content(b"used %d" % number, SHELL) for number in range(3)]
+        nobodys = [await here.cache.store_content(b"nobody's %d" % number, SHELL) for number in range(4)]
+        await here.workspace.journal.append_to_journal("c", [ToolReturned(str(one.digest), one, 2) for one in stored])
+        here.link.list_other_used_rows = others
+        names = [content_transfer.entry_row_name(seal, one.digest) for one in stored]
+        own = frozenset([*(name[:12] for name in names), b"row of the c"])
+        assert await here.link.announce_used_rows() == own
+        (((space, made), sealed),) = shelf.machines.items()
+        assert (space, made.hex()) == (seal.space, here.link._progress.machine)
+        assert seal.decrypt_row(seal.keyed_row_name("uses", made), sealed) == b"".join(sorted(own))
+        assert shelf.rows == {}
+        assert here.link._progress.published == 0.0
+        assert await here.link.announce_and_send_missing() == own
+        assert set(shelf.rows) == set(names)
+        noted = link_progress.read_link_progress(here.workspace.folder)
+        assert noted.published == here.link._progress.published > 0
+        await here.link.sync_content_now()
+        assert len(shelf.rows) == 7
+        assert await here.link.remove_unused_rows(grace=-1) == len(nobodys)
+        assert set(shelf.rows) == set(names)
+        await here.link.withdraw_used_rows()
+        assert shelf.machines == {}
+
+
+# --- the link that works by itself -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_store_link, "LOOK_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(shared_store_link, "SLOWEST_RETRY_SECONDS", 0.01)
+
+
+async def until(found: Callable[[], object]) -> None:
+    while not found():
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.usefixtures("_often")
+async def test_by_itself_it_sends_hears_of_what_was_forgotten_and_says_once_a_day_what_it_uses(
+    tmp_path: Path, shelf: MemoryServer, seal: RowCipher
+) -> None:
+    def engine() -> MemoryRowStore:
+        return MemoryRowStore(shelf, seal.space)
+
+    async with (
+        machine(tmp_path / "here", engine, seal) as here,
+        machine(tmp_path / "there", engine, seal, begin=True) as there,
+    ):
+        stored = await here.cache.store_content(b"the secret", SHELL)
+        await here.link.sync_content_now()
+        assert await there.cache.read_content(stored.digest) == b"the secret"
+        await until(lambda: shelf.machines)
+        assert shelf.machines.keys() == {(seal.space, bytes.fromhex(there.link._progress.machine))}
+        shelf.machines.clear()
+        await here.workspace.forget_content(entries=[stored.digest])
+        await until(lambda: there.link.was_forgotten(stored.digest))
+        await there.cache.store_content(b"more", SHELL)
+        await until(lambda: len(shelf.rows) == 1)
+        contact = there.link._progress.contact
+        await until(lambda: there.link._progress.contact > contact)
+        assert shelf.machines == {}, "it was said today"
+
+
+@pytest.mark.usefixtures("_often")
+async def test_by_itself_it_goes_on_when_the_store_is_back(
+    tmp_path: Path, slow: Slow, shelf: MemoryServer, seal: RowCipher
+) -> None:
+    slow.is_away = True
+    told: list[tuple[bool, str]] = []
+    async with machine(tmp_path, lambda: slow, seal, begin=True) as here:
+        here.link.changed = lambda: told.append((bool(here.link.away), here.link.trouble))
+        await here.cache.store_content(b"waits", SHELL)
+        await until(lambda: len(told) > 2)
+        since = here.link.away
+        slow.is_away = False
+        await until(lambda: shelf.rows and not here.link.away)
+        assert here.link.trouble == ""
+    assert asyncio.all_tasks() == {asyncio.current_task()}, "it ends with its workspace"
+    *away, back = told
+    assert back == (False, "")
+    assert {each[0] for each in away} == {True}
+    assert since > 0
+
+
+@pytest.mark.usefixtures("_often")
+async def test_while_a_session_works_what_others_forgot_waits_and_nothing_is_in_the_way(
+    tmp_path: Path, shelf: MemoryServer, seal: RowCipher
+) -> None:
+    def engine() -> MemoryRowStore:
+        return MemoryRowStore(shelf, seal.space)
+
+    refused: list[int] = []
+    async with (
+        machine(tmp_path / "here", engine, seal) as here,
+        machine(tmp_path / "there", engine, seal) as there,
+    ):
+        stored = await here.cache.store_content(b"the secret", SHELL)
+        await here.link.sync_content_now()
+        await there.cache.read_content(stored.digest)
+        forget = there.link.forget_here
+
+        async def forget_later(digests: Collection[Digest]) -> object:
+            refused.append(len(digests))
+            if len(refused) == 1:
+                raise ActionRefused("A session is working.")
+            return await forget(digests)
+
+        there.link.forget_here = forget_later
+        await here.workspace.forget_content(entries=[stored.digest])
+        there.link.start_syncing()
+        await until(lambda: refused)
+        assert (there.link.away, there.link.trouble) == (0.0, "")
+        there.link.notify_new_content()
+        await until(lambda: there.workspace._stores.cache.was_forgotten(stored.digest))
+        assert refused == [1, 1]
+
+
+async def test_by_itself_it_looks_when_there_is_something_new_and_else_rests(
+    tmp_path: Path, slow: Slow, shelf: MemoryServer, seal: RowCipher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_store_link, "LOOK_EVERY_SECONDS", 1e6)
+    async with machine(tmp_path, lambda: slow, seal, begin=True) as here:
+        await until(lambda: here.link._progress.published)
+        await here.cache.store_content(b"new", SHELL)
+        await until(lambda: shelf.rows)
+        for _ in range(20):
+            await here.link.link_status()  # Time for many looks.
+        assert len(slow.marks) < 10
