@@ -9,8 +9,10 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import field, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,7 +24,6 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Decided, ToolCall
 from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionAnswer, PermissionQuestion, ToolSet
-from helix_desktop.engine.tool_calls import PATH_KEYS
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
@@ -47,6 +48,8 @@ _TOOLS = {
 }  # fmt: skip
 Ask = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
 _VARIABLE, _PATTERN_SIGN = re.compile(r"[A-Za-z_]\w*"), re.compile(r"[*?\[\]]")
+_COMMAND_KEYS = ("command", "cmd")
+_PATH_KEY = re.compile(r"(?:path|file|filename|dir|directory|folder|cwd|^source|destination|target)s?$", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -144,7 +147,7 @@ class AgentRequests:
         Of several files it is about the one that is held back most.
         """
         named = [text_at(each, "path") for key in ("locations", "content") for each in objects_at(call.told, key)]
-        paths = {path for path in (*named, first_text(object_at(call.told, "rawInput"), *PATH_KEYS)) if path}
+        paths = {path for path in (*named, *_paths_of_call(call)) if path}
         if len(paths) > MOST_PATHS:
             raise ActionRefused(f"A call can name at most {MOST_PATHS:,} files.", remedy="Split it into several calls.")
         return max((self._action_on_path(call, path) for path in paths or {""}), key=self._permission_strictness)
@@ -156,8 +159,12 @@ class AgentRequests:
     def _action_on_path(self, call: AcpCall, path: str) -> ToolAction:
         effect = _EFFECTS.get(text_at(call.told, "kind"), ActionEffect.FOREIGN)
         command, made = _command_of_call(call), call.as_tool_call()
-        if (effect is ActionEffect.RUN and not command) or (effect is ActionEffect.EDIT and not path):
-            effect = ActionEffect.FOREIGN  # The call names no command or file.
+        searches = first_text(object_at(call.told, "rawInput"), "pattern", "regex", "glob")
+        needed = {ActionEffect.RUN: "", ActionEffect.EDIT: path, ActionEffect.READ: path or searches}
+        if command:
+            effect = ActionEffect.RUN  # Whatever its kind: agents give a command that reads the kind "read".
+        elif not needed.get(effect, "none"):
+            effect = ActionEffect.FOREIGN  # The call names no command, no file and nothing to search for.
         shown, danger, apart = self._judge_path(path, effect) if path else ("", "", "")
         host, runs = _host_of_call(call), effect is ActionEffect.RUN
         known = ToolName.FETCH_URL if effect is ActionEffect.FETCH and host else _TOOLS.get(effect)
@@ -166,10 +173,10 @@ class AgentRequests:
             or f"{self.recorder.model}: {_PATTERN_SIGN.sub('_', made.name)}",  # "name: title" never equals one of our tools' names.
             effect,
             call.title or made.name,
-            command if runs else call.difference_text() or made.arguments,
+            "\n".join(filter(None, (command, call.difference_text()))) or made.arguments,
             path=host if effect is ActionEffect.FETCH else shown,
             command=command if runs else "",
-            reason_to_ask="it would run outside the sandbox" if runs else danger,
+            reason_to_ask=danger or ("it would run outside the sandbox" if runs else ""),
             asks_in_every_mode=bool(danger) and apart != "runs_later",
             separate_permission="outside_sandbox" if runs else apart,
         )
@@ -316,9 +323,33 @@ class AgentRequests:
 
 
 def _command_of_call(call: AcpCall) -> str:
-    """The command line of a call, as the agent tells it: as a text, or in words."""
+    """The command lines of a call, as the agent tells them: as texts, or in words."""
     given = object_at(call.told, "rawInput")
-    return shlex.join(map(str, list_at(given, "command"))) or first_text(given, "command", "cmd")
+    told = [shlex.join(map(str, it)) if isinstance(it, list) else str(it) for it in map(given.get, _COMMAND_KEYS) if it]
+    line = "\n".join(dict.fromkeys(told))
+    return " ".join([line, *(shlex.quote(str(word)) for word in list_at(given, "args"))]) if line else ""
+
+
+def _paths_of_call(call: AcpCall) -> Iterator[str]:
+    """Every path in a call's input, whatever the agent calls it. The words of a command are judged as a command."""
+    pending: list[tuple[str, Any]] = [("", object_at(call.told, "rawInput") | dict.fromkeys(_COMMAND_KEYS))]
+    while pending:
+        key, told = pending.pop()
+        if isinstance(told, dict):
+            pending += [*told.items(), *(("", name) for name in told)]
+        elif isinstance(told, list):
+            pending += [(key, each) for each in told]
+        elif isinstance(told, str):
+            yield _path_in_text(told.removeprefix("file://"), is_path=_PATH_KEY.search(key) is not None)
+
+
+def _path_in_text(text: str, *, is_path: bool) -> str:
+    """The path that a text is, if it is one. A comment or an expression may begin with a slash, too, but leads nowhere."""
+    with suppress(RuntimeError, ValueError):
+        path = Path(text).expanduser()
+        if len(path.parts) > 1 and path.is_absolute() and "\n" not in text and os.path.lexists(Path(*path.parts[:2])):
+            return str(path)
+    return text if is_path else ""
 
 
 def _host_of_call(call: AcpCall) -> str:
