@@ -11,7 +11,6 @@ from helix_desktop import program_folders, running_instance
 from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_verb, sharing_commands, workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
-from helix_desktop.errors import ActionRefused
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -55,13 +54,9 @@ def _run_export(arguments: argparse.Namespace) -> int:
 
 
 def run_new_workspace(arguments: argparse.Namespace) -> int:
-    if arguments.folder.resolve().is_relative_to(_workspaces_of_home(arguments).folder.parent.resolve()):
-        raise ActionRefused(
-            f"{arguments.folder} belongs to Helix Desktop, so tools can't use it.", remedy="Choose another folder."
-        )
-    return _print_known_workspace(
-        arguments, _workspaces_of_home(arguments).create_stored_workspace(arguments.name, arguments.folder)
-    )
+    workspaces = _workspaces_of_home(arguments)
+    workspaces.check_usable_by_tools(arguments.folder)
+    return _print_known_workspace(arguments, workspaces.create_stored_workspace(arguments.name, arguments.folder))
 
 
 def print_workspace_list(arguments: argparse.Namespace) -> int:

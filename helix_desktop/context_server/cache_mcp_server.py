@@ -100,6 +100,23 @@ log = logging.getLogger(__name__)
 _VALIDATORS = {offer.name: jsonschema.Draft202012Validator(offer.takes) for offer in OFFERS}
 
 
+class _UpdateTaskRequestParams(types.GetTaskRequestParams):
+    """`input_responses`: the client's answers to what a task asked it. Tasks here ask the user, and no client."""
+
+    input_responses: dict[str, Any]
+
+
+def _knows_tasks(context: Any) -> bool:
+    return MCP_TASKS in (getattr(context.session.client_capabilities, "extensions", None) or ())
+
+
+def _require_tasks(context: Any) -> None:
+    if not _knows_tasks(context):
+        needed: dict[str, Any] = {"extensions": {MCP_TASKS: {}}}
+        code, what = types.MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability"
+        raise MCPError(code, what, {"requiredCapabilities": needed})
+
+
 def build_cache_server(on: ContextShelf) -> Server[Any]:
     """A server for one workspace; connect it to as many transports as you like."""
     requests = _CacheServerRequests(on)
@@ -118,6 +135,7 @@ def build_cache_server(on: ContextShelf) -> Server[Any]:
     )
     server.extensions[MCP_TASKS] = {}
     server.add_request_handler("tasks/get", types.GetTaskRequestParams, requests.get_mcp_task)
+    server.add_request_handler("tasks/update", _UpdateTaskRequestParams, requests.update_mcp_task)
     server.add_request_handler("tasks/cancel", types.CancelTaskRequestParams, requests.cancel_mcp_task)
     return server
 
@@ -160,16 +178,23 @@ class _CacheServerRequests:
         except HelixError as error:
             log.warning("%s refused: %s", params.name, error.what[:300])
             return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
-        known = getattr(context.session.client_capabilities, "extensions", None) or ()
-        if name == "add_task" and MCP_TASKS in known:
+        if name == "add_task" and _knows_tasks(context):
             return await self._describe_mcp_task(values["task"], "task")
         shown = values["text"] if isinstance(values.get("text"), str) else json.dumps(values, ensure_ascii=False)
         return types.CallToolResult(content=[types.TextContent(text=shown)], structured_content=values)
 
-    async def get_mcp_task(self, _context: Any, params: types.GetTaskRequestParams) -> dict[str, Any]:
+    async def get_mcp_task(self, context: Any, params: types.GetTaskRequestParams) -> dict[str, Any]:
+        _require_tasks(context)
         return await self._describe_mcp_task(params.task_id, "complete")
 
-    async def cancel_mcp_task(self, _context: Any, params: types.CancelTaskRequestParams) -> types.EmptyResult:
+    async def update_mcp_task(self, context: Any, params: _UpdateTaskRequestParams) -> types.EmptyResult:
+        """Answers that no task has asked for are accepted and left alone, as the extension has it."""
+        _require_tasks(context)
+        await self._run_on_task("show", params.task_id)
+        return types.EmptyResult()
+
+    async def cancel_mcp_task(self, context: Any, params: types.CancelTaskRequestParams) -> types.EmptyResult:
+        _require_tasks(context)
         await self._run_on_task("cancel", params.task_id)
         return types.EmptyResult()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from helix_desktop import tasks
 from helix_desktop.engine.facts import ModelRole
 from helix_desktop.engine.token_budget import compute_cost
-from helix_desktop.errors import HelixError
+from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.importing import history_import_port
 from helix_desktop.gui.translation import tr
@@ -142,7 +142,10 @@ class HistoryImporter:
             known = next((row.id for row in rows if row.main_folder == folder), "")
         if known:
             return await self._desk.open_workspace(known)
-        return await self._desk.create_workspace(_make_name_unique(name, [row.name for row in rows]), folder)
+        try:
+            return await self._desk.create_workspace(_make_name_unique(name, [row.name for row in rows]), folder)
+        except ActionRefused:  # The folder is the program's own, such as a copy that an agent worked in.
+            return await self._workbench_of_folder(None)
 
     def _build_import_outcome(self) -> history_import_port.ImportOutcome:
         results = self._results

@@ -73,6 +73,14 @@ class AllWorkspaces:
             f"There is no workspace {name_or_id}{' in the trash' if trashed else ''}.", remedy=f"Available: {there}."
         )
 
+    def check_usable_by_tools(self, folder: Path) -> None:
+        """Refuses a folder inside the program's own data. Tools may enter only the sample of the tour there."""
+        data, place = self.folder.parent.resolve(), folder.resolve()
+        if place.is_relative_to(data) and place != data / "tour":
+            raise errors.ActionRefused(
+                f"{folder} belongs to Helix Desktop, so tools can't use it.", remedy="Choose another folder."
+            )
+
     def create_stored_workspace(self, name: str, folder: Path | None = None) -> KnownWorkspace:
         name = _check_workspace_name(name)
         if folder is not None and not folder.is_dir():

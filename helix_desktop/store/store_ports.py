@@ -93,17 +93,23 @@ class StoreJournal:
         found: list[Recorded] = []
         while True:
             size = min(_PAGE, limit - len(found)) if limit else _PAGE
-            page = await self._read_page(conversation, after + len(found), size)
+            page = await self._read_checked(self._file.read_recorded, conversation, after + len(found), size)
             found += page
             if len(page) < size or len(found) == limit:
                 return tuple(found)
 
-    async def _read_page(self, conversation: str, after: int, size: int) -> Sequence[Recorded]:
+    async def _read_checked(self, read: Callable[..., Sequence[Recorded]], *arguments: object) -> Sequence[Recorded]:
         try:
-            return await self._thread.run_there(self._file.read_recorded, conversation, after, size)
+            return await self._thread.run_there(read, *arguments)
         except JournalCorrupt:
             self._damaged()
             raise
+
+    async def first_facts_without_meter(self) -> Sequence[Recorded]:
+        return await self._read_checked(self._file.first_facts_without_meter)
+
+    async def facts_about_cost(self, since: float) -> Sequence[Recorded]:
+        return await self._read_checked(self._file.facts_about_cost, since)
 
     async def fork_conversation(self, conversation: str, at: int, new: str) -> Sequence[Recorded]:
         recorded = await self._thread.run_there(self._file.copy_conversation, conversation, at, new)

@@ -134,6 +134,8 @@ class Workbenches:
 
     async def create_workspace(self, name: str, folder: Path | None) -> Workbench:
         """A workspace on a folder, or on none, with the models chosen last."""
+        if folder is not None:
+            await asyncio.to_thread(self._known.check_usable_by_tools, folder)
         models = await self._last_chosen_models()
         known = await asyncio.to_thread(self._known.create_stored_workspace, name, folder)
         return await self._open_new_workspace(known, models)
@@ -183,6 +185,8 @@ class Workbenches:
         bench = await self.open_workspace(workspace)
         if gone := [str(folder) for folder in folders if not folder.is_dir()]:
             raise NotFound(f"{', '.join(gone)} is not a folder.", remedy="Nothing was changed. Choose another folder.")
+        for folder in folders:
+            await asyncio.to_thread(self._known.check_usable_by_tools, folder)
         await bench.change_settings({"roots": [str(folder.absolute()) for folder in folders]})
         return await self.reopen_workspace(workspace)
 

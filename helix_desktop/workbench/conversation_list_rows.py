@@ -1,11 +1,13 @@
 """The conversations as a list shows them: what the journal knows of each, and how full its window is."""
 
+import itertools
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from helix_desktop.engine import facts
@@ -71,30 +73,31 @@ class ConversationListRows:
 
     async def read_all_rows(self) -> None:
         """From the journal, and what was spent since midnight."""
-        self._rows = {row.id: await self._row_with_agent_name(row) for row in await self._journal.list_conversations()}
-        for row in self:
-            if row.updated >= last_midnight() and row.cost:
-                for recorded in facts_paid_here(await self._journal.read_facts(row.id)):
-                    self._today.charge_fact(recorded)
+        first = {one.conversation: one for one in await self._journal.first_facts_without_meter()}
+        rows = await self._journal.list_conversations()
+        self._rows = {row.id: await self._row_with_agent_name(row, first.get(row.id)) for row in rows}
+        paid = await self._journal.facts_about_cost(last_midnight())
+        for _, of_one in itertools.groupby(paid, attrgetter("conversation")):
+            for recorded in facts_paid_here(tuple(of_one)):
+                self._today.charge_fact(recorded)
 
     async def reread_rows(self, conversations: Collection[str]) -> None:
         """Reads the rows of these conversations again: they are new, or have changed other than by single facts."""
         for one in conversations:
             with suppress(NotFound):
-                self._rows[one] = await self._row_with_agent_name(await self._journal.find_conversation(one))
+                row = await self._journal.find_conversation(one)
+                # A fork begins with the copied facts and one more. Then comes the fact that names the agent.
+                behind = row.forked_at + 1 if row.forked_from else 0
+                begun = () if row.meter else await self._journal.read_facts(one, after=behind, limit=1)
+                self._rows[one] = await self._row_with_agent_name(row, begun[0] if begun else None)
 
-    async def _row_with_agent_name(self, row: StoredConversation) -> ConversationListRow:
+    async def _row_with_agent_name(self, row: StoredConversation, begun: facts.Recorded | None) -> ConversationListRow:
         """The row with the agent's name: as it was kept, or else as the conversation began."""
         shown = _list_row_of_stored(row)
         if row.forked_from and row.cost:  # The journal's sum includes what was paid for the facts copied.
             own = facts_paid_here(await self._journal.read_facts(row.id, after=row.forked_at))
             shown = replace(shown, cost=sum(usage.cost for one in own if (usage := getattr(one.fact, "usage", None))))
-        if shown.agent or row.meter:
-            return shown
-        # A fork begins with the copied facts and one more. Then comes the fact that names the agent.
-        behind = row.forked_at + 1 if row.forked_from else 0
-        begun = await self._journal.read_facts(row.id, after=behind, limit=1)
-        fact = begun[0].fact if begun else None
+        fact = begun.fact if begun is not None else None
         return _with_agents(shown, fact) if isinstance(fact, facts.ConversationStarted) else shown
 
     def remove_conversation_rows(self, conversations: Collection[str]) -> None:

@@ -89,6 +89,7 @@ async def join_shared_workspace(
 ) -> KnownWorkspace:
     """A workspace here of one that is shared there; nothing is created where that fails."""
     where, key_ = addresses.parse_store_address(address), row_encryption.parse_key_line(key_text)
+    await asyncio.to_thread(workspaces.check_usable_by_tools, folder)
     async with _connect_once(where, key_) as remote:
         if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(remote.engine.fetch_published_uses):
             raise NotFound(

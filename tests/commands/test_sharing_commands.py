@@ -44,17 +44,22 @@ def helix(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def homes(tmp_path: Path) -> tuple[Path, Path]:
-    """Two homes whose users let keys be kept in a file; the first has a workspace."""
+    """Two homes whose users let keys be kept in a file, each with a folder beside it; the first has a workspace."""
     found = tmp_path / "here", tmp_path / "there"
     for home in found:
-        (home / "work").mkdir(parents=True)
+        home.mkdir()
+        work_of(home).mkdir(parents=True)
         program_settings.ProgramSettings(program_folders.find_program_folders(home).settings_file).change_setting(
             program_settings.KEYS_IN_FILE, value=True
         )
     workspace_access.open_all_workspaces(program_folders.find_program_folders(found[0])).create_stored_workspace(
-        "Work", found[0] / "work"
+        "Work", work_of(found[0])
     )
     return found
+
+
+def work_of(home: Path) -> Path:
+    return home.parent / f"on {home.name}" / "work"
 
 
 def put(home: Path, content: bytes) -> str:
@@ -87,7 +92,7 @@ def test_what_is_shared_from_one_home_is_read_in_another(
     key = helix("--home", here, "workspace", "share", "Work", "--show-key")[1]
     assert key.startswith("helix1-")
     assert key.strip() not in out
-    code, out, err = helix("--home", there, "workspace", "join", server.url, "--folder", there / "work", typed=key)
+    code, out, err = helix("--home", there, "workspace", "join", server.url, "--folder", work_of(there), typed=key)
     assert (code, err) == (0, "")
     code, out, _ = helix("--home", there, "cache", "get", "-w", "work", digest)
     assert (code, out) == (0, "from the first machine")
@@ -139,11 +144,11 @@ def test_a_wrong_address_key_or_store_changes_nothing(
     assert helix("--home", here, "workspace", "share", "Work", "--show-key")[0] == 1
     wrong = ["", "helix1-abc", "helix1-" + "a" * 52 + "0000"]
     for key in wrong:
-        assert helix("--home", there, "workspace", "join", server.url, "--folder", there, typed=key)[0] == 2
+        assert helix("--home", there, "workspace", "join", server.url, "--folder", work_of(there), typed=key)[0] == 2
     from helix_desktop.store.shared import row_encryption
 
     unknown = row_encryption.format_key_line(row_encryption.new_workspace_key())
-    code, _, err = helix("--home", there, "workspace", "join", server.url, "--folder", there, typed=unknown)
+    code, _, err = helix("--home", there, "workspace", "join", server.url, "--folder", work_of(there), typed=unknown)
     assert code == 1
     assert "No workspace is shared at this address with this key" in err
     assert workspace_access.open_all_workspaces(program_folders.find_program_folders(there)).list_workspaces() == ()
@@ -160,11 +165,23 @@ def test_a_machine_without_a_desktop_gets_store_and_key_from_its_environment(
     assert helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")[0] == 0
     key = helix("--home", here, "workspace", "share", "Work", "--show-key")[1].strip()
     workspace_access.open_all_workspaces(program_folders.find_program_folders(there)).create_stored_workspace(
-        "Agent", there / "work"
+        "Agent", work_of(there)
     )
     monkeypatch.setenv("HELIX_STORE", server.url)
     monkeypatch.setenv("HELIX_STORE_KEY", key)
     assert helix("--home", there, "cache", "get", "-w", "Agent", digest)[1] == "for the fleet"
+
+
+def test_a_folder_of_the_programs_own_is_refused_before_anything_is_asked(
+    helix: Helix, homes: tuple[Path, Path]
+) -> None:
+    """Tools refuse to enter it: the workspace that was joined there could do nothing."""
+    (homes[1] / "inside").mkdir()
+    where = ("workspace", "join", "postgresql://me:secret@127.0.0.1:1/helix", "--folder", homes[1] / "inside")
+    code, _, said = helix("--home", homes[1], *where, typed=row_encryption.format_key_line(bytes(32)))
+    assert code == 1
+    assert "belongs to Helix Desktop, so tools can't use it. Choose another folder." in " ".join(said.split())
+    assert not workspace_access.open_all_workspaces(program_folders.find_program_folders(homes[1])).list_workspaces()
 
 
 def test_without_a_keyring_nothing_is_shared(
@@ -184,7 +201,7 @@ def test_without_a_keyring_nothing_is_shared(
 
 
 def test_joining_a_store_that_does_not_answer_creates_nothing(helix: Helix, homes: tuple[Path, Path]) -> None:
-    where = ("workspace", "join", "postgresql://me:secret@127.0.0.1:1/helix", "--folder", homes[1] / "work")
+    where = ("workspace", "join", "postgresql://me:secret@127.0.0.1:1/helix", "--folder", work_of(homes[1]))
     code, _, said = helix("--home", homes[1], *where, typed=row_encryption.format_key_line(bytes(32)))
     assert code == 1
     assert "Nothing was changed" in said
@@ -198,7 +215,7 @@ def shared(helix: Helix, homes: tuple[Path, Path], server: postgres.Server) -> t
     here, there = homes
     assert helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")[0] == 0
     key = helix("--home", here, "workspace", "share", "Work", "--show-key")[1].strip()
-    join = ("workspace", "join", server.url, "--folder", there / "work", "--name", "Work")
+    join = ("workspace", "join", server.url, "--folder", work_of(there), "--name", "Work")
     assert helix("--home", there, *join, typed=key)[0] == 0
     return here, there, key
 

@@ -44,6 +44,16 @@ class Cancel(types.Request[types.CancelTaskRequestParams, Literal["tasks/cancel"
     name_param = "taskId"
 
 
+class UpdateParams(types.GetTaskRequestParams):
+    input_responses: dict[str, Any]
+
+
+class Update(types.Request[UpdateParams, Literal["tasks/update"]]):
+    method: Literal["tasks/update"] = "tasks/update"
+    params: UpdateParams
+    name_param = "taskId"
+
+
 class Tasks(ClientExtension):
     identifier = MCP_TASKS
 
@@ -111,6 +121,38 @@ async def test_it_is_cancelled_and_an_unknown_one_is_refused() -> None:
         with pytest.raises(mcp.MCPError, match="There is no such task"):
             await client.session.send_request(Get(params=types.GetTaskRequestParams(task_id="ffff")), Got)
     assert (fleet.cancelled, got.status, got.result) == (["0a1b"], "cancelled", None)
+
+
+async def test_answers_that_no_task_asked_for_are_accepted_and_change_nothing() -> None:
+    on, _ = await shelf()
+    fleet = Fleet()
+    server = build_cache_server(replace(on, run_task_command=fleet.run))
+    async with mcp.Client(server, extensions=[Tasks()], cache=None) as client:
+        sent = Update(params=UpdateParams(task_id="0a1b", input_responses={"name": {"action": "accept"}}))
+        done = await client.session.send_request(sent, types.EmptyResult)
+        assert done.model_dump(by_alias=True, exclude_none=True).get("resultType", "complete") == "complete"
+        unknown = Update(params=UpdateParams(task_id="ffff", input_responses={}))
+        with pytest.raises(mcp.MCPError, match="There is no such task") as refused:
+            await client.session.send_request(unknown, types.EmptyResult)
+    assert (refused.value.code, fleet.cancelled) == (types.INVALID_PARAMS, [])
+
+
+async def test_a_client_that_does_not_declare_tasks_is_told_to() -> None:
+    """The extension wants this error of each of its methods; the client was given its task before."""
+    on, _ = await shelf()
+    fleet = Fleet()
+    asked: list[types.Request[Any, Any]] = [
+        Get(params=types.GetTaskRequestParams(task_id="0a1b")),
+        Update(params=UpdateParams(task_id="0a1b", input_responses={})),
+        Cancel(params=types.CancelTaskRequestParams(task_id="0a1b")),
+    ]
+    async with mcp.Client(build_cache_server(replace(on, run_task_command=fleet.run)), cache=None) as client:
+        for request in asked:
+            with pytest.raises(mcp.MCPError) as refused:
+                await client.session.send_request(request, Got)
+            assert refused.value.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
+            assert refused.value.data == {"requiredCapabilities": {"extensions": {MCP_TASKS: {}}}}
+    assert fleet.cancelled == []
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -118,6 +118,23 @@ async def test_other_folders_are_what_its_tools_may_enter(desks: Desks, folder: 
         await desk.set_workspace_folders(bench.id, [tmp_path / "nowhere"])
 
 
+async def test_a_folder_of_the_programs_own_becomes_no_workspace_but_the_tours(
+    desks: Desks, folder: Path, tmp_path: Path
+) -> None:
+    desk = desks()
+    own = program_folders.find_program_folders(tmp_path / "home").data
+    for name in ("inside", "tour"):
+        (own / name).mkdir(parents=True)
+    bench = await desk.create_workspace("Pairs", folder)
+    for refused in (own, own / "inside"):
+        with pytest.raises(ActionRefused, match="belongs to Helix Desktop"):
+            await desk.create_workspace("Inside", refused)
+        with pytest.raises(ActionRefused, match="belongs to Helix Desktop"):
+            await desk.set_workspace_folders(bench.id, [folder, refused])
+    assert [row.name for row in desk.list_workspaces()] == ["Pairs"]
+    assert (await desk.create_workspace("Tour", own / "tour")).name == "Tour"
+
+
 async def test_only_what_is_in_the_trash_is_deleted(desks: Desks, folder: Path) -> None:
     desk = desks()
     bench = await desk.create_workspace("Pairs", folder)

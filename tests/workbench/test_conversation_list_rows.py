@@ -1,8 +1,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from helix_desktop.engine.facts import ConversationStarted
+import pytest
+
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationStarted,
+    ModelReplied,
+    Origin,
+    Purpose,
+    Spent,
+    Stop,
+    Text,
+    TurnEnd,
+    TurnEnded,
+    Usage,
+    UserSaid,
+)
+from helix_desktop.errors import JournalCorrupt
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.store_ports import StoreJournal
 from helix_desktop.store.store_thread import StoreThread
@@ -26,3 +43,53 @@ async def test_reading_one_row_again_takes_no_longer_with_many_conversations(tmp
     file.close()
     assert [(row.id, row.title) for row in rows] == [("10 5", "Title 10"), ("300 5", "Title 300")]
     assert steps[1] < 2 * steps[0]
+
+
+def replied(cost: float) -> ModelReplied:
+    return ModelReplied((Text("fine", 1),), "m", Stop.END, Usage(cost=cost))
+
+
+async def test_all_rows_are_read_at_once_however_many_came_from_other_machines(tmp_path: Path) -> None:
+    """Without a kept meter each conversation was read by itself: 10,000 took 3.6 seconds at an opening."""
+    file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
+    asked: list[str] = []
+    run = thread.run_there
+
+    async def count_and_run(work: Any, *arguments: Any) -> Any:
+        asked.append(work.__name__)
+        return await run(work, *arguments)
+
+    thread.run_there = count_and_run  # type: ignore[method-assign]
+    begun = [ConversationStarted("T", agent="Bo"), UserSaid((Text("hello", 1),)), replied(0.5), TurnEnded(TurnEnd.DONE)]
+    with file.in_one_transaction():
+        for number in range(50):
+            file.append_in_transaction(f"c{number}", begun)
+    file.append_in_transaction("plain", [ConversationStarted("Plain")])
+    file.append_in_transaction(
+        "brought", [ConversationStarted("B"), replied(4.0), BroughtIn(Origin("x"), "run", 2, cost=4.0)]
+    )
+    file.append_in_transaction("brought", [Spent(Purpose.TITLE, "m", Usage(cost=0.25))])
+    file.copy_conversation("c0", 4, "fork")
+    file.append_in_transaction("fork", [ConversationStarted("Fork's", agent="Al"), replied(0.125)])
+    rows = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: None))
+    await rows.read_all_rows()
+    assert len(asked) <= 4
+    shown = {row.id: (row.agent, row.cost) for row in rows}
+    assert (shown["c7"], shown["plain"], shown["brought"]) == (("Bo", 0.5), ("", 0.0), ("", 0.25))
+    assert shown["fork"][1] == 0.125
+    assert rows.cost_today_and_ever() == (25.0 + 0.25 + 0.125, 25.0 + 0.25 + 0.125)
+    await thread.aclose()
+    file.close()
+
+
+async def test_a_damaged_fact_is_told_at_once(tmp_path: Path) -> None:
+    file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
+    file.append_in_transaction("c", [ConversationStarted("T"), replied(0.5)])
+    told: list[str] = []
+    rows = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: told.append("damaged")))
+    file.connection.execute("UPDATE facts SET fact = replace(fact, 'fine', 'fake') WHERE seq = 2")
+    with pytest.raises(JournalCorrupt):
+        await rows.read_all_rows()
+    assert told == ["damaged"]
+    await thread.aclose()
+    file.close()
