@@ -101,7 +101,7 @@ _VALIDATORS = {offer.name: jsonschema.Draft202012Validator(offer.takes) for offe
 
 
 class _UpdateTaskRequestParams(types.GetTaskRequestParams):
-    """`input_responses`: the client's answers to what a task asked it. Tasks here ask the user, and no client."""
+    """`input_responses`: answers to what a task asked the client. Tasks here ask the user alone."""
 
     input_responses: dict[str, Any]
 
@@ -188,7 +188,7 @@ class _CacheServerRequests:
         return await self._describe_mcp_task(params.task_id, "complete")
 
     async def update_mcp_task(self, context: Any, params: _UpdateTaskRequestParams) -> types.EmptyResult:
-        """Answers that no task has asked for are accepted and left alone, as the extension has it."""
+        """Accepts answers that no task has asked for and ignores them, as the extension has it."""
         _require_tasks(context)
         await self._run_on_task("show", params.task_id)
         return types.EmptyResult()

@@ -74,7 +74,7 @@ class AllWorkspaces:
         )
 
     def check_usable_by_tools(self, folder: Path) -> None:
-        """Refuses a folder inside the program's own data. Tools may enter only the sample of the tour there."""
+        """Refuses a folder inside the program's own data, where tools may enter only the tour's."""
         data, place = self.folder.parent.resolve(), folder.resolve()
         if place.is_relative_to(data) and place != data / "tour":
             raise errors.ActionRefused(

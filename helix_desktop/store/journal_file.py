@@ -48,13 +48,15 @@ SELECT id FROM conversations WHERE updated > (SELECT max(updated) - 86400 FROM c
 ) <> 'TurnEnded"' ORDER BY updated
 """
 _FIRST_FACTS = """
-SELECT facts.id, conversation, seq, time, fact, digest FROM conversations JOIN facts ON conversation = conversations.id
-  AND seq = CASE forked_from WHEN '' THEN 1 ELSE forked_at + 2 END
+SELECT facts.id, conversation, seq, time, fact, digest
+FROM conversations JOIN facts ON conversation = conversations.id AND seq = CASE forked_from WHEN '' THEN 1 ELSE forked_at + 2 END
 WHERE conversations.id NOT IN (SELECT conversation FROM meters)
 """
 _COST_FACTS = """
-SELECT facts.id, conversation, seq, time, fact, digest FROM conversations JOIN facts ON conversation = conversations.id
-WHERE updated >= ? AND cost > 0 AND substr(fact, 10, 9) IN ('ModelRepl', 'Spent","v', 'BroughtIn', 'Conversat')
+SELECT facts.id, conversation, seq, time, fact, digest
+FROM conversations JOIN facts ON conversation = conversations.id
+WHERE updated >= ? AND cost > 0
+  AND substr(fact, 10, 9) IN ('ModelRepl', 'Spent","v', 'BroughtIn', 'Conversat')
 ORDER BY conversation, seq
 """
 _WITHOUT_EFFECT = '{"fact":"ToolReturned","version":1,'
@@ -245,12 +247,13 @@ class JournalFile:
         return next(firsts, None)
 
     def first_facts_without_meter(self) -> tuple[Recorded, ...]:
-        """The first fact of each conversation for which no meter is kept; of a fork, the first that it did not copy."""
+        """The first fact of each conversation without a meter; of a fork, the first not copied."""
         with self.errors:
-            return tuple(_line_of_columns(row).decode_recorded() for row in self.connection.execute(_FIRST_FACTS))
+            rows = self.connection.execute(_FIRST_FACTS)
+            return tuple(_line_of_columns(row).decode_recorded() for row in rows)
 
     def facts_about_cost(self, since: float) -> tuple[Recorded, ...]:
-        """Of the conversations that changed `since` then: what was paid, and what says that it was paid elsewhere."""
+        """What was paid in conversations that changed `since` then, and what was paid elsewhere."""
         with self.errors:
             rows = self.connection.execute(_COST_FACTS, (since,))
             return tuple(_line_of_columns(row).decode_recorded() for row in rows)

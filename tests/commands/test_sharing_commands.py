@@ -357,7 +357,7 @@ def test_a_fleet_begins_with_a_key_made_on_the_command_line(
     digest = put(fleet, b"for the fleet")
     assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
     workspace_access.open_all_workspaces(program_folders.find_program_folders(homes[1])).create_stored_workspace(
-        "Agent", homes[1] / "work"
+        "Agent", work_of(homes[1])
     )
     assert helix("--home", homes[1], "cache", "get", "-w", "Agent", digest)[1] == "for the fleet"
     assert not program_folders.find_program_folders(fleet).key_file.exists()
