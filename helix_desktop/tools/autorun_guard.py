@@ -10,8 +10,9 @@ whether it is to be there after all. Nothing here depends on the sandbox or on u
 import os
 import shlex
 import stat
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -19,13 +20,16 @@ from pathlib import Path
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import autorun_files, git_settings, workspace_roots
+from helix_desktop.tools.changes.folder_walk import open_closed_entries, restore_folder_modes
 from helix_desktop.tools.hidden_files import matches_hidden_patterns
+from helix_desktop.tools.home_folder import is_within_folder
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 _MOST_HELD, _MOST_FOLDERS = 200, 2_000
 _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
 # In nanoseconds. Changes further apart than this have different times on every file system.
 _SETTLED = 2_000_000_000
+_EVERY_ACCESS = os.R_OK | os.W_OK | os.X_OK
 _SETTINGS = ("config", "config.worktree")
 _TODO = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo")
 _WRITTEN = ("refs", "logs", "objects", "info")  # Folders of a git directory in which git itself writes.
@@ -77,22 +81,25 @@ class AutorunGuard:
     _of_git: dict[str, _ScannedFolder] = field(default_factory=dict)  # Folders inside git directories, by path.
     _items: dict[str, tuple[tuple[int, ...], AutorunFile]] = field(default_factory=dict)
     _whole: list[str] = field(default_factory=list)
+    _hidden: list[str] = field(default_factory=list)
+    # Held while closed folders are open for us: another look would take them for open ones.
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def read_autorun_state(self) -> AutorunState:
         """All there is now that is run later, by path."""
-        if (now := self.patterns()) != self._patterns:
-            self._patterns = now
-            self._folders, self._of_git = {}, {}
-        return _AutorunScan(self).scan_all_roots()
+        with self._lock:
+            if (now := self.patterns()) != self._patterns:
+                self._patterns = now
+                self._folders, self._of_git = {}, {}
+            return _AutorunScan(self).scan_all_roots()
 
     def is_file_hidden(self, inside: str) -> bool:
         """Whether no agent sees a file, by its path from its root."""
         return matches_hidden_patterns(inside, self._patterns)
 
     def list_hidden_files(self) -> list[str]:
-        """Files that no agent sees, where they really are, as the last look found them."""
-        found = (os.path.realpath(f"{path}/{name}") for path, folder in self._folders.items() for name in folder.hidden)
-        return [path for path in dict.fromkeys(found) if os.path.isfile(path)]
+        """What no agent sees, where it really is, as the last look found it: files, and the closed folders around them."""
+        return self._hidden
 
     def paths_to_hold(self) -> tuple[list[str], list[str]]:
         """What a sandbox can hold as it is: git's folders, and files and folders that no command needs to change."""
@@ -134,6 +141,7 @@ class AutorunGuard:
 
     def remember_scan(self, look: "_AutorunScan") -> None:
         self._folders, self._of_git, self._items, self._whole = look.folders, look.of_git, look.items, look.whole
+        self._hidden = look.list_hidden_paths()
 
     def scanned_folder(self, path: str) -> _ScannedFolder | None:
         return self._folders.get(path) or self._of_git.get(path)
@@ -143,9 +151,14 @@ class AutorunGuard:
 
     def _put_autorun_file(self, path: str, link: str, item: AutorunFile | None) -> None:
         content = item.content if item and not link else None
-        workspace_roots.restore_entry(
-            self.roots, self.roots.resolve_path(path), content, item.mode if item else 0o644, link
-        )
+        place, opened = self.roots.resolve_path(path), list[tuple[int, int]]()
+        with self._lock:
+            try:
+                with suppress(OSError):
+                    open_closed_entries(str(place.root), os.path.dirname(place.inside), _EVERY_ACCESS, opened)
+                workspace_roots.restore_entry(self.roots, place, content, item.mode if item else 0o644, link)
+            finally:
+                restore_folder_modes(opened)
 
 
 def _can_run_more(name: str, before: AutorunFile | None, now: AutorunFile) -> bool:
@@ -172,15 +185,28 @@ class _AutorunScan:
         self.gits: set[str] = set()
         self.tops = [str(root) for root in guard.roots.folders]
         self.closed = {str(path) for path in guard.roots.closed_paths}
+        self.opened: list[tuple[int, int]] = []  # Entries that were closed, with the modes they must get back.
+        self.shut: list[str] = []  # Folders that were closed.
+        self.unlistable: list[str] = []  # Folders that stay closed, but from which files can be read by name.
 
     def scan_all_roots(self) -> AutorunState:
         shared = _read_risky_user_settings()
-        for root in self.tops:
-            self._scan_tree(root, root)
-        for top in [path for path, folder in self.folders.items() if ".git" in folder.notable]:
-            self._add_git_settings(self._add_files_named_in_settings(shared, top, top), top)
-        self.guard.remember_scan(self)
+        try:
+            for root in self.tops:
+                self._scan_tree(root, root)
+            for top in [path for path, folder in self.folders.items() if ".git" in folder.notable]:
+                self._add_git_settings(self._add_files_named_in_settings(shared, top, top), top)
+            self.guard.remember_scan(self)
+        finally:
+            restore_folder_modes(self.opened)
         return self.found
+
+    def list_hidden_paths(self) -> list[str]:
+        """Files that no agent sees. In place of one in a closed folder, that folder: a command could open it again."""
+        names = (os.path.realpath(f"{path}/{name}") for path, folder in self.folders.items() for name in folder.hidden)
+        files = [path for path in dict.fromkeys(names) if os.path.isfile(path)]
+        closed = [next((shut for shut in self.shut if is_within_folder(path, shut)), path) for path in files]
+        return [*dict.fromkeys([*closed, *self.unlistable])]
 
     def _scan_tree(self, root: str, start: str) -> None:
         todo = [(start, False)]
@@ -214,17 +240,39 @@ class _AutorunScan:
             if not stat.S_ISDIR(found.st_mode):
                 return None
             settled = 0 <= found.st_ctime_ns < time.time_ns() - _SETTLED
-            with os.scandir(path) as entries:
-                return _sort_folder_entries(stamp, entries, inside, self.guard.is_file_hidden, settled=settled)
+            entries = self._list_folder(path)
+            return _sort_folder_entries(stamp, entries, inside, self.guard.is_file_hidden, settled=settled)
         except OSError:
             return None
+
+    def _list_folder(self, path: str) -> list[os.DirEntry[str]]:
+        """What is in a folder. One that cannot be listed, though its files can be opened by name, is itself suspect."""
+        if self._open_closed_entry(path, os.R_OK | os.X_OK):
+            self.shut.append(path)
+        try:
+            with os.scandir(path) as entries:
+                return list(entries)
+        except PermissionError:
+            if os.access(path, os.X_OK):
+                self.found[path] = AutorunFile("cannot be listed")
+                self.unlistable.append(path)
+            raise
+
+    def _open_closed_entry(self, path: str, access: int) -> bool:
+        """Opens what somebody has closed, until the look is over. Git and editors open files there by their names."""
+        top = next((top for top in self.tops if is_within_folder(path, top)), None)
+        if top is None or os.access(path, access):
+            return False
+        with suppress(OSError):
+            open_closed_entries(top, path[len(top) + 1 :], access, self.opened)
+        return os.access(path, access)
 
     def _add_all_files(self, path: str) -> None:
         """Everything in a folder, or in what it is a link to inside the roots; what lies deepest comes last."""
         folders = [path] if self._is_inside_roots(os.path.realpath(path)) else []
         for folder in folders:  # The loop itself appends to this list.
-            with suppress(OSError), os.scandir(folder) as entries:
-                for entry in entries:
+            with suppress(OSError):
+                for entry in self._list_folder(folder):
                     if entry.is_dir(follow_symlinks=False):
                         folders += [entry.path] if len(folders) < _MOST_FOLDERS else []
                     else:
@@ -252,6 +300,8 @@ class _AutorunScan:
         self, path: str, found: os.stat_result, link: str, *, hook: bool, settings: bool
     ) -> AutorunFile:
         mode = stat.S_IMODE(found.st_mode)
+        if stat.S_ISREG(found.st_mode):
+            self._open_closed_entry(path, os.R_OK)
         try:
             content = workspace_roots.read_whole_file(
                 self.guard.roots, self.guard.roots.resolve_path(path), autorun_files.MOST_BYTES
@@ -300,6 +350,7 @@ class _AutorunScan:
         more: list[tuple[str, bool]] = []
         while path and path not in self.gits:
             self.gits.add(path)
+            self._open_closed_entry(path, os.R_OK | os.X_OK)
             self._add_git_settings([f"{path}/{name}" for name in _SETTINGS], top)
             for name in _TODO:
                 self._add_autorun_file(f"{path}/{name}")
@@ -387,8 +438,8 @@ class _AutorunScan:
     def _add_git_hooks(self, path: str) -> None:
         if os.path.islink(path):
             self.found[path] = AutorunFile("", None, os.readlink(path))
-        with suppress(OSError), os.scandir(path) as entries:
-            for entry in entries:
+        with suppress(OSError):
+            for entry in self._list_folder(path):
                 if not entry.name.endswith(".sample"):
                     if entry.is_dir():
                         self._add_all_files(entry.path)
@@ -398,7 +449,7 @@ class _AutorunScan:
 
 def _sort_folder_entries(
     stamp: tuple[int, int],
-    entries: Iterator[os.DirEntry[str]],
+    entries: Iterable[os.DirEntry[str]],
     inside: str,
     hides: Callable[[str], bool],
     *,

@@ -189,7 +189,7 @@ class Sandbox:
         inside = [*self._paths_within_roots(there.masked_paths), *self._paths_within_roots(map(str, self.closed_paths))]
         words += self._arguments_to_mask(inside)
         words += self._arguments_to_show_again(there, inside)
-        words += [word for path in opened.hidden for word in ("--ro-bind", str(self._ensure_empty_file()), path)]
+        words += self._arguments_to_mask(opened.hidden)
         words += [
             word
             for path in there.emptied_homes

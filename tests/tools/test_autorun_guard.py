@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,6 +89,71 @@ def test_what_is_put_back_stays_inside_though_a_folder_became_a_link(root: Path,
     run(root, f"mv .vscode aside; ln -s {outside} .vscode")
     assert guard.revert_autorun_changes(planted)
     assert (outside / "tasks.json").read_text() == "outside\n"
+
+
+CLOSING = """
+import json, subprocess, sys
+from pathlib import Path
+from helix_desktop.tools import hidden_files
+from helix_desktop.tools.autorun_guard import AutorunGuard
+from helix_desktop.tools.workspace_roots import WorkspaceRoots
+
+root, line = Path(sys.argv[1]), sys.argv[2]
+guard = AutorunGuard(WorkspaceRoots.from_folders([root]), lambda: hidden_files.DEFAULT)
+before = guard.read_autorun_state()
+subprocess.run(["/bin/bash", "-c", line], cwd=root, check=True)
+planted = guard.find_autorun_changes(before)
+hidden = [str(Path(path).relative_to(root)) for path in guard.list_hidden_files()]
+failed = guard.revert_autorun_changes(planted)
+left = guard.find_autorun_changes(before)
+guard.reapply_autorun_changes(planted)
+print(json.dumps([[str(Path(one.path).relative_to(root)) for one in planted], failed, len(left), hidden]))
+"""
+
+
+def as_an_ordinary_user(root: Path, line: str) -> tuple[list[str], list[str], int, list[str]]:
+    """The guard in a process for which modes count, also where the tests run as root: planted, failed, left, hidden."""
+    words = [sys.executable, "-c", CLOSING, str(root), line]
+    if os.geteuid() == 0:
+        words = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", *words]
+    ran = subprocess.run(words, capture_output=True, check=True, cwd=Path(__file__).parents[2])
+    planted, failed, left, hidden = json.loads(ran.stdout)
+    return planted, failed, left, hidden
+
+
+@pytest.mark.parametrize(
+    ("line", "planted", "closed"),
+    [
+        ("echo evil > .vscode/new.json; chmod 311 .vscode", ".vscode/new.json", ".vscode"),
+        ("echo evil > .vscode/new.json; chmod 555 .vscode", ".vscode/new.json", ".vscode"),
+        ("mkdir a; mkdir a/b; echo evil > a/b/.envrc; chmod 111 a/b a", "a/b/.envrc", "a"),
+        ("mkdir a; echo evil > a/.envrc; chmod 600 a", "a/.envrc", "a"),
+        ("echo evil > .git/hooks/pre-push; chmod 755 .git/hooks/pre-push; chmod 311 .git/hooks", ".git/hooks/pre-push", ".git/hooks"),
+        ("echo evil > .git/hooks/pre-push; chmod 755 .git/hooks/pre-push; chmod 0 .git/hooks .git", ".git/hooks/pre-push", ".git"),
+    ],
+)  # fmt: skip
+def test_a_folder_that_a_command_closed_hides_nothing_from_the_guard(
+    root: Path, line: str, planted: str, closed: str
+) -> None:
+    """Git and editors open a file by its name, so mode 311 does not keep them from running it."""
+    (root / ".git/hooks").mkdir(exist_ok=True)
+    assert as_an_ordinary_user(root, f"{line}; stat -c %a {closed} > {root.parent}/mode") == ([planted], [], 0, [])
+    assert f"{(root / closed).stat().st_mode & 0o777:o}" == (root.parent / "mode").read_text().strip()
+    assert "evil" in (root / planted).read_text()
+
+
+def test_a_file_that_a_command_closed_is_kept_with_its_content(root: Path) -> None:
+    assert as_an_ordinary_user(root, "echo evil > .vimrc; chmod 200 .vimrc") == ([".vimrc"], [], 0, [])
+    assert (root / ".vimrc").read_text() == "evil\n"
+    assert (root / ".vimrc").stat().st_mode & 0o777 == 0o200
+
+
+@pytest.mark.parametrize("mode", ["000", "111", "600"])
+def test_a_closed_folder_with_a_hidden_file_is_hidden_whole(root: Path, mode: str) -> None:
+    """The next command would open the folder again and read the file."""
+    (root / "conf/inner").mkdir(parents=True)
+    (root / "conf/inner/.env").write_text("secret\n")
+    assert as_an_ordinary_user(root, f"chmod {mode} conf") == ([], [], 0, ["conf"])
 
 
 def test_a_look_at_what_has_not_changed_is_cheap(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

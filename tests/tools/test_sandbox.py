@@ -207,6 +207,21 @@ async def test_gits_hooks_and_settings_stay_as_they_are(box: Sandbox) -> None:
     assert list((box.folders[0] / ".git" / "hooks").iterdir()) == []
 
 
+async def test_a_hidden_folder_is_empty_and_stays_closed(box: Sandbox) -> None:
+    if box.kind is SandboxKind.LANDLOCK:
+        pytest.skip("Landlock cannot take a part out of what it allows")
+    folder = box.folders[0] / "conf"
+    folder.mkdir()
+    (folder / ".env").write_text("secret\n")
+    opened = CommandOpenings(hidden=(str(folder), str(folder / ".env")))
+    said = await ran(
+        box, "chmod 700 conf; cat conf/.env; echo evil > conf/new; mv conf other; ls; ls conf", opened=opened
+    )
+    assert said.splitlines()[-1] == "conf"
+    assert "secret" not in said
+    assert [path.name for path in folder.iterdir()] == [".env"]
+
+
 async def test_a_command_has_no_powers_of_root_and_gets_none(box: Sandbox) -> None:
     assert (await ran(box, "grep -c 'CapEff:.0000000000000000' /proc/self/status")).strip() == "1"
     for line in (

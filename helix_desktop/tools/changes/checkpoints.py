@@ -302,7 +302,7 @@ class Checkpoints:
                 self.leftovers = found.leftovers
             await self._store_wanted_contents(found, began)
         finally:
-            folder_walk.restore_folder_modes(found)
+            folder_walk.restore_folder_modes(found.opened)
         changes = self._adopt_walk_result(found)
         await self._store_checkpoint(changes)
         if not self.is_ready:
@@ -330,7 +330,7 @@ class Checkpoints:
                 self._seconds = time.monotonic() - began
             leave_out_beyond_limits(looking.found, self._known, self.coverage, self._covered)
         except BaseException:
-            folder_walk.restore_folder_modes(looking.found)
+            folder_walk.restore_folder_modes(looking.found.opened)
             raise
         return looking.found
 

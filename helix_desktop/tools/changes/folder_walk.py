@@ -209,19 +209,9 @@ class FolderWalk:
 
     def _open_with_owner_access(self, place: int) -> int:
         """`place` as a handle that can be listed and searched. Only the owner of a folder can do that."""
-        if not self._grant_owner_access(place):
+        if not _grant_owner_access(place, self.found.opened):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         return os.open(".", _FOLDER, dir_fd=place)
-
-    def _grant_owner_access(self, place: int) -> bool:
-        mode = os.fstat(place).st_mode & 0o7777
-        try:
-            os.chmod(f"/proc/self/fd/{place}", mode | 0o700)  # noqa: PTH101 -- of the handle
-        except OSError:
-            os.close(place)
-            return False
-        self.found.opened.append((place, mode))
-        return True
 
     def _mark_tree_gone(self, path: str) -> None:
         above = f"{path}/"
@@ -240,7 +230,7 @@ class FolderWalk:
             stamps = list(map(_stat_fields, map(_stat_entry, entries)))
         except PermissionError:  # The folder can be listed, but its entries cannot be examined.
             if path in self._known or "/" not in path:
-                self._grant_owner_access(os.dup(handle))
+                _grant_owner_access(os.dup(handle), self.found.opened)
         except OSError:  # Someone has just removed an entry.
             pass
         names = "/".join([entry.name for entry in entries])
@@ -392,10 +382,35 @@ def leave_out_file(found: WalkResult, known: KnownRecords, wanted: WantedFile, n
     found.uncovered.setdefault(folder, []).append(UncoveredEntry(wanted.path, why, is_beyond_limits=True))
 
 
-def restore_folder_modes(found: WalkResult) -> None:
-    """Give folders that were opened for a look their modes back."""
-    while found.opened:
-        handle, mode = found.opened.pop()
+def open_closed_entries(root: str, inside: str, access: int, opened: list[tuple[int, int]]) -> None:
+    """Give us this access to an entry and to the folders above it, where somebody has closed what is ours."""
+    place = os.open(root, _PATH | DIRECTORY)
+    try:
+        for part in (*inside.split("/"), ""):
+            if not os.access(f"/proc/self/fd/{place}", access):
+                _grant_owner_access(os.dup(place), opened)
+            if part:
+                above, place = place, os.open(part, _PATH | os.O_NOFOLLOW, dir_fd=place)
+                os.close(above)
+    finally:
+        os.close(place)
+
+
+def _grant_owner_access(place: int, opened: list[tuple[int, int]]) -> bool:
+    mode = os.fstat(place).st_mode & 0o7777
+    try:
+        os.chmod(f"/proc/self/fd/{place}", mode | 0o700)  # noqa: PTH101 -- of the handle
+    except OSError:
+        os.close(place)
+        return False
+    opened.append((place, mode))
+    return True
+
+
+def restore_folder_modes(opened: list[tuple[int, int]]) -> None:
+    """Give what was opened for a look its modes back."""
+    while opened:
+        handle, mode = opened.pop()
         with suppress(OSError):
             os.chmod(f"/proc/self/fd/{handle}", mode)  # noqa: PTH101 -- of the handle
         os.close(handle)
