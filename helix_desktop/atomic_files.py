@@ -122,9 +122,9 @@ def read_small_file(path: Path, most: int = 4 << 20) -> bytes:
     with os.fdopen(handle, "rb") as file:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode):
-            raise InvalidInput(f"{path} is not a regular file.", remedy="Put a text file in its place.")
+            raise InvalidInput(f"{path} is not a regular file.", remedy="Choose a text file.")
         if about.st_size > most:
-            raise InvalidInput(f"{path} is larger than {most >> 20} MB.", remedy="Put a smaller file in its place.")
+            raise InvalidInput(f"{path} is larger than {most >> 20} MB.", remedy="Replace the file with a smaller one.")
         return file.read(most)
 
 

@@ -116,14 +116,14 @@ ASK_ABOVE = ProgramSetting(
     "Based on an estimate for the first step. If the agent uses tools, further steps add to the cost. 0 means never.", 0, least=0, most=1_000_000, unit="US cents",
 )  # fmt: skip
 NOTIFY_DONE = ProgramSetting(
-    "notifications.done", "Notifications", "When an agent finishes", "Only while the window is in the background.", True
+    "notifications.done", "Notifications", "When an agent finishes", "A notification appears only while the window is in the background.", True
 )  # fmt: skip
 NOTIFY_WAITING = ProgramSetting(
     "notifications.waiting", "Notifications", "When an agent waits for you",
-    "When an agent asks for permission or has a question. Only while the window is in the background.", True,
+    "A notification appears when an agent asks for permission or has a question, but only while the window is in the background.", True,
 )  # fmt: skip
 NOTIFY_FAILED = ProgramSetting(
-    "notifications.failed", "Notifications", "When a turn fails", "Only while the window is in the background.", True
+    "notifications.failed", "Notifications", "When a turn fails", "A notification appears only while the window is in the background.", True
 )  # fmt: skip
 SHORTCUTS = ProgramSetting(
     "shortcuts", "Shortcuts", "Changed shortcuts", "Shortcuts that differ from the defaults.",
@@ -235,10 +235,10 @@ def _read_file_text(path: Path) -> str:
     try:
         return atomic_files.read_small_file(path).decode("utf-8") if path.exists() else ""
     except InvalidInput as error:
-        raise ConfigFileMistake(error.what, remedy="The defaults apply until you fix the file.") from error
+        raise ConfigFileMistake(error.what, remedy="The default settings apply until you fix the file.") from error
     except (UnicodeDecodeError, OSError) as error:
         raise ConfigFileMistake(
-            f"{path} cannot be read: {error}.", remedy="The defaults apply until the file can be read."
+            f"{path} cannot be read: {error}.", remedy="The default settings apply until the file can be read."
         ) from error
 
 
@@ -251,7 +251,7 @@ def _parse_toml_text(path: Path, text: str) -> dict[str, Any]:
         line = re.match(r"line (\d+)", place)
         raise ConfigFileMistake(
             f"{path}, line {line[1] if line else text.count(chr(10)) + 1}: this is not valid TOML ({what}).",
-            remedy="The file is unchanged. The defaults apply until you fix the file.",
+            remedy="The file is unchanged. The default settings apply until you fix the file.",
         ) from error
 
 

@@ -149,7 +149,7 @@ class AgentRequests:
         named = [text_at(each, "path") for key in ("locations", "content") for each in objects_at(call.told, key)]
         paths = {path for path in (*named, *_paths_of_call(call)) if path}
         if len(paths) > MOST_PATHS:
-            raise ActionRefused(f"A call can name at most {MOST_PATHS:,} files.", remedy="Split it into several calls.")
+            raise ActionRefused(f"A call can name at most {MOST_PATHS:,} files.", remedy="Make several calls instead.")
         return max((self._action_on_path(call, path) for path in paths or {""}), key=self._permission_strictness)
 
     def _permission_strictness(self, action: ToolAction) -> tuple[int, int]:

@@ -101,7 +101,7 @@ async def _serve_until_released(bench: Workbench, agent: EditorAgent, console: C
     def release() -> None:
         nonlocal released
         if not all(session.is_idle for session in bench.sessions):
-            raise ActionRefused("The agent is working in this workspace.", remedy="Wait until it has finished.")
+            raise ActionRefused("The agent is working in this workspace.", remedy="Wait until the agent has finished.")
         released = serving.cancel()
 
     serving = owner.spawn_task(agent.serve_editor(console), name="serve an editor")

@@ -28,7 +28,7 @@ OPTIONS: Options = {
     "--allow WHAT...": "edits, commands, all, or the name of a tool; the following five must be allowed by their own names or with all: hidden (commands that hide what they run), held (commands to which a rule may apply), outside_sandbox (commands outside the sandbox), opened (commands that use hidden files or other access that you did not give to all commands), and runs_later (changes to files that other programs run); anything else that needs permission is refused",
     "--if-busy refuse|wait|branch": "what to do when another computer is working in the conversation: send nothing, wait until it has finished, or continue in a copy (default: refuse)",
     "--copy": "start the conversation in its own copy of the repository; with --conversation, continue in a fork that works in a copy of its files",
-    "--copy-with-changes": "the same, with your uncommitted changes in the copy",
+    "--copy-with-changes": "like --copy, but the copy also contains your uncommitted changes",
     "--acp AGENT": "start the conversation with an agent that speaks the Agent Client Protocol: one found on this computer, or added in the settings",
     "--choose WHAT=VALUE...": "with --acp: a mode, a model or another option of the agent",
     "--resume": "with --conversation and without TEXT: continue a turn that was interrupted or stopped at a limit",

@@ -55,7 +55,7 @@ def add_cache_command(nouns: Subparsers) -> None:
     add_counting_verb("verify", "read every entry and compare it with its hash", verify_all_entries, reads=True)
     add_counting_verb("stats", "show how much is stored", print_cache_figures, reads=True)
     size = {"type": _parse_entry_count, "default": 0, "help": "stop when the cache is this size or smaller"}
-    sentence = "remove entries that no message uses, except those you stored yourself"
+    sentence = "remove cache entries that no message uses, except those you stored yourself"
     add_counting_verb("collect", sentence, collect_unused_entries, {"--to BYTES": size})
 
 

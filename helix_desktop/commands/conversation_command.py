@@ -76,7 +76,7 @@ async def delete_chosen_conversations(
     from helix_desktop.workbench.history_imports import find_recorded_conversations
 
     if not (arguments.conversations or arguments.agent or arguments.before):
-        raise InvalidInput("No conversation was chosen.", remedy="Specify its ID, --agent or --before.")
+        raise InvalidInput("No conversation was chosen.", remedy="Specify the conversation's ID, --agent or --before.")
     chosen = [await find_conversation_by_prefix(workspace, name) for name in arguments.conversations]
     if arguments.agent or arguments.before:
         kinds, before = kinds_of_agents(arguments.agent), parse_date(arguments.before)

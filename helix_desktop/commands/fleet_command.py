@@ -32,9 +32,9 @@ def add_fleet_command(nouns: Subparsers) -> None:
     stop.add_argument("--all", action="store_true", help="stop all tasks until `fleet start`")
     _add_fleet_verb(verbs, "start", "let tasks run again after `fleet stop --all`", _start_tasks)
     drain = _add_fleet_verb(verbs, "drain", "let workers finish their tasks and exit", _drain_workers)
-    drain.add_argument("workers", nargs="*", metavar="WORKER", help="see `fleet status` (default: all)")
+    drain.add_argument("workers", nargs="*", metavar="WORKER", help="names from `fleet status` (default: all workers)")
     budget = _add_fleet_verb(verbs, "budget", "limit the total cost of tasks", _set_budget)
-    budget.add_argument("dollars", type=float, metavar="DOLLARS", help="the limit; 0 means no limit")
+    budget.add_argument("dollars", type=float, metavar="DOLLARS", help="the limit in dollars; 0 means no limit")
     budget.add_argument("--agent", default="", metavar="A", help="only the tasks of this agent")
     budget.add_argument("--per", choices=("day", "workspace", "fleet"), default="workspace", help="what the limit applies to: a day (until midnight UTC), the workspace (default), or all workspaces of the shared store")  # fmt: skip
 
@@ -103,7 +103,7 @@ def _describe_fleet(found: dict[str, Any]) -> list[str]:
     counts = ", ".join(f"{count} {state}" for state, count in found["tasks"].items())
     lines = [f"{found['name']}: {counts}; ${found['cost']:.2f}"]
     if found["is_stopped"]:
-        lines.append("  Stopped: no task runs until `fleet start`.")
+        lines.append("  Stopped: no task runs until you run `fleet start`.")
     lines += [
         f"  budget ({scope}): ${one['spent']:.2f} of ${one['limit']:.2f}" for scope, one in found["budgets"].items()
     ]

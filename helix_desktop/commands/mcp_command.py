@@ -125,7 +125,7 @@ async def _use_agent_session(
     async with workbench.use_workbench(workspace, where) as bench:
         rows = (row for row in bench.list_conversations() if row.agent and not row.parent)
         if (newest := next(rows, None)) is None:
-            raise NotFound("No agent has worked in this workspace.", remedy="Start one with helix-desktop wrap.")
+            raise NotFound("No agent has worked in this workspace.", remedy="Start an agent with helix-desktop wrap.")
         yield await bench.open_session(newest.id)
 
 

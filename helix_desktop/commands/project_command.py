@@ -25,7 +25,7 @@ def add_project_command(nouns: Subparsers) -> None:
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     sentence = "list all items for agents in the folder, with their state and hash"
     add_workspace_verb(verbs, "list", sentence, print_project_items)
-    item = "the item's path or name"
+    item = "the path or name of the rule, skill, hook, command or agent"
     add_workspace_verb(verbs, "show", "show the text of an item and its hash", show_project_item, {"ITEM": item})
     sentence = "trust an item, identified by its hash, after you have read its content"
     options = {"ITEM=HASH...": {"dest": "items", "help": f"an item, and at least {LEAST} characters of its hash"}}

@@ -125,7 +125,7 @@ def _print_recorder_status(arguments: argparse.Namespace) -> int:
 
 
 def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
-    nothing = ", but nothing is being recorded at the moment" if found["on"] and not found["recording"] else ""
+    nothing = ", but no agent is being recorded at the moment" if found["on"] and not found["recording"] else ""
     reads = "reads" if found["on"] else "would read"
     where = f"It {reads}:" if found["reads"] else "No conversations from other programs were found on this computer."
     yield f"The recorder is {'on' if found['on'] else 'off'}{nothing}. {where}"

@@ -12,14 +12,14 @@ from helix_desktop.resident import resident_client
 
 
 def add_resident_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("resident", help="show or stop the process that holds the gateway's address")
+    noun = nouns.add_parser("resident", help="show or stop the background process that holds the gateway's address")
     noun.add_argument("--run", dest="run_here", action="store_true", help=argparse.SUPPRESS)
     noun.set_defaults(
         run=lambda given: (_run_resident if given.run_here else _print_resident_status)(given), json=False
     )
     verbs = noun.add_subparsers(metavar="VERB")
-    add_verb(verbs, "status", "show whether the process is running, and which agents use it", _print_resident_status)
-    add_verb(verbs, "stop", "stop the process; agents that use the gateway lose their connection", _stop_resident)
+    add_verb(verbs, "status", "show the background process and which agents use it", _print_resident_status)
+    add_verb(verbs, "stop", "stop the background process; agents then can't reach the gateway", _stop_resident)
 
 
 def _print_resident_status(arguments: argparse.Namespace) -> int:

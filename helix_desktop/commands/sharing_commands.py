@@ -30,7 +30,7 @@ def add_sharing_commands(verbs: Subparsers) -> None:
         "--to URL": _ADDRESSES,
         "--yes": "share the workspace (by default, only show what would be shared)",
         "--show-key": "print the key that other computers need to join",
-        "--acknowledge local|shared": "when new content counts as stored (default: local)",
+        "--acknowledge local|shared": "when new content counts as stored: once it is on this computer (local, the default) or in the shared store (shared)",
         "--quota BYTES": {"type": int, "default": None, "help": "maximum size in the shared store; 0 means no limit"},
     }
     sentence = "share a workspace with other computers through a store that all of them can reach"

@@ -267,7 +267,7 @@ async def answer_command(
         return int(ended.code or 0)
     if not hasattr(arguments, "work"):
         raise errors.ActionRefused(
-            "Another program has this workspace open, and this command can't run there.",
+            "This command can't run while another program has this workspace open.",
             remedy="Close the workspace in that program first.",
         )
     if leaving and getattr(arguments, "lasting", False):

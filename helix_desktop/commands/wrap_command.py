@@ -90,7 +90,7 @@ def _words_of_command(arguments: argparse.Namespace) -> list[str]:
     if words and "--" in arguments.argv:  # Everything after `--` belongs to the agent.
         arguments.agent, arguments.arguments = "", arguments.argv[arguments.argv.index("--") + 1 :]
     if words and (arguments.install or arguments.uninstall):
-        raise InvalidInput("--install and --uninstall work for known agents only.", remedy="Start it with wrap --command each time.")  # fmt: skip
+        raise InvalidInput("--install and --uninstall work for known agents only.", remedy="Start the agent with wrap --command each time.")  # fmt: skip
     if bool(words) == bool(arguments.agent):
         raise InvalidInput("Enter either an agent or --command.", remedy="For example: wrap claude, or wrap --command 'qwen --yolo' --protocol openai.")  # fmt: skip
     return words

@@ -18,10 +18,10 @@ from helix_desktop.fast_dataclass import dataclass
 Value = float | int | str | bool
 V = TypeVar("V", float, int, str, bool)
 PRESETS: Mapping[str, str] = {
-    "helix": "Old outputs are replaced with markers after a number of steps, and a handover is written when the window is nearly full. Short sessions can cost more than without folding.",
-    "observational": "When a large output arrives, the agent is asked what it needs from it. Old history is condensed into observations, and later into reflections.",
-    "layered": "Previews, markers and handovers, each used only when it saves money at the model's prices.",
-    "keeps_most": "Like the layered preset, but keeps more text in the context and uses half of a large window before it writes a handover. Costs more.",
+    "helix": "Old outputs are replaced with one-line markers after a number of steps, and a handover document replaces older messages when the window is nearly full. Short sessions can cost more than without folding.",
+    "observational": "When a large output arrives, the agent is asked what it needs from it. Older messages are condensed into a dated list of observations, and long lists are merged.",
+    "layered": "Large outputs become previews, old outputs become one-line markers, and older messages become a handover document, each only when this saves money at the model's prices.",
+    "keeps_most": "Like the layered preset, but keeps more text in the context, and writes a handover document only when half of a large window is full. This preset costs more.",
     "none": "Nothing is folded. A conversation ends when the window is full.",
 }
 DEFAULT_PRESET = "layered"
@@ -109,7 +109,7 @@ class Policy:
         group="Large outputs", within=(0, 120), unit="seconds",
     )  # fmt: skip
     preview_tokens: int = _declare_threshold(
-        500, "Length of a preview", "Approximate length of a preview.",
+        500, "Length of a preview", "Approximate length of the preview that takes the place of a large output.",
         group="Large outputs", within=(100, 4_000), unit="tokens",
     )  # fmt: skip
     oversized_share: float = _declare_threshold(
@@ -118,15 +118,15 @@ class Policy:
     )  # fmt: skip
 
     caching: str = _declare_threshold(
-        "pays", "Replace old outputs with markers", "When old outputs are replaced with markers: never, after a number of steps, or when it saves money.",
+        "pays", "Replace old outputs with one-line markers", "When old outputs are replaced with one-line markers: never, after a number of steps, or when it saves money.",
         group="Old outputs", helix="steps", observational="off", keeps_most="off", none="off", choices=("off", "steps", "pays"),
     )  # fmt: skip
     caching_steps: int = _declare_threshold(
-        10, "Steps before an output is replaced", "The number of steps after which an output is replaced with a marker.",
+        10, "Steps before an output is replaced with a marker", "The number of steps after which an output is replaced with a one-line marker.",
         group="Old outputs", within=(1, 1_000), unit="steps",
     )  # fmt: skip
     caching_tokens: int = _declare_threshold(
-        500, "Shortest output to replace", "Outputs shorter than this are not replaced.",
+        500, "Shortest tool output to replace", "Tool outputs shorter than this are never replaced with markers.",
         group="Old outputs", within=(100, 100_000), unit="tokens",
     )  # fmt: skip
     caching_least: int = _declare_threshold(
@@ -138,57 +138,57 @@ class Policy:
         group="Old outputs", within=(0.01, 1),
     )  # fmt: skip
     arguments: bool = _declare_threshold(
-        False, "Also replace long arguments", "Long arguments in old calls are replaced with markers, too.",
+        False, "Also replace long arguments of old tool calls", "Long arguments of old tool calls are also replaced with one-line markers.",
         group="Old outputs",
     )  # fmt: skip
     argument_tokens: int = _declare_threshold(
-        1_000, "Shortest argument to replace", "Arguments shorter than this are not replaced.",
+        1_000, "Shortest tool-call argument to replace", "Arguments shorter than this stay in old tool calls.",
         group="Old outputs", within=(200, 100_000), unit="tokens",
     )  # fmt: skip
 
     observation: bool = _declare_threshold(
-        False, "Take observations", "Long history is condensed into a list of dated observations.",
+        False, "Condense older messages into observations", "A long history is condensed into a dated list of observations.",
         group="Observations", observational=True,
     )  # fmt: skip
     observation_share: float = _declare_threshold(
-        0.30, "Take observations above", "At the end of a turn, history that exceeds this share of the window is condensed into observations.",
+        0.30, "Condense messages that take up more than", "At the end of a turn, older messages that exceed this share of the window are condensed into dated observations.",
         group="Observations", within=(0.02, 0.9),
     )  # fmt: skip
     reflection_share: float = _declare_threshold(
-        0.50, "Merge observations above", "Observations that exceed this share of the window are merged into a reflection.",
+        0.50, "Merge observations that take up more than", "Observations that exceed this share of the window are merged into a shorter list, a reflection.",
         group="Observations", within=(0.02, 0.9),
     )  # fmt: skip
 
     handover: str = _declare_threshold(
-        "pays", "Write handovers", "When a handover is written: never, only when the next request wouldn't fit, when a set share of the window is full, or when it saves money.",
+        "pays", "Write handover documents", "When a handover document replaces older messages: never, only when the next request wouldn't fit, when a set share of the window is full, or when it saves money.",
         group="Handover", helix="share", observational="panic", none="off", choices=("off", "panic", "share", "pays"),
     )  # fmt: skip
     handover_share: float = _declare_threshold(
-        0.85, "Always hand over at", "When the window is this full, a handover is always written.",
+        0.85, "Always write a handover document at", "When the model's window is this full, a handover document always replaces older messages.",
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declare_threshold(
-        40_000, "Minimum context for a handover (tokens)", "Handovers whose purpose is to save money are written only above this size, or above the share in the next setting, whichever is smaller.",
+        40_000, "Minimum context for a handover document (tokens)", "To save money, a handover document is written only above this size, or above the share of the window in the next setting, whichever is smaller.",
         group="Handover", keeps_most=1_000_000, within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declare_threshold(
-        0.30, "Minimum context for a handover (share of the window)", "Handovers whose purpose is to save money are written only above this share of the window, or above the size in the previous setting, whichever is smaller.",
+        0.30, "Minimum context for a handover document (share of the window)", "To save money, a handover document is written only above this share of the window, or above the size in the previous setting, whichever is smaller.",
         group="Handover", keeps_most=0.5, within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declare_threshold(
-        6, "Minimum number of records a handover covers", "A handover is written only if it covers at least this many records of the journal.",
+        6, "Fewest records that a handover document replaces", "A handover document is written only if it replaces at least this many records, such as messages and outputs.",
         group="Handover", within=(1, 1_000), unit="facts",
     )  # fmt: skip
     handover_cooldown: float = _declare_threshold(
-        60.0, "Time between handovers", "Minimum time between two handovers.",
+        60.0, "Time between handover documents", "Minimum time between two handover documents.",
         group="Handover", within=(0, 86_400), unit="seconds",
     )  # fmt: skip
     handover_writer: str = _declare_threshold(
-        "cheapest", "Model that writes handovers", "Which model writes handovers: the main model, the fast model, or whichever is cheaper.",
+        "cheapest", "Model that writes handover documents", "Which model writes handover documents: the main model, the fast model, or whichever is cheaper.",
         group="Handover", choices=("cheapest", "main", "fast"),
     )  # fmt: skip
     critical_tokens: int = _declare_threshold(
-        1_500, "Space for details in a handover", "Space in a handover for important details that its summary leaves out.",
+        1_500, "Space for details in a handover document", "Space in a handover document for important details that the model left out.",
         group="Handover", within=(200, 20_000), unit="tokens",
     )  # fmt: skip
 

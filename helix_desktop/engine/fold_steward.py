@@ -164,7 +164,7 @@ class FoldSteward:
             tail = first_seq_of_tail(situation)
             clearing = marker_clearing.plan_clearing_of_all_before(situation, tail)
             if clearing is None:
-                raise ActionRefused("Replacing old outputs with markers would not shorten any of them.")
+                raise ActionRefused("One-line markers would not be shorter than the old outputs.")
             return await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), ASKED)
         plan = self._plan_on_demand(kind, wish)
         if plan is None:
@@ -209,7 +209,7 @@ class FoldSteward:
         if fold in branch.live:
             raise ActionRefused("This fold is already active.")
         if not branch.may_nest(folded.cover):
-            raise ActionRefused("Another fold now covers some of the same messages.", remedy="Undo the other fold.")
+            raise ActionRefused("Another fold now replaces some of the same messages.", remedy="Undo that fold first.")
         return await self.conversation.append_facts(facts.Refolded(fold))
 
     def cancel_fold(self) -> None:
@@ -263,7 +263,7 @@ class FoldSteward:
         if plan is not None:
             return f"Next: {plan.kind.value}, because {plan.why}."
         if clearing is not None:
-            return f"Next: old outputs are replaced with markers, {clearing.why}."
+            return f"Next: old outputs are replaced with one-line markers, {clearing.why}."
         return f"Nothing needs folding yet: {situation.meter.format_meter()}. {describe_policy_outlook(situation)}"
 
     def tokens_freed_by_markers(self) -> int:
@@ -283,7 +283,7 @@ class FoldSteward:
     def _plan_on_demand(self, kind: facts.FoldKind, wish: str) -> FoldPlan | None:
         situation = self.current_situation()
         if kind not in STRATEGIES:
-            raise ActionRefused("Excerpts are made only when an output arrives.", remedy="Use markers for old outputs.")
+            raise ActionRefused("Only new outputs can be shortened to excerpts.", remedy="Use markers for old outputs.")
         span = STRATEGIES[kind].span(situation)
         return None if span is None else FoldPlan(kind, span, ASKED, wish=wish)
 
@@ -427,13 +427,14 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
     if policy.caching == "steps":
         later.append(f"outputs older than {policy.caching_steps} steps are replaced with markers")
     if policy.caching == "pays":
-        later.append("old outputs are replaced with markers if that saves money")
+        later.append("old outputs are replaced with one-line markers if that saves money")
     if policy.observation:
-        later.append(f"above {policy.observation_share * window:,.0f} tokens, history is condensed into observations")
+        later.append(f"above {policy.observation_share * window:,.0f} tokens, older messages become observations")
     if policy.handover == "pays":
-        later.append(f"a handover is written above {least_context_tokens(situation):,.0f} tokens if that saves money")
+        least = least_context_tokens(situation)
+        later.append(f"a handover document is written above {least:,.0f} tokens if that saves money")
     if policy.handover in ("share", "pays"):
-        later.append(f"a handover is always written at {latest_start_tokens(situation):,.0f} tokens")
+        later.append(f"a handover document is always written at {latest_start_tokens(situation):,.0f} tokens")
     if not later:
         return "This policy folds nothing."
     return f"Later: {', '.join(later)}."

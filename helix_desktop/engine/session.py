@@ -559,7 +559,7 @@ class Session:
     def _refuse_while_held(self, what: str) -> None:
         if self._is_held:
             raise ActionRefused(
-                f"Cannot {what} while content is being permanently removed.", remedy="Try again when this has finished."
+                f"Cannot {what} while content is being permanently removed.", remedy="Try again in a few minutes."
             )
 
     def _with_text_tokens(self, part: facts.UserPart) -> facts.UserPart:

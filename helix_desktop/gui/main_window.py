@@ -72,7 +72,7 @@ class MainWindow(WindowFrame):
         install_accessible_roles()
         self._desk: Workbenches | None = None
         self._startup_queue: list[Callable[[], object]] = []  # Run once the stores are open.
-        self._blocking_error: HelixError | None = None  # The error that keeps the stores from opening.
+        self._blocking_error: HelixError | None = None  # What keeps the stores from opening.
         # The workspaces as last listed, because listing them reads a file for each.
         self.listed_workspaces: Sequence[WorkspaceListRow] = ()
         self.background_runner = doing
@@ -596,12 +596,12 @@ class MainWindow(WindowFrame):
     # --- two conversations side by side --------------------------------------------------------------------------
 
     def _find_chat(self, conversation: str) -> ChatPage | None:
-        """The side that shows a conversation or waits for it; without a name, the one with a new one."""
+        """The side that shows a conversation or waits for it; without a name, a new one's."""
         place = (self.showing.workspace_id, conversation or "new")
         return next((chat for chat in self.chats if chat.composer.draft_place == place), None)
 
     def select_chat(self, chat: ChatPage) -> None:
-        """Makes this side the current one: its conversation is what everything around it is about."""
+        """Makes this side the current one: everything around it is about its conversation."""
         if chat is not self.chat and chat in self.chats:
             self.chat = chat
             self.context_panel.hide()
@@ -643,7 +643,7 @@ class MainWindow(WindowFrame):
         self.focus_current_composer()
 
     def close_chat(self, chat: ChatPage) -> None:
-        """The other side takes its place, or an empty conversation. It goes on, and keeps its draft."""
+        """The other side, or an empty conversation, takes its place. It goes on and keeps its draft."""
         if len(self.chats) < 2:
             self.show_session_or_new(None)
             return

@@ -1,4 +1,4 @@
-"""The look of the program: computes palette, fonts and style sheet from the colour scheme and text zoom.
+"""The look of the program: palette, fonts and style sheet, from the colour scheme and text zoom.
 
 Every widget that paints itself asks a `Theme` for colours, fonts and sizes, and repaints on `changed`. Everything else
 is styled by `resources/style/helix.qss`, where `$name` is a token and `@13` a length that grows with the text zoom. A

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class WindowMemory(QObject):
-    """Values are what JSON can hold. Reading and remembering are instant; the disk is written behind."""
+    """Values are what JSON can hold. Reading and remembering are instant; writing follows."""
 
     def __init__(self, file: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)

@@ -100,7 +100,7 @@ class WindowServices(QObject):
         self.models.choose_first_model(lambda: self._window.chat.composer.send_composed_message(steer=False))
 
     def _warn_of_missing_folders(self) -> None:
-        """Warns when a workspace's folder was moved or deleted, before tool calls fail because of it."""
+        """Warns that a workspace's folder was moved or deleted, before tool calls fail."""
         window, bench = self._window, self._window.current_workbench
         if bench is None:
             return

@@ -86,7 +86,7 @@ class WindowTour(QObject):
         words = (
             step.after
             if done
-            else tr("A fold never covers the latest exchange. Send one more message first.")
+            else tr("The latest message and answer are never folded. Send one more message first.")
             if offer
             else step.before
         )
@@ -220,7 +220,7 @@ class WindowTour(QObject):
             WindowTourStep(
                 tr("Recall something"),
                 tr(
-                    "The cache holds every tool output. Open the Cache page, choose an entry, and press Recall into chat."
+                    "The cache holds every tool output. Open the Cache page, choose an entry, and press “Add to next message”."
                 ),
                 tr("The entry is attached to your next message. You can remove the entry there."),
                 self._place_of_recall,

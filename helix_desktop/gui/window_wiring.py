@@ -270,7 +270,7 @@ def _choose_policy_or_mode(window: MainWindow, what: str, name: str) -> None:
 
 
 def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
-    """What is done on a side selects it first, also what a screen reader presses without the focus."""
+    """What is done on a side selects it first, also what a screen reader presses without focus."""
     composer, actions = chat.composer, window.window_actions
 
     def connect_side(signal: SignalInstance, handler: Callable[..., object]) -> None:
@@ -411,7 +411,7 @@ def _find_on_shown_page(window: MainWindow) -> None:
 
 
 def _focus_next_area(window: MainWindow) -> None:
-    """Around the window with one key: the list, each conversation and its composer, the inspector."""
+    """Around the window with one key: list, each conversation and its composer, inspector."""
     talks = [part for chat in window.chats for part in (chat.transcript, chat.composer.text)]
     areas: list[QWidget] = [part for part in (window.sidebar.list, *talks, window.pages.inspector) if part.isVisible()]
     here = QApplication.focusWidget()

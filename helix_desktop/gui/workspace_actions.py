@@ -137,7 +137,7 @@ class WorkspaceActions:
     def _notice_workspace_imported(self, imported: ImportedWorkspace) -> None:
         """What came, what could not, and that nothing of it is in force."""
         words = [tr("“{name}” was imported with its history and cache.", name=imported.name)]
-        words.append(tr("The workspace's permissions, MCP servers and folders are not active."))
+        words.append(tr("The imported workspace's permissions, MCP servers and folders are not active yet."))
         words += map(translate_sentences, imported.left_out[:5])
         act = partial(self.ask_workspace_folder, imported.id)
         self._window.notices.show_notice(

@@ -307,7 +307,7 @@ class HostedServer:
             if program is None:
                 raise NotFound(
                     f"The program {config.command} was not found.",
-                    remedy="Install it, or specify its full path.",
+                    remedy="Install the program, or specify its full path.",
                 )
             yield start_server_process(
                 [program, *config.args], environment, config.folder, self.log, self._fail_waiting_calls

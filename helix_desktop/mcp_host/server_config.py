@@ -408,7 +408,7 @@ def _value_of_reference(
 ) -> str:
     if match[1] == "secret":
         if match[2] not in secrets:
-            raise InvalidInput(f"The secret {match[2]} for the server {server} is missing.", remedy="Enter it again.")
+            raise InvalidInput(f"The secret {match[2]} for the server {server} is missing.", remedy="Add the secret.")
         return secrets[match[2]]
     if match[1] in (None, "env"):
         return environment.get(match[2], match[3] or "")

@@ -114,7 +114,7 @@ def _request_failure(refusal: ProviderRefusal, evidence: str, told: str) -> Mode
         host = re.sub(r"^(https?://)?([^/]*@)?([^/?#]*).*$", r"\3", target) or "another address"
         return ModelFailed(
             f"{refusal.where} redirected the request to {host}. The redirect was not followed, because the key would also have been sent there.",
-            remedy="If you trust that address, make it the base URL of this provider.",
+            remedy="If you trust the new address, make it the base URL of this provider.",
         )
     return None
 

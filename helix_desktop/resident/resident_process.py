@@ -223,5 +223,5 @@ def _parse_registration(told: str) -> GatewayRegistration:
         value = json.loads(told)
         made = GatewayRegistration(**{**value, "token": value.get("token") or new_token()})
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidInput("The registration is not valid.") from error
+        raise InvalidInput("The agent's registration with the gateway is not valid.") from error
     return replace(made, key="")

@@ -300,7 +300,7 @@ class CacheFolder:
     def read_chunk(self, record: CacheRecord, chunk: int) -> bytes:
         content = self._read_decoded_chunk(record, chunk)
         if hashlib.sha256(content).digest() != record.chunk_digest(chunk):
-            raise self.quarantine_entry(record.digest, f"chunk {chunk} does not match its hash")
+            raise self.quarantine_entry(record.digest, f"part {chunk} does not match its hash")
         return content
 
     def _read_decoded_chunk(self, record: CacheRecord, chunk: int) -> bytes:
@@ -309,8 +309,8 @@ class CacheFolder:
             if value:
                 return self._unpack_chunk(value)
         except (CacheCorrupt, zstandard.ZstdError, MemoryError) as error:
-            raise self.quarantine_entry(record.digest, f"chunk {chunk} cannot be read") from error
-        raise self.quarantine_entry(record.digest, f"chunk {chunk} is missing")
+            raise self.quarantine_entry(record.digest, f"part {chunk} cannot be read") from error
+        raise self.quarantine_entry(record.digest, f"part {chunk} is missing")
 
     def quarantine_entry(self, digest: Digest, why: str) -> CacheCorrupt:
         """Remember that this entry is damaged, so that no later read has to find out. Returns the error to raise."""
@@ -345,7 +345,7 @@ class CacheFolder:
         if found:
             near = ", ".join(digest.hex[: len(prefix) + 6] for digest in found[:4])
             raise AmbiguousName(
-                f"The hashes of {len(found)} entries begin with {prefix}: {near}.", remedy="Enter more digits."
+                f"The hashes of {len(found)} entries begin with {prefix}: {near}.", remedy="Enter more of the hash."
             )
         if len(prefix) == 64 and self.was_forgotten(Digest.from_hex(prefix)):
             raise self._missing_entry_error(Digest.from_hex(prefix))

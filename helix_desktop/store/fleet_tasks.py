@@ -210,7 +210,7 @@ class FleetTaskList:
         )
         if failover:
             raise SharedStoreUnreachable(
-                "A standby server of the shared store has just taken over.", remedy="Tasks start again in a moment."
+                "A standby server of the shared store has just taken over.", remedy="Workers resume in a moment."
             )
         if not rows or time.monotonic() > self._looked + HOPELESS_SECONDS:
             await self._end_hopeless_tasks()

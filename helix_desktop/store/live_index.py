@@ -163,11 +163,11 @@ class WorkspaceIndex:
     def _refuse_while_rebuilding(self) -> None:
         if self._removing:
             raise StoreBusy(
-                "Content is being permanently removed from this workspace.", remedy="Try again when this has finished."
+                "Content is being permanently removed from this workspace.", remedy="Try again in a few minutes."
             )
         if self._rebuilding:
             raise StoreBusy(
-                "The search index of this workspace is being rebuilt.", remedy="Try again when this has finished."
+                "The search index of this workspace is being rebuilt.", remedy="Try again in a few minutes."
             )
 
     def _run_query_now(self, question: Callable[[CatalogueQueries], T], *, slow: bool = False) -> T:

@@ -82,7 +82,7 @@ class MemoryCache:
         if len(found) == 1:
             return found[0]
         if found:
-            raise AmbiguousName(f"{len(found)} entries begin with {prefix}.", remedy="Enter more digits.")
+            raise AmbiguousName(f"{len(found)} entries begin with {prefix}.", remedy="Enter more of the hash.")
         raise NotFound(f"No entry in this workspace has a hash that begins with {prefix}.")
 
     def all_contents(self) -> Iterable[tuple[bytes, CacheEntry]]:

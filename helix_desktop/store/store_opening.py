@@ -53,7 +53,7 @@ def _upgrade_journal(workspace: Path, journal: JournalFile, note: Note) -> None:
     except StoreFailed:
         journal.close()
         raise
-    note(f"The journal was upgraded to this version. The original is saved in {kept.path}.")
+    note(f"The journal was converted to a new format. The old journal is saved in {kept.path}.")
 
 
 def _check_journal_exists(workspace: Path, path: Path) -> None:
@@ -104,7 +104,7 @@ def _repair_journal(workspace: Path, path: Path, log: journal_repair.WriteAheadL
     mending.replace(path.with_name(_MENDED))
     sync_folder_to_disk(workspace)
     _install_repaired_journal(path)
-    note(f"The journal was damaged and repaired. Records intact: {result.kept}; lost: {len(result.lost)}.")
+    note(f"The journal was damaged and repaired. Journal records intact: {result.kept}, lost: {len(result.lost)}.")
     if not result.kept:
         note(f"The journal couldn't be read. The original files are in {aside}.")
     for lost in result.lost[:100]:

@@ -52,7 +52,7 @@ class StoreThread:
         try:
             return self._pool.submit(work, *args, **kwargs)
         except RuntimeError as error:
-            raise StoreFailed("The workspace is closed.", remedy="Open it again.") from error
+            raise StoreFailed("The workspace is closed.", remedy="Open the workspace again.") from error
 
     def call_and_wait(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do it there and wait: for other threads of the workspace, never for the event loop's."""

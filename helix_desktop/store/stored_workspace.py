@@ -131,7 +131,7 @@ class StoredWorkspace:
             beside.replace_target()
         except OSError as error:
             raise StoreFailed(
-                f"{path} could not be written: {error.strerror}.", remedy="Choose another place."
+                f"{path} could not be written: {error.strerror}.", remedy="Choose another folder or file name."
             ) from error
         finally:
             if beside is not None:

@@ -169,7 +169,7 @@ def _decide_always_asked(
 _ASKED = {
     ActionEffect.EDIT: "changes",
     ActionEffect.RUN: "commands",
-    ActionEffect.FETCH: "anything is fetched",
+    ActionEffect.FETCH: "anything is fetched from the web",
     ActionEffect.FOREIGN: "a server's tools are used",
 }
 

@@ -349,7 +349,7 @@ def _spec_of_foreign(spec: ToolSpec) -> ToolSpec:
 
 
 def _describe_denial(answer: PermissionAnswer) -> str:
-    words = f" They said: {answer.words.strip()}" if answer.words.strip() else ""
+    words = f" The user said: {answer.words.strip()}" if answer.words.strip() else ""
     return f"The user denied this call, so it was not run.{words}"
 
 

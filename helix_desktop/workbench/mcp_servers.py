@@ -128,7 +128,7 @@ class WorkspaceServers:
 
         server = (await self._require_host()).find_hosted_server(name)
         if server.status.state is McpConnectionState.OFF:
-            raise InvalidInput(f"The MCP server {name} is turned off.", remedy="Open its page and turn it on.")
+            raise InvalidInput(f"The MCP server {name} is turned off.", remedy="Turn the server on first.")
 
         def is_sign_in_finished() -> bool:
             # If the settings have changed meanwhile, the server is no longer in the list.

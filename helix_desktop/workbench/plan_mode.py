@@ -56,7 +56,7 @@ class PlanMode:
             PermissionQuestion(use.call, "A plan to approve", plan, scopes=tuple(ON), plan=True)
         )
         if not answer.allowed:
-            words = f" They said: {answer.words}" if answer.words else ""
+            words = f" The user said: {answer.words}" if answer.words else ""
             raise ActionRefused(f"The user wants you to keep planning.{words}")
         final = answer.values.strip() or plan
         await self.choose(ON.get(answer.scope, PermissionMode.ASK).value)

@@ -251,7 +251,7 @@ class RepositoryCopies:
         """What is different from how it was at first, but not what git ignores."""
         checkpoints = (await self.open_tools(copy.id)).resources.checkpoints
         if checkpoints is None or not copy.start:
-            raise ActionRefused("This copy is not covered by checkpoints.", remedy=f"{_NOT_TOUCHED} Merge the copy.")
+            raise ActionRefused("Checkpoints leave out this repository copy.", remedy=f"{_NOT_TOUCHED} Merge the copy.")
         await checkpoints.ensure_first_look()
         await checkpoints.look_for_changes(thorough=True)
         before = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
@@ -259,7 +259,7 @@ class RepositoryCopies:
         now = checkpoints.known_items()
         if uncovered := await asyncio.to_thread(_find_uncovered_file, checkpoints.roots, now, listed):
             raise ActionRefused(
-                f"{printable_path(uncovered)} is not covered by checkpoints.",
+                f"Checkpoints leave out {printable_path(uncovered)}.",
                 remedy=f"{_NOT_TOUCHED} Commit the file in the copy and merge the copy instead, or move the file out of the copy.",
             )
         changes = compare_trees(before, now)
@@ -308,7 +308,7 @@ class RepositoryCopies:
         if conflicts:
             raise ActionRefused(
                 f"These files were changed on both sides: {', '.join(conflicts[: copying.MOST_NAMED])}.",
-                remedy=f"{_NOT_TOUCHED} Merge the copy instead, or first make these files the same in both places.",
+                remedy=f"{_NOT_TOUCHED} Merge the copy instead, or first make these files the same in your folder and in the copy.",
             )
         if not steps:
             return ("There is nothing to bring back.",)

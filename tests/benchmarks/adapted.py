@@ -303,7 +303,7 @@ def _share(one: Mapping[str, Any], whole: Mapping[str, Any]) -> Figure:
 
 ADAPTED: Mapping[str, Adapted] = {
     "store_put": Adapted(
-        "a durable put and a get with hash check, compared with their parts and with plyvel, sqlite, lmdb, diskcache and files", store_put, ("--json",),
+        "how long it takes to store an entry durably and to read it with a hash check, compared with the single steps of doing so and with plyvel, sqlite, lmdb, diskcache and files", store_put, ("--json",),
         ("--json", "--rounds", "5"),
     ),
     "store_million": Adapted(
@@ -317,9 +317,9 @@ ADAPTED: Mapping[str, Adapted] = {
         "the timeline with 50,000 steps and 5,000 folds", gui_timeline, (), ("5000",), screen=True
     ),
     "policies": Adapted(
-        "the four presets on ten recorded sessions with four price tables, compared with public systems. The first column shows the preset `layered`. The bill includes the system prompt and the tools, which are part of every request. It also includes summaries, "
+        "the four presets on ten recorded sessions with four price tables, compared with public systems. The first column of the table shows the preset `layered`. The bill includes the system prompt and the tools, which are part of every request. It also includes summaries, "
         "and recalls of text that a reply uses but the context no longer shows. The bill follows the rules of Anthropic's cache. If a policy keeps the originals, the agent must search for the text it recalls, including text that summaries cover. "
-        "One row shows what `layered` would cost if the agent always knew which page to recall. The bill does not include rules files, MCP tools, mistakes that an agent makes because it did not recall something, or the text that a real model would write into a summary. "
+        "One row shows what the preset `layered` would cost if the agent always knew which part of the stored text to recall. The bill does not include rules files, MCP tools, mistakes that an agent makes because it did not recall something, or the text that a real model would write into a summary. "
         'The help page "What folding saves" explains how the bill is calculated and shows the results for all 31 sessions',
         policies, ("--json",), ("--json",), traces=True,
     ),

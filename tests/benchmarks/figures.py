@@ -24,7 +24,7 @@ BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 HEAD = """# Figures
 
-To repeat these measurements and update this page, run `python3 packaging/dev.py bench --keep`. Each figure is the median of several runs. The lowest and highest values are in parentheses, unless the row says otherwise. Other programs were measured with the same data, alternating with Helix Desktop ("ours"). Times depend on the computer, so the line below each table describes it. The load averages show how busy the computer was. On a busy computer, the comparison with other programs is more reliable than the times.
+To repeat the measurements on this page and update it, run `python3 packaging/dev.py bench --keep`. Each figure is the median of several runs. The lowest and highest values of each figure are in parentheses, unless the row says otherwise. Other programs were measured with the same data, alternating with Helix Desktop ("ours" in the tables). Times depend on the computer, so the line below each table describes the computer that was used. The load averages show how busy this computer was. On a busy computer, the comparison with other programs is more reliable than the times.
 """
 
 
@@ -53,7 +53,8 @@ def _section(run: dict[str, Any]) -> Iterator[str]:
     yield f"## {run['name']}\n\n{run['measures'][0].upper()}{run['measures'][1:]}.\n"
     yield "\n".join(report.markdown(rows))
     if growth := report.fit_lines(rows):
-        yield "\nHow costs grow:\n\n" + "\n".join(f"- {line}" for line in growth)
+        lines = (f"| {name} | {words} |" for name, _, words in (line.rpartition(": ") for line in growth))
+        yield "\n".join(("\n| how costs grow | |\n|---|---|", *lines))
     where = ", ".join(machine[name] for name in ("processor", "system", "python") if name in machine)
     load = f"load averages at the start {machine['load at the start']}"
     yield f"\nMeasured on {machine['date']} with Helix Desktop {machine['program']} on {where}, {machine['memory']} memory, {load}.\n"
@@ -63,17 +64,13 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
     """What was asked for and is not so stands at the top of the page, not in its tables alone."""
     rows = [(run["name"], Row.from_json(each)) for run in runs for each in run["rows"]]
     asked = [row for _, row in rows if row.met is not None]
-    yield f"{sum(bool(row.met) for row in asked)} of {len(asked)} goals are met.\n"
+    yield f"{sum(bool(row.met) for row in asked)} of {len(asked)} goals for speed, size and cost are met.\n"
     missed = [(name, row) for name, row in rows if row.met is False]
     if missed:
-        yield "Goals that are not met:\n"
-        yield (
-            "\n".join(
-                f"- {report.label(row)}: {shown(row.ours.median)} (goal: {row.asked}; benchmark: {name})"
-                for name, row in missed
-            )
-            + "\n"
-        )
+        yield "The following goals are not met:\n\n| | measured | goal | benchmark |\n|---|---:|---|---|"
+        for name, row in missed:
+            yield f"| {report.label(row)} | {shown(row.ours.median)} | {row.asked} | {name} |"
+        yield ""
 
 
 # --- the README ------------------------------------------------------------------------------------------------------

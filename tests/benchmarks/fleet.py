@@ -75,8 +75,8 @@ def page(sizes: Sizes, rates: dict[str, Row]) -> str:
         seconds = (puts * put.ours.median + gets * get.ours.median) / 1e6
         machine = (
             f"On the computer used for the figures page, storing 2 KB durably takes {shown(put.ours.median)} µs and reading it with a hash check takes "
-            f"{shown(get.ours.median)} µs. A single thread would therefore need {seconds / 60:.0f} minutes for a whole day's puts and gets. At the peak, this thread "
-            f"would be busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f}% of the time. So a shared store is not needed for speed. A shared store lets many computers use the same content, and it protects the content if a computer's disk fails."
+            f"{shown(get.ours.median)} µs. A single thread would therefore need {seconds / 60:.0f} minutes to store and read everything of a whole day. At the peak, such a thread "
+            f"would be busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f}% of the time. A shared store is therefore not needed for speed: it lets many computers use the same content, and it protects the content if a computer's disk fails."
         )
     return f"""# A fleet of agents
 
@@ -89,19 +89,19 @@ The outputs of a task take up {sizes.bytes / 1000:.0f} KB in total, and the medi
 
 | | per day | per second at the peak |
 |---|---:|---:|
-| puts | {puts / 1e6:.2f} million | {peak_puts:.0f} |
-| gets (two per step) | {gets / 1e6:.2f} million | {peak_gets:.0f} |
+| entries stored | {puts / 1e6:.2f} million | {peak_puts:.0f} |
+| entries read (two per step) | {gets / 1e6:.2f} million | {peak_gets:.0f} |
 | bytes stored, uncompressed | {held / 1e9:.1f} GB | {PEAK * held / busy / 1e6:.1f} MB |
 | bytes stored, compressed | {held * sizes.packed / 1e9:.2f} GB | |
-| entries after {DAYS} days | {puts * DAYS / 1e6:.0f} million | |
+| entries in the store after {DAYS} days | {puts * DAYS / 1e6:.0f} million | |
 | bytes after {DAYS} days, compressed | {held * sizes.packed * DAYS / 1e9:.0f} GB | |
-| facts (puts, replies and some folds) | {(puts + TASKS * sizes.replies) * 1.1 / 1e6:.1f} million | {PEAK * (puts + TASKS * sizes.replies) * 1.1 / busy:.0f} |
+| facts (one for each entry and reply, and some folds) | {(puts + TASKS * sizes.replies) * 1.1 / 1e6:.1f} million | {PEAK * (puts + TASKS * sizes.replies) * 1.1 / busy:.0f} |
 
-A *put* stores an entry, and a *get* reads one. The peak is {PEAK:g} times the average over {BUSY_HOURS} busy hours. {machine}
+The peak load is {PEAK:g} times the average over {BUSY_HOURS} busy hours. {machine}
 
 ## What stays local
 
-Each agent has its own workspace with its own database, journal and index, as it would without sharing. A put is complete as soon as the content is stored in the local database, unless the workspace is set to wait for the shared store. A get uses the network only if the content is not in the local database. Content is identified by its hash, so a copy can never be out of date.
+Each agent has its own workspace with its own database, journal and index, as it would without sharing. Storing an entry is complete as soon as it is in the local database, unless the workspace is set to wait for the shared store. Reading an entry uses the network only if the entry is not in the local database. Content is identified by its hash, so a copy can never be out of date.
 
 ## Measured: a single PostgreSQL server
 
@@ -114,8 +114,8 @@ Each agent has its own workspace with its own database, journal and index, as it
 ## What was not tested
 
 - The store was not tested with {AGENTS:,} computers at the same time. All workspaces of a process together use at most eight connections to each PostgreSQL server. A connection pooler can be used: the tests include PgBouncer in transaction mode. Splitting workspaces across several databases was not tested.
-- The test did not use a network: the client and the server ran on the same computer. Over a network, each put takes one more round trip.
-- S3-compatible stores were not tested under load, and stores from real providers were not tested at all. The tests use a simulated S3 server (moto) that keeps everything in memory, so these tests say nothing about speed. In an S3-compatible store, small entries are packed together, and each computer keeps an index of all rows in memory, at about 200 bytes per row. An S3-compatible store is therefore suitable for workspaces with up to a few million rows.
+- The test did not use a network: the client and the server ran on the same computer. Over a network, storing an entry takes one more round trip.
+- S3-compatible stores were not tested under load, and stores from real providers were not tested at all. The tests use a simulated S3 server (moto) that keeps everything in memory, so they say nothing about the speed of S3. In an S3-compatible store, small entries are packed together, and each computer keeps an index of all rows in memory, at about 200 bytes per row. An S3-compatible store is therefore suitable for workspaces with up to a few million rows.
 - Tables with more rows than those listed above were not tested. The figures for larger tables are estimates.
 
 If your agents' tasks are longer than the recorded sessions, all the calculated figures above increase in proportion. To measure the sizes again, run `python -m tests.benchmarks.fleet --traces DIR`; to measure the rates, run `packaging/dev.py bench shared store_put`.
@@ -132,22 +132,22 @@ def _measured(rates: dict[str, Row]) -> str:
         return "Not yet."
     lines = [
         f"PostgreSQL used its default durability settings. PostgreSQL ran on a computer with 2 cores, together with the clients and {_load()}. No other work",
-        "was running during the comparison with pgbench and the measurement of local gets. The results:",
+        "was running during the comparison with the benchmark program pgbench and the measurement of local reads. The results of the measurements:",
         "",
         (
-            f"- {len(_CLIENTS)} clients of Helix Desktop stored {puts.ours.median:,.0f} encrypted rows per second in batches of 100. The PostgreSQL benchmark pgbench stored {puts.peers['pgbench'].median:,.0f} rows per second with the same statement and without encryption. The clients of Helix Desktop stored {(1 - puts.ours.median / puts.peers['pgbench'].median) * 100:.0f}% fewer rows per second than pgbench."
+            f"- {len(_CLIENTS)} clients of Helix Desktop stored {puts.ours.median:,.0f} encrypted rows per second in batches of 100. The PostgreSQL benchmark program pgbench stored {puts.peers['pgbench'].median:,.0f} rows per second with the same statement and without encryption. The clients of Helix Desktop stored {(1 - puts.ours.median / puts.peers['pgbench'].median) * 100:.0f}% fewer rows per second than pgbench."
         ),
         (
-            f"- {_paced(middle.note)}. Each agent waited until its put was complete. Half of the puts took at most {shown(middle.ours.median)} ms, "
-            f"and 99 of 100 puts took at most {shown(high.ours.median)} ms. No entry was lost."
+            f"- {_paced(middle.note)}. Each agent waited until its entry was stored. Storing an entry took at most {shown(middle.ours.median)} ms "
+            f"in half of the cases, and at most {shown(high.ours.median)} ms in 99 of 100 cases. No entry was lost."
         ),
         _LATER,
         (
-            f"- In neither measurement did sharing slow down local gets: in the first measurement, a get took {shown(read.ours.median)} µs in a shared workspace and "
+            f"- Sharing did not slow down local reads: in the first measurement, reading an entry from the local database took {shown(read.ours.median)} µs in a shared workspace and "
             f"{shown(read.peers['not shared'].median)} µs in one that is not shared."
         ),
         "",
-        "| rows in the table | put of 100 rows (median) | fastest | get of 100 rows (median) | fastest |",
+        "| rows in the table | storing 100 rows (median) | fastest | reading 100 rows (median) | fastest |",
         "|---:|---:|---:|---:|---:|",
     ]
     sizes = sorted({row.at for row in rates.values() if row.series == "shared put"})
@@ -159,12 +159,13 @@ def _measured(rates: dict[str, Row]) -> str:
         figures_ = (put.ours.median, put.ours.least, get.ours.median, get.ours.least)
         lines.append(f"| {size:,} | " + " | ".join(f"{shown(figure)} ms" for figure in figures_) + " |")
     grows = {name: line for name, line in fits(list(rates.values())).items() if name.startswith("shared")}
-    told = " and ".join(f"{line.slope:.2f} for {name.removeprefix('shared ')}s" for name, line in grows.items())
+    done = {"put": "storing", "get": "reading"}
+    told = " and ".join(f"{line.slope:.2f} for {done[name.split()[1]]}" for name, line in grows.items())
     return "\n".join(
         [
             *lines,
             "",
-            f"The time is proportional to the number of rows raised to a power. This power is {told}. With an exponent of 1, the time would double each time the number of rows doubled.",
+            f"The time is proportional to the number of rows in the table raised to a power: {told}. If this power were 1, the time would double each time the number of rows doubled.",
             *_TABLE,
         ]
     )
@@ -191,25 +192,25 @@ def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
     part = f" is {peak / measured.ours.median:.1%} of the rate measured for batches" if measured else " is small"
     return f"""These figures are calculated from the sections above:
 
-- The shared store is fast enough. The peak of {peak:.0f} puts per second{part}{_agents(rates)}.
-- Space can be a problem. The size of each row is rounded up to a power of two. On average, a row takes up at most {most / 1000:.1f} KB. The {puts * DAYS / 1e6:.0f} million rows written in {DAYS} days therefore take up at most {puts * DAYS * most / 1e9:.0f} GB.
-  `workspace sync --collect` removes rows that no computer uses any more.
-- While the shared store is offline, new content waits in the local cache. Over {DAYS} days, this content takes up {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB per agent."""
+- The shared store is fast enough. At the peak, {peak:.0f} entries are stored per second, which{part}{_agents(rates)}.
+- Space can be a problem. The size of each row in the store is rounded up to a power of two. On average, a row takes up at most {most / 1000:.1f} KB. The {puts * DAYS / 1e6:.0f} million rows written in {DAYS} days therefore take up at most {puts * DAYS * most / 1e9:.0f} GB.
+  `workspace sync --collect` removes rows that no computer uses any more from the shared store.
+- While the shared store is offline, new content waits in the local cache. Over {DAYS} days, the waiting content takes up {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB per agent."""
 
 
 def _agents(rates: dict[str, Row]) -> str:
     row = rates.get("time from an agent's put until the content is in PostgreSQL, p99")
     return (
-        f", and less than the {row.note.split(',')[-1].split(';')[0].split()[0]} puts per second of the 200 agents above"
+        f", and less than the {row.note.split(',')[-1].split(';')[0].split()[0]} entries per second that the 200 agents stored"
         if row
         else ""
     )
 
 
-_LATER = "  In a second measurement on a busier computer (load 12 to 16), half of the puts took at most 31 ms, and 99 of 100 puts took at most 385 ms. In the second measurement, the clients stored 7% fewer rows per second than pgbench, and a local get took 9% less time in a shared workspace than in one that is not shared."
+_LATER = "  In a second measurement on a busier computer (load 12 to 16), storing an entry took at most 31 ms in half of the cases, and at most 385 ms in 99 of 100 cases. In the second measurement, the clients stored 7% fewer rows per second than pgbench, and reading an entry from the local database took 9% less time in a shared workspace than in one that is not shared."
 _TABLE = (
-    'The figures in this table were measured separately on a busy computer (load about 10), so the medians vary. The "fastest" columns show the fastest of 60 runs, a figure that varies less from one measurement to the next.',
-    "A table of 10 million rows, each with 512 bytes of content, takes up 7.6 GB. This is 761 bytes per row, including 77 bytes for the index.",
+    'The figures in the table above were measured separately on a busy computer (load about 10), so the medians vary. The "fastest" columns show the fastest of 60 runs, a figure that varies less from one measurement to the next.',
+    "A table of 10 million rows, each with 512 bytes of content, takes up 7.6 GB. Each row of this table takes up 761 bytes, including 77 bytes for the index.",
 )
 _CLIENTS = range(4)  # of tests/benchmarks/shared.py
 

@@ -1,4 +1,4 @@
-"""Recalls over MCP (stdio) with the official SDK's client: the program's own server, compared with the smallest possible server.
+"""How long it takes an agent to recall content over MCP (stdio) with the official SDK's client: the program's own server, compared with the smallest possible server.
 
 python -m tests.benchmarks.mcp [--quick]      1,000 recalls; the peer says a text of the same length back, from memory
 """

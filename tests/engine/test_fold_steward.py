@@ -559,14 +559,14 @@ async def test_a_strategy_switched_off_by_the_user_rests() -> None:
 async def test_the_forecast_says_what_comes_next_and_why() -> None:
     kept = await keeping("helix", window=100_000, handover_share=0.1)
     assert kept.steward.forecast_folds().endswith(
-        "outputs older than 10 steps are replaced with markers, a handover is always written at 10,000 tokens."
+        "outputs older than 10 steps are replaced with markers, a handover document is always written at 10,000 tokens."
     )
     await kept.say("a task")
     await worked(kept, 10, 600)
     kept.writers["main"].hangs = kept.writers["fast"].hangs = True
     await worked(kept, 1, 600)
     assert kept.steward.forecast_folds() == (
-        "Next: old outputs are replaced with markers, older than 10 steps, at least 500 tokens."
+        "Next: old outputs are replaced with one-line markers, older than 10 steps, at least 500 tokens."
     )
     await worked(kept, 30, 400)
     assert kept.steward.forecast_folds() == "In progress: handover, because the window is 10% full."
@@ -576,8 +576,8 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
 @pytest.mark.parametrize(
     ("preset", "words"),
     [
-        ("layered", "a handover is written above 6,000 tokens if that saves money"),
-        ("observational", "above 6,000 tokens, history is condensed into observations"),
+        ("layered", "a handover document is written above 6,000 tokens if that saves money"),
+        ("observational", "above 6,000 tokens, older messages become observations"),
         ("none", "This policy folds nothing."),
     ],
 )

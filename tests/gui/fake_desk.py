@@ -783,7 +783,7 @@ class FakeDesk(StandIn):
     async def export_workspace(self, workspace: str, path: Path, report: Callable[[int, int], None]) -> Sequence[str]:
         report(50, 100)
         if not path.parent.is_dir():
-            raise StoreFailed(f"{path} could not be written.", remedy="Choose another place.")
+            raise StoreFailed(f"{path} could not be written.", remedy="Choose another folder or file name.")
         path.write_text(workspace)
         return self.damaged
 

@@ -57,7 +57,7 @@ def test_a_workspace_is_exported_and_what_is_left_out_or_refuses_is_said(
     assert window.notices.shown_text.splitlines()[1] == left_out
     window.window_actions["export-workspace"].trigger()
     chosen(window, tmp_path / "nowhere" / "w.helix")
-    assert "Choose another place." in window.notices.shown_text
+    assert "Choose another folder or file name." in window.notices.shown_text
 
 
 def test_an_import_opens_says_that_nothing_is_in_force_and_leads_on_to_a_folder(
@@ -69,7 +69,9 @@ def test_an_import_opens_says_that_nothing_is_in_force_and_leads_on_to_a_folder(
     chosen(window, tmp_path / "pairs.helix")
     assert window.current_workbench is not None
     assert window.current_workbench.name == "pairs"
-    assert "The workspace's permissions, MCP servers and folders are not active." in window.notices.shown_text
+    assert (
+        "The imported workspace's permissions, MCP servers and folders are not active yet." in window.notices.shown_text
+    )
     assert "was left out" in window.notices.shown_text
     window.notices.run_notice_action()
     chosen(window, tmp_path)

@@ -272,7 +272,7 @@ class Walk:
         if not panel.isVisible():
             await key("ctrl+i")
         await until(lambda: panel.isVisible() and bool(panel._parts))
-        await hot(panel.view, "blocks, in the order sent")
+        await hot(panel.view, "parts of the request")
         part = next(part for part in panel._parts if part.block_name == "read src/pairs.py")
         name = part.block_name
         for words, fact in (("Pin", Pinned), ("Exclude", Excluded)):

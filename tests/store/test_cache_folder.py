@@ -50,12 +50,12 @@ def test_quarantine_lasts(tmp_path: Path) -> None:
     digest = put_whole(cache, b"content", SHELL).digest
     key = chunk_of(cache, digest)
     cache.level.write_batch([(key, None)])
-    with pytest.raises(CacheCorrupt, match="chunk 0 is missing"):
+    with pytest.raises(CacheCorrupt, match="part 0 is missing"):
         cache.get_content(digest)
     cache.level.write_batch([(key, b"\x00content")])
     cache.close()
     again = CacheFolder(tmp_path)
-    with pytest.raises(CacheCorrupt, match="chunk 0 is missing"):
+    with pytest.raises(CacheCorrupt, match="part 0 is missing"):
         again.get_content(digest)
     assert put_whole(again, b"content", SHELL)
     again.close()

@@ -110,7 +110,7 @@ def test_a_journal_that_is_nonsense_comes_back_from_its_backup(tmp_path: Path) -
     (tmp_path / "journal.sqlite3").write_bytes(b"nonsense" * 1000)
     notes, _, facts = whole(tmp_path)
     assert facts == 3
-    assert "Records intact: 3; lost: 0" in notes[0]
+    assert "Journal records intact: 3, lost: 0" in notes[0]
     assert (next((tmp_path / "damaged").iterdir()) / "journal.sqlite3").read_bytes().startswith(b"nonsense")
 
 

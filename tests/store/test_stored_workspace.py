@@ -79,7 +79,7 @@ async def test_damage_met_while_open_is_mended_at_the_next_opening(
     await workspace.aclose()
     again = await workspaces.open_stored_workspace(workspace.id)
     assert [each.fact for each in await again.journal.read_facts("c")][1] == UserSaid((Text("original"),))
-    assert "Records intact: 3; lost: 0" in again.notes[0]
+    assert "Journal records intact: 3, lost: 0" in again.notes[0]
     await again.aclose()
 
 

@@ -78,7 +78,7 @@ async def test_the_user_may_want_more_planning(desks: Desks, folder: Path, model
     await told(bench, session, model, PLAN)
     assert bench.permission_mode == "plan"
     (result,) = [r.fact for r in session.all_facts if isinstance(r.fact, ToolReturned)]
-    assert "keep planning. They said: Mind the tests." in result.head
+    assert "keep planning. The user said: Mind the tests." in result.head
 
 
 async def test_a_plan_outside_of_plan_mode_is_refused(desks: Desks, folder: Path, model: ScriptedModel) -> None:

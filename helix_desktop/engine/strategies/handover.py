@@ -83,7 +83,7 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     rewritten = fold_economics.rewriting_after_pause(less, price) if situation.is_pausing else 0.0
     if not fold_economics.handover_pays(paid, saved, costs - rewritten, fold_experience(situation)):
         return None
-    why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a handover would cost {costs:,.0f}"
+    why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a handover document would cost {costs:,.0f}"
     if rewritten:
         why += "; after this pause, they would have to be written to the provider's cache again"
     return FoldPlan(FoldKind.HANDOVER, span, why)

@@ -315,13 +315,13 @@ class CachePage(QWidget):
             tr("{size}, compressed to {kept}", size=format_byte_size(stats.size), kept=format_byte_size(stats.kept)),
         ]
         if self.model.entry_filter != EntryFilter():
-            parts.insert(0, tr("Showing {n} of", n=format_number(shown)))
+            parts.insert(0, tr("{n} shown", n=format_number(shown)))
         if stats.repeated:
             parts.append(format_count(stats.repeated, "{n} duplicate stored once", "{n} duplicates stored once"))
         if stats.gone:
             parts.append(tr("{n} removed to free up space", n=format_number(stats.gone)))
         parts.append(tr("verified on every read"))
-        self._figures_label.setText(" · ".join(parts).replace(" of · ", " of "))
+        self._figures_label.setText(" · ".join(parts))
 
     def _show_selection_count(self) -> None:
         chosen = self.table.selected_count
@@ -467,7 +467,7 @@ class CachePage(QWidget):
         if many == 2:
             menu.addAction(tr("Compare selected"), self.compare_selected_entries)
         if many == 1:
-            menu.addAction(tr("Recall into chat"), self.viewer.recall_selected_lines)
+            menu.addAction(tr("Add to next message"), self.viewer.recall_selected_lines)
             menu.addAction(tr("Show in chat"), self.viewer.show_last_use_in_chat)
             menu.addAction(tr("Save as…"), self.ask_where_to_save_entry)
             menu.addAction(tr("Verify"), self.verify_shown_entry)

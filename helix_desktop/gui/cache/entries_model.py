@@ -66,7 +66,7 @@ class EntrySearchHit:
 
 
 class EntriesModel(QAbstractTableModel):
-    """`counted` carries how many rows there are now. `rows_loaded`: rows that were missing are there."""
+    """`counted` carries how many rows there are. `rows_loaded`: rows that were missing are there."""
 
     row_count_changed = Signal(int)
     rows_loaded = Signal()

@@ -50,7 +50,7 @@ class EntryViewer(QWidget):
         self._copy = build_push_button(tr("Copy"), self, self.copy_shown_content)
         self._save = build_push_button(tr("Save as…"), self, self.save_wanted.emit)
         self._show = build_push_button(tr("Show in chat"), self, self.show_last_use_in_chat)
-        self.recall_button = build_push_button(tr("Recall into chat"), self, self.recall_selected_lines, "primary")
+        self.recall_button = build_push_button(tr("Add to next message"), self, self.recall_selected_lines, "primary")
         self._more = build_tool_button(tr("More actions"), self, "⋯")
         for button in (self._uses_button, self._shape_button, self._more):
             button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
@@ -210,8 +210,8 @@ class EntryViewer(QWidget):
 
     def _update_recall_button(self) -> None:
         lines = self.content_view.selected_entry_lines()
-        one = tr("Recall line {n}", n=lines[0]) if lines and lines[0] == lines[1] else ""
-        some = tr("Recall lines {a}–{b}", a=lines[0], b=lines[1]) if lines else tr("Recall into chat")
+        one = tr("Add line {n} to next message", n=lines[0]) if lines and lines[0] == lines[1] else ""
+        some = tr("Add lines {a}–{b} to next message", a=lines[0], b=lines[1]) if lines else tr("Add to next message")
         self.recall_button.setText(one or some)
 
     def _uses_receiver(self, digest: Digest) -> Callable[[Sequence[EntryUse]], None]:

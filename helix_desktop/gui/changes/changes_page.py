@@ -67,7 +67,7 @@ class ChangesPage(QWidget):
             build_push_button(tr("Each turn") + ARROW, self, look="pill"),
             build_push_button(tr("Unified") + ARROW, self, look="pill"),
         )
-        self.cover_button = build_push_button(tr("Choose what checkpoints cover…"), self, look="pill")
+        self.cover_button = build_push_button(tr("Choose what checkpoints include…"), self, look="pill")
         self.cover_button.hide()
         self._stop_watching_changes: Callable[[], None] = lambda: None
         self._note = ElidedLabel(self, least=theme.zoomed_pixels(NOTE))
@@ -250,13 +250,13 @@ class ChangesPage(QWidget):
             "off": tr("Checkpoints are turned off for this workspace."),
             "failed": tr("The last checkpoint failed: {why}", why=progress.why),
         }
-        by_agent = tr("Changed by the agent and its commands; your own edits are not included.")
+        by_agent = tr("This list shows changes by the agent and its commands, not your own edits.")
         usual = (
-            by_agent if self._scope in ("turns", "conversation") else tr("All changes since then, including your own.")
+            by_agent if self._scope in ("turns", "conversation") else tr("This list includes your own changes, too.")
         )
         over = self._changes is not None and any(left.is_beyond_limits for left in self._changes.list_uncovered_paths())
         if over:
-            usual = join_sentences(usual, tr("The files listed below exceed the limits and are not covered."))
+            usual = join_sentences(usual, tr("Checkpoints leave out the files below: they exceed the limits."))
         self.cover_button.setVisible(over)
         first = tr(
             "First checkpoint: {files}, {size}, {seconds} s.",

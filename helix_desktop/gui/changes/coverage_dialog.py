@@ -20,11 +20,11 @@ class CheckpointCoverageDialog(plain_widgets.TransientDialog):
     coverage_chosen = Signal(list, bool)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(tr("Choose what checkpoints cover"), parent)
+        super().__init__(tr("Choose what checkpoints include"), parent)
         self.resize(theme.zoomed_pixels(560), theme.zoomed_pixels(440))
         why = plain_widgets.build_plain_label(
             tr(
-                "This folder exceeds the limits, so some of its files are not covered. Changes that commands make to these files can't be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
+                "This folder exceeds the limits, so checkpoints leave out some of its files. Changes that commands make to these files can't be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
             ),
             parent=self,
         )
@@ -67,7 +67,7 @@ class CheckpointCoverageDialog(plain_widgets.TransientDialog):
         files, held = sum(one[1] for one in told), sum(one[2] for one in told)
         self.state.setText(
             tr(
-                "Covered: {files} ({size}).",
+                "Checkpoints include {files} ({size}).",
                 files=format_count(files, "{n} file", "{n} files"),
                 size=format_byte_size(held),
             )

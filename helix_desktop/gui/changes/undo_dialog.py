@@ -120,9 +120,8 @@ class ThreeVersionsDialog(plain_widgets.TransientDialog):
         self.resize(theme.zoomed_pixels(1200), theme.zoomed_pixels(640))
         row = QHBoxLayout(self)
         self.views: list[TextLineView] = []
-        first = (
-            (tr("Before the undo"), tr("After the undo")) if redo else (tr("Before the agent"), tr("After the agent"))
-        )
+        agent = tr("Before the agent's changes"), tr("After the agent's changes")
+        first = (tr("Before the undo"), tr("After the undo")) if redo else agent
         titles = (*first, tr("Now"))
         for title, content in zip(titles, versions, strict=True):
             label = plain_widgets.build_plain_label(title, "heading", self, wraps=False)

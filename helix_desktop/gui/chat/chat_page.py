@@ -47,7 +47,7 @@ class ChatPage(QWidget):
         self.session: Session | None = None
         # The conversation that is being opened or created; the message box already belongs to it.
         self.awaited_conversation = ""
-        self.wanted_conversation = ""  # The conversation asked for last. Answers for others are ignored.
+        self.wanted_conversation = ""  # The one asked for last. Answers for others are ignored.
         self.measured_session: Session | None = None  # The session whose context the meter shows.
         self.cost = 0.0  # In dollars, of the conversation so far.
         self.bridge = EventBridge(self)

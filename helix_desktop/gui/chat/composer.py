@@ -255,7 +255,7 @@ class Composer(QWidget):
         self._add_message_parts([part for message in waited for part in decode_message_parts(message)])
 
     def is_message_of(self, place: DraftPlace) -> bool:
-        """Whether the message at `place` is written here, also if its conversation has begun since."""
+        """Whether the message at `place` is written here, also if its conversation began since."""
         begun = self.draft_place == self._begun_from_new and place == (self.draft_place[0], "new")
         return place == self.draft_place or begun
 

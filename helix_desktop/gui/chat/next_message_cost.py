@@ -55,7 +55,7 @@ class NextMessageCostLabel(QLabel):
         saved = self._estimate_fold_saving() if price and not price.is_cache_warm(now) and self._idle else 0.0
         self._fold.setVisible(saved >= LEAST_SAVED)
         hint = tr(
-            "Old outputs are replaced with markers before the message is sent. This saves about {saved}. You can recall the outputs later.",
+            "Before the message is sent, old outputs are replaced with one-line markers. This saves about {saved}. You can recall the outputs later.",
             saved=format_dollars(saved),
         )
         self._fold.setToolTip(hint)

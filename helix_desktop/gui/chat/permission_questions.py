@@ -99,7 +99,7 @@ def format_uncovered_files(state: str, names: Sequence[str]) -> str:
         return ""
     shown = [exact_text.mark_on_one_line(name) for name in names[:NAMED]]
     more = [tr("and {n} more", n=format_number(len(names) - NAMED))] if len(names) > NAMED else []
-    return tr("Undo does not cover: {names}", names=", ".join([*shown, *more]))
+    return tr("Undo can't restore: {names}", names=", ".join([*shown, *more]))
 
 
 def describe_asking_agent(question: PermissionQuestion) -> str:

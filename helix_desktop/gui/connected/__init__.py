@@ -1,1 +1,1 @@
-"""Connecting agents people already use: which there are, the address, and the first request arriving."""
+"""Connecting agents people already use: which there are, the address, and the first request."""

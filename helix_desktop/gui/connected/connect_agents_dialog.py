@@ -215,7 +215,7 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
         self._saved.show_figure(tr("Saved"), format_amount(saved), tr("{share}, including recalls", share=share))
         read = format_percent(today.cache_read / today.sent) if today.sent else format_percent(0)
         cached = tr("{share} read from the provider's cache", share=read)
-        self._recalls.show_figure(tr("Recalls answered from the cache"), format_number(today.recalls), cached)
+        self._recalls.show_figure(tr("Recall requests answered from the cache"), format_number(today.recalls), cached)
 
     def _card_of_agent(self, row: connected_agents.ConnectedAgentRow) -> ConnectedAgentCard:
         card = self._cards.get(row.name)

@@ -1,4 +1,4 @@
-"""Choosing a model: a search field over favourites, recent models and everything the providers offer."""
+"""Choosing a model: a search field over favourites, recent models and what the providers offer."""
 
 from collections.abc import Mapping, Sequence
 
@@ -60,7 +60,7 @@ def _model_matches_words(model: ModelChoice, wanted: Sequence[str]) -> bool:
 
 
 def model_abilities(model: ModelChoice) -> list[str]:
-    """Lists what a model can or cannot do, shown as chips. Nothing is claimed about an unknown model."""
+    """Lists what a model can or cannot do, shown as chips. Of an unknown model nothing is said."""
     found = [tr("vision")] if model.images and model.sure is not WindowSizeSource.ASSUMED else []
     if model.thinking:
         found.append(tr("thinking"))

@@ -18,7 +18,7 @@ from helix_desktop.gui.translation import tr
 
 NOTICE_MS = 6_000
 ERROR_NOTICE_MS = 15_000
-ERRORS_TOGETHER_MS = 1_500  # In milliseconds. Errors that follow each other this fast share a notice.
+ERRORS_TOGETHER_MS = 1_500  # In milliseconds. Errors that follow this fast share a notice.
 MAX_ERROR_LINES = 4
 WIDTH = 560
 
@@ -97,7 +97,7 @@ class Notices(QWidget):
         lines = (
             told
             if len(told) <= MAX_ERROR_LINES
-            else [tr("And {n} more:", n=len(told) - MAX_ERROR_LINES), *told[-MAX_ERROR_LINES:]]
+            else [tr("Earlier errors not shown here: {n}", n=len(told) - MAX_ERROR_LINES), *told[-MAX_ERROR_LINES:]]
         )
         self.show_notice("\n".join(lines), stays=ERROR_NOTICE_MS)
         self._errors = told

@@ -13,7 +13,7 @@ from helix_desktop.gui.shared.plain_widgets import build_surface, build_tool_but
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 
-LEAST_WIDTH = 360  # Pixels. Where there is less for each of two sides, only the current one is shown.
+LEAST_WIDTH = 360  # Pixels. If there is less for each of two sides, only the current one is shown.
 
 
 class SideBySide(QSplitter):
@@ -43,7 +43,7 @@ class SideBySide(QSplitter):
         close.clicked.connect(lambda: self.closing_wanted.emit(side))
         self._headings[side] = heading, title, swap
         side.layout().insertWidget(0, heading)  # type: ignore[union-attr]
-        side.setMinimumWidth(1)  # Its hint follows its width, and would hold the handle of the splitter.
+        side.setMinimumWidth(1)  # Its hint follows its width, and would hold the splitter's handle.
         self.addWidget(side)
         self.setSizes([10_000, 10_000])  # the same for both
 

@@ -19,7 +19,7 @@ from helix_desktop.gui.workbench_types import Workbenches, WorkspaceListRow
 
 
 class WorkspaceTrashDialog(TransientDialog):
-    """`changed` is called when a workspace was restored, `gone` with the id of one that was deleted."""
+    """`changed` is called when a workspace was restored, `gone` with the id of a deleted one."""
 
     def __init__(
         self,

@@ -238,7 +238,7 @@ class ContextInspector(QWidget):
     def _build_block_list_boxes(self, ink: DrawingStyle, width: float, state: Moment) -> Iterator[LayoutBox]:
         opened = _BLOCKS in self._open
         yield ActionLineBox(ink, width, tr("Show the request"), ToggleSection(_REQUEST), gap=4)
-        words = format_count(len(self._parts), "{n} block, in the order sent", "{n} blocks, in the order sent")
+        words = format_count(len(self._parts), "{n} part of the request", "{n} parts of the request")
         yield ExpandableHeaderBox(ink, width, words, ToggleSection(_BLOCKS), opened=opened, gap=16)
         if not opened:
             return
@@ -313,7 +313,7 @@ class ContextInspector(QWidget):
             )
         if block.kind is ContextKind.OUTPUT and not block.fold:
             menu.addAction(
-                tr("Cache old outputs now"),
+                tr("Replace old outputs with markers now"),
                 self._run_in_background_when_chosen(lambda: session.start_fold(FoldKind.MARKER)),
             )
         return menu
@@ -365,13 +365,13 @@ class ContextInspector(QWidget):
 
 
 def describe_thresholds(chosen: Policy) -> str:
-    """The thresholds in a line: observe 30% · reflect 50% · hand over at 85%."""
+    """The thresholds in a line: observe 30% · reflect 50% · handover document at 85%."""
     parts = []
     if chosen.observation:
         parts.append(tr("observe {share}%", share=round(100 * chosen.observation_share)))
         parts.append(tr("reflect {share}%", share=round(100 * chosen.reflection_share)))
     if chosen.handover != "off":
-        parts.append(tr("hand over at {share}%", share=round(100 * chosen.handover_share)))
+        parts.append(tr("handover document at {share}%", share=round(100 * chosen.handover_share)))
     return " · ".join(parts)
 
 

@@ -33,9 +33,9 @@ class ModelsPage(WorkspaceSettingsPage):
         self.add_sentence(tr("If you don't choose a fast or long-window model, the main model is used instead."))
         chosen = self._bench.workspace.settings
         for role, title, sentence in (
-            ("main", tr("Main model"), tr("Used for conversations.")),
-            ("fast", tr("Fast model"), tr("Shortens outputs, records observations and writes summaries.")),
-            ("long", tr("Long-window model"), tr("Used for requests that don't fit in the other models' windows.")),
+            ("main", tr("Main model"), tr("This model is used for conversations.")),
+            ("fast", tr("Fast model"), tr("This model shortens outputs, records observations and writes summaries.")),
+            ("long", tr("Long-window model"), tr("This model takes requests that are too long for the other models.")),
         ):
             self.add_page_widget(self._build_role_row(role, title, sentence, chosen.models.get(role, "")))
         self.add_page_widget(self._build_thinking_row(chosen.effort))

@@ -1,4 +1,4 @@
-"""Permissions of a workspace: the mode, the folders, the rules, and what commands and agents can see."""
+"""Permissions of a workspace: mode, folders, rules, and what commands and agents can see."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -181,7 +181,7 @@ class CheckpointsPage(WorkspaceSettingsPage):
             FieldDeclaration(
                 "most_files",
                 tr("Maximum number of files in checkpoints"),
-                tr("New files beyond this limit are not covered, but they are listed under Changes. 0 means no limit."),
+                tr("Checkpoints leave out new files beyond this limit (see the Changes page). 0 means no limit."),
                 covered.most_files,
                 least=0,
                 most=100_000_000,
@@ -190,7 +190,7 @@ class CheckpointsPage(WorkspaceSettingsPage):
             FieldDeclaration(
                 "most_bytes",
                 tr("Maximum total size of files in checkpoints"),
-                tr("New files beyond this limit are not covered, but they are listed under Changes. 0 means no limit."),
+                tr("Checkpoints leave out new files beyond this limit (see the Changes page). 0 means no limit."),
                 covered.most_bytes // MEGABYTE,
                 least=0,
                 most=100_000_000,
@@ -222,7 +222,7 @@ class CheckpointsPage(WorkspaceSettingsPage):
         rows = (
             FieldDeclaration(
                 "always",
-                tr("Work in copies"),
+                tr("Work in copies of the repository"),
                 tr(
                     "Each new conversation and sub-agent works in its own copy. Changes reach your folders only when you bring them back."
                 ),

@@ -25,17 +25,17 @@ def fold_title(fold: Folded, folds: int = 1) -> str:
     if fold.kind is FoldKind.HANDOVER:
         return tr("Handover {n}", n=fold.number) if fold.number else tr("Handover")
     if fold.kind is FoldKind.MARKER:
-        return format_count(folds, "Replaced {n} tool output with a marker", "Replaced {n} tool outputs with markers")
+        return format_count(folds, "Reduced {n} tool output to one line", "Reduced {n} tool outputs to one line each")
     if fold.kind is FoldKind.EXCERPT:
-        return format_count(folds, "Excerpted {n} tool output", "Excerpted {n} tool outputs")
+        return format_count(folds, "Shortened {n} tool output to an excerpt", "Shortened {n} tool outputs to excerpts")
     if fold.kind is FoldKind.OBSERVATIONS:
         return format_count(
             count_covered_facts(fold),
-            "Condensed {n} message into observations",
-            "Condensed {n} messages into observations",
+            "Condensed {n} older message into a dated list of observations",
+            "Condensed {n} older messages into a dated list of observations",
         )
     if fold.kind is FoldKind.REFLECTION:
-        return tr("Merged older observations")
+        return tr("Merged the observations about older messages")
     return tr("Truncated") if fold.kind is FoldKind.TRUNCATION else describe_fold_kind(fold.kind).capitalize()
 
 
@@ -63,7 +63,7 @@ def describe_kept_details(details: DetailsKept) -> str:
     if not details.found:
         return ""
     return tr(
-        "details kept: {kept} of {found}",
+        "important details kept: {kept} of {found}",
         kept=format_number(details.kept + details.added + details.entry),
         found=format_number(details.found),
     )
@@ -72,12 +72,12 @@ def describe_kept_details(details: DetailsKept) -> str:
 def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0) -> str:
     """The line across the chat: what happened, in a sentence. `before`, `after`: tokens of all folds done together."""
     happened = {
-        FoldKind.HANDOVER: tr("Older messages were replaced with a handover"),
+        FoldKind.HANDOVER: tr("Older messages were replaced with a handover document"),
         FoldKind.MARKER: format_count(
-            folds, "{n} older output was replaced with a marker", "{n} older outputs were replaced with markers"
+            folds, "{n} older output was reduced to one line", "{n} older outputs were reduced to one line each"
         ),
-        FoldKind.OBSERVATIONS: tr("Older messages were condensed into observations"),
-        FoldKind.REFLECTION: tr("Older observations were merged"),
+        FoldKind.OBSERVATIONS: tr("Older messages were condensed into a dated list of observations"),
+        FoldKind.REFLECTION: tr("The observations about older messages were merged"),
         FoldKind.TRUNCATION: tr("The oldest messages are no longer sent"),
     }.get(fold.kind, fold_title(fold, folds))
     change = format_token_change(before or fold.tokens_before, after or fold.tokens)

@@ -9,7 +9,7 @@ def list_policy_choices() -> list[tuple[str, str]]:
         "helix": tr("Helix policy"),
         "observational": tr("Observational policy"),
         "layered": tr("Layered policy"),
-        "keeps_most": tr("Policy that keeps the most"),
+        "keeps_most": tr("Policy that keeps the most text"),
         "none": tr("No folding"),
     }
     return [(name, words.get(name, name)) for name in PRESETS]

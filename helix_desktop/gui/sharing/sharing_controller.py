@@ -82,7 +82,7 @@ class SharingController(QObject):
                 )
 
     def continue_here(self) -> None:
-        """Takes the conversation over from the other computer, so that the user can continue it here."""
+        """Takes the conversation over from the other computer, so that it can be continued here."""
         bench, session = self._showing.bench, self._showing.session
         if bench is None or session is None:
             return

@@ -7,7 +7,7 @@ from helix_desktop.gui.workbench_types import SharingStatus
 
 
 def describe_sharing_briefly(standing: SharingStatus) -> str:
-    """Describes it in a few words for the line below the workspace's name; empty if it is not shared."""
+    """Describes it in a few words, for the line below the workspace's name; empty if not shared."""
     if standing.state == "away":
         return tr("Shared: offline since {time}", time=format_time_of_day(standing.since))
     if standing.state == "waiting":

@@ -17,14 +17,14 @@ class FoldNowDialog(plain_widgets.TransientDialog):
         super().__init__(tr("Fold now"), parent)
         self._session = session
         self._doing = doing
-        self.kind = plain_widgets.build_combo_box(tr("What to create"), self)
+        self.kind = plain_widgets.build_combo_box(tr("What to replace, and with what"), self)
         for name, kind in (
-            (tr("Handover: a document with six sections"), FoldKind.HANDOVER),
-            (tr("Observations: a dated list"), FoldKind.OBSERVATIONS),
-            (tr("Cache old outputs"), FoldKind.MARKER),
+            (tr("Handover: one document in place of most older messages"), FoldKind.HANDOVER),
+            (tr("Observations: a dated list in place of older messages"), FoldKind.OBSERVATIONS),
+            (tr("Markers: one line in place of each old output"), FoldKind.MARKER),
         ):
             self.kind.addItem(name, kind)
-        keep = plain_widgets.build_plain_label(tr("What to keep in particular"), "muted", self)
+        keep = plain_widgets.build_plain_label(tr("Details to keep in particular"), "muted", self)
         self.wish = plain_widgets.build_line_edit(keep.text(), tr("For example: the API decisions"), self)
         words = tr("You can keep working. Everything stays in the journal, and you can undo this.")
         said = plain_widgets.build_plain_label(words, "small", self)

@@ -116,7 +116,7 @@ class FoldPanel(QWidget):
     def _build_edit_page(self) -> QWidget:
         page = QWidget(self)
         cancel = build_push_button(tr("Cancel"), self, self._discard_document_edit)
-        save = build_push_button(tr("Save my version"), self, self._save_document_edit, "primary")
+        save = build_push_button(tr("Save my changes"), self, self._save_document_edit, "primary")
         column = build_column((self._editor, 1), build_row(1, cancel, save), owner=page)
         self._theme.keep_lengths_scaled(self, column.setContentsMargins, 16, 0, 16, 14)
         return page
@@ -281,7 +281,7 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
     event = shown.event
     fold: Folded = event.current_folds[0]
     if shown.claims:
-        yield build_fold_heading(tr("In the handover, but not in the messages it replaces"), ink, width)
+        yield build_fold_heading(tr("In the handover document, but not in the messages that it replaces"), ink, width)
         yield build_note_box(ink, width, "\n".join(f"• {claim}" for claim in shown.claims[:CLAIMS]), font=ink.text)
     if fold.why:
         yield build_fold_heading(tr("Why"), ink, width)

@@ -155,7 +155,7 @@ def describe_fold_details(event: TimelineEvent) -> str:
     if not found.found:
         return ""
     return tr(
-        "Details found: {found}. Kept by the model: {kept}, added by Helix Desktop: {added}, in the reference entry: {entry}.",
+        "Important details found: {found}. The model kept {kept} of them. Helix Desktop added {added} to the document and {entry} to a cache entry.",
         found=found.found,
         kept=found.kept,
         added=found.added,
@@ -164,7 +164,7 @@ def describe_fold_details(event: TimelineEvent) -> str:
 
 
 def split_document_sections(text: str) -> list[tuple[str, str]]:
-    """Splits a document into headings and bodies. The text before the first heading has an empty one."""
+    """Splits a document into headings and bodies. Text before the first heading has an empty one."""
     found: list[tuple[str, list[str]]] = [("", [])]
     for each in text.splitlines():
         heading = _HEADING.match(each)

@@ -235,7 +235,7 @@ class TimelinePage(QWidget):
             return
         story = self._timeline_of_event(event)
         earlier = story.find_handover_before(event) if event.fold_kind is FoldKind.HANDOVER else None
-        name = tr("Compare with {n}", n=earlier.current_folds[0].number) if earlier is not None else ""
+        name = tr("Compare with document {n}", n=earlier.current_folds[0].number) if earlier is not None else ""
         fold = event.current_folds[0] if event.made_folds else None
         claims = self._claims.get(fold.text) if fold is not None else ()
         self.panel.show_fold_document(ShownFold(event, story.model_window, name, claims or ()))
@@ -424,7 +424,7 @@ def _last_seq_of_batch(event: TimelineEvent, facts: Sequence[Recorded]) -> int:
 def _list_thresholds(session: Session) -> Sequence[Threshold]:
     """When at the latest a policy folds, as shares of the window."""
     chosen = context_policy.policy_from_fact(session.conversation.state.settings.policy)
-    handover = tr("hand over at {share}%", share=round(100 * chosen.handover_share))
+    handover = tr("handover document at {share}%", share=round(100 * chosen.handover_share))
     found: list[Threshold] = (
         [(handover, ContextKind.HANDOVER, chosen.handover_share)] if chosen.handover != "off" else []
     )

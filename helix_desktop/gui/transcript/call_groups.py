@@ -27,7 +27,7 @@ class CallGroup:
         return self.done >= SMALLEST
 
     def hides_item(self, index: int) -> bool:
-        """Whether a collapsed group hides the item; the first one carries the group's line and stays."""
+        """Whether a collapsed group hides the item; the first one has the group's line and stays."""
         return self.is_collapsible and not self.opened and index != self.first and index in self.collapsible_items
 
 

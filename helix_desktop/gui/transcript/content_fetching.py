@@ -75,7 +75,7 @@ class FetchedTranscriptContent(QObject):
         return None
 
     def get_formula_picture(self, latex: str, *, display: bool, size: float, colour: str) -> FormulaPicture | None:
-        """A formula as a picture; those that are missing are drawn together, off the window's thread."""
+        """A formula as a picture; missing ones are drawn together, off the window's thread."""
         ratio = QGuiApplication.instance().devicePixelRatio()  # type: ignore[union-attr]
         wanted = FormulaRequest(latex, display, size, colour, ratio)
         if wanted in self._drawn:

@@ -64,7 +64,7 @@ def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
     left = sorted({name for fact in recorded_facts for name in fact.left_out})
     if not left:
         return words
-    uncovered = tr("Undo does not cover: {names}", names=", ".join(map(printable_path, left)))
+    uncovered = tr("Undo can't restore: {names}", names=", ".join(map(printable_path, left)))
     return join_sentences(words, uncovered) if files else uncovered
 
 

@@ -41,7 +41,7 @@ class BoxesView(BoxSurface):
         theme.changed.connect(self._restyle_boxes)
 
     def show_boxes(self, make: Make, *, keep_place: bool = False) -> None:
-        """`make` gives the boxes for a width; it is called again when the width or the theme changes."""
+        """`make` gives the boxes for a width; it is called again when width or theme change."""
         self._wanted = self.verticalScrollBar().value() if keep_place else 0
         self._make = make
         self.selection.clear_selection()
@@ -122,7 +122,7 @@ class BoxesView(BoxSurface):
         if self._width_of_boxes() != self._laid_width:
             self._start_box_layout()
         painter = QPainter(self.viewport())
-        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # Boxes place their text themselves.
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # Boxes place their own text.
         painter.fillRect(event.rect(), self._ink.token_colour(self._surface))
         y = self.verticalScrollBar().value()
         painter.translate(0, -y)

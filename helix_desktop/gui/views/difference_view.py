@@ -114,7 +114,7 @@ class DifferenceView(TextSurface):
         return bool(self._rows)
 
     def show_columns(self, *, two: bool) -> None:
-        """Show before and after in two columns, or in one. A comment being written stays at its line."""
+        """Show before and after in one or two columns. A comment being written stays at its line."""
         line, self._asking = self._commented_line(), -1
         self.has_two_columns = two
         self._build_difference_rows()

@@ -38,7 +38,7 @@ class TextLines(Protocol):
 
 
 class TextLineView(TextSurface):
-    """`selection_changed`: other lines are selected. `tone(i)` names the background colour of a line."""
+    """`selection_changed`: other lines are selected. `tone(i)` names a line's background colour."""
 
     selection_changed = Signal()
 

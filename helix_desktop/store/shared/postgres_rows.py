@@ -143,7 +143,7 @@ class PostgresRowStore:
             time.sleep(0.1)
         raise StoreFailed(
             "A long-running transaction in the shared store prevents rows from being removed completely.",
-            remedy="The rows can no longer be read. To remove the rows completely, use Forget again when that transaction has ended.",
+            remedy="The removed rows can no longer be read. To remove these rows from the disk, use Forget again when the long-running transaction has ended.",
         )
 
     def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:

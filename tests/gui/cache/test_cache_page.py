@@ -68,7 +68,7 @@ def test_selected_lines_are_recalled(page: CachePage, catalogue: MemoryCatalogue
     QTest.mousePress(lines.viewport(), LEFT, pos=QPoint(8, 10 + 3 * 19))
     QTest.mouseRelease(lines.viewport(), LEFT, pos=QPoint(8, 10 + 3 * 19))
     QTest.keyClick(lines, Qt.Key.Key_Down, SHIFT)
-    assert page.viewer.recall_button.text() == "Recall lines 4–5"
+    assert page.viewer.recall_button.text() == "Add lines 4–5 to next message"
     QTest.mouseClick(page.viewer.recall_button, LEFT)
     assert wanted == [RecallEntry(catalogue.lines[0].stored.digest, (4, 5))]
 

@@ -281,7 +281,7 @@ def test_a_folder_over_the_limit_asks_what_is_covered(page: ChangesPage, changes
     page.cover_button.click()
     asked = dialog(page, CheckpointCoverageDialog)
     assert isinstance(asked, CheckpointCoverageDialog)
-    assert asked.state.text() == "Covered: 300,022 files (6.0 GB)."
+    assert asked.state.text() == "Checkpoints include 300,022 files (6.0 GB)."
     asked.list.item(0).setCheckState(Qt.CheckState.Unchecked)
     asked.accept()
     assert changes.covered == [(True, ["node_modules/", "data/"])]

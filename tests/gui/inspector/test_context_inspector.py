@@ -156,11 +156,11 @@ def test_tab_into_it_shows_where_it_is(panel: ContextInspector) -> None:
 
 
 def test_the_blocks_stand_under_their_heading(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
-    act(panel, "blocks, in the order sent")
+    act(panel, "parts of the request")
     settle()
     stack = panel.view._stack
     names = [stack.hot_spot_and_rect(spot)[0].name for spot in stack.list_hot_spots()]
-    heading = next(at for at, name in enumerate(names) if "blocks, in the order sent" in name)
+    heading = next(at for at, name in enumerate(names) if "parts of the request" in name)
     assert panel._parts[0].block_name in names[heading + 1]
 
 
@@ -189,7 +189,7 @@ def test_what_the_provider_gets_is_written_beside_the_painting_thread(
 
 
 def test_blocks_are_listed_and_can_be_pinned(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
-    act(panel, "blocks, in the order sent")
+    act(panel, "parts of the request")
     settle()
     choose(panel, "The guard must never", "Pin")
     settle()
@@ -201,7 +201,7 @@ def test_blocks_are_listed_and_can_be_pinned(panel: ContextInspector, session: C
 
 
 def test_what_is_left_out_can_be_taken_in_again(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
-    act(panel, "blocks, in the order sent")
+    act(panel, "parts of the request")
     settle()
     choose(panel, "edit_file", "Exclude")
     settle()

@@ -24,7 +24,7 @@ def test_titles_and_lines(written: Written) -> None:
     story = story_of(written)
     assert [fold_sentences.describe_event_title(event) for event in story.events] == [
         "Conversation started",
-        "Replaced 3 tool outputs with markers",
+        "Reduced 3 tool outputs to one line each",
         "Handover 1",
         "Handover 2",
     ]
@@ -35,10 +35,10 @@ def test_titles_and_lines(written: Written) -> None:
     finally:
         spoken.set_translations({})
     assert fold_sentences.describe_event_briefly(story.events[1], 0) == "15K → 90 tokens · saved $0.410 so far"
-    assert fold_sentences.describe_event_briefly(story.events[2], 0).endswith("details kept: 42 of 42")
+    assert fold_sentences.describe_event_briefly(story.events[2], 0).endswith("important details kept: 42 of 42")
     assert fold_sentences.describe_fold_figures(story.events[3]).endswith("9.8 s · fast · in the background")
     assert fold_sentences.describe_fold_details(story.events[3]) == (
-        "Details found: 42. Kept by the model: 38, added by Helix Desktop: 3, in the reference entry: 1."
+        "Important details found: 42. The model kept 38 of them. Helix Desktop added 3 to the document and 1 to a cache entry."
     )
 
 

@@ -80,12 +80,12 @@ def click(page: TimelinePage, kind: type, name: str, number: int = 0) -> None:
 def test_the_newest_fold_is_shown(page: Page) -> None:
     timeline, _ = page
     assert timeline.panel._title._words == "Handover 2"
-    assert timeline.panel._compare.text() == "Compare with 1"
+    assert timeline.panel._compare.text() == "Compare with document 1"
     text = timeline.panel.document.all_text()
     assert "Project Background" in text
-    assert "Details found: 42" in text
+    assert "Important details found: 42" in text
     rows = [str(timeline.list.rows.data(timeline.list.rows.index(i))).split(",")[0] for i in range(4)]
-    assert rows == ["Handover 2", "Handover 1", "Replaced 3 tool outputs with markers", "Conversation started"]
+    assert rows == ["Handover 2", "Handover 1", "Reduced 3 tool outputs to one line each", "Conversation started"]
 
 
 def test_the_list_and_the_chart_choose_the_same(page: Page, settle: Settle) -> None:
@@ -96,7 +96,7 @@ def test_the_list_and_the_chart_choose_the_same(page: Page, settle: Settle) -> N
     assert timeline.chart._selected is timeline.timeline.events[2]
     timeline.choose_fold("m1")
     assert timeline.list.currentIndex().row() == 2
-    assert timeline.panel._title._words == "Replaced 3 tool outputs with markers"
+    assert timeline.panel._title._words == "Reduced 3 tool outputs to one line each"
 
 
 def test_sources_lead_into_the_chat_and_to_entries(page: Page) -> None:
@@ -372,5 +372,5 @@ def test_what_a_fold_claims_and_nothing_supports_is_shown(theme: Theme, written:
     settle()
     assert made.panel._shown is not None
     assert made.panel._shown.claims
-    assert "not in the messages it replaces" in made.panel.document.all_text()
+    assert "not in the messages that it replaces" in made.panel.document.all_text()
     made.close()
