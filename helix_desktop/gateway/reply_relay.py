@@ -266,7 +266,6 @@ class ReplyRelay:
     def _parse_answer(self, value: Json) -> WireReply:
         if self.request.body.wire == gemini_wire.NAME:
             calls = sum(len(message.pieces_of_kind(PieceKind.CALL)) for message in self.request.body.messages)
-            calls += sum(piece.kind is PieceKind.CALL for piece in self._shown_pieces)
             return self._number_gemini_calls(gemini_wire.parse_reply(value), calls)
         found: WireReply = self._wire_module.parse_reply(value)
         return found

@@ -20,11 +20,13 @@ from helix_desktop.engine.facts import (
     FoldKind,
     ModelReplied,
     PartRef,
+    Received,
     Recorded,
     Rewound,
     Stop,
     Text,
     ToolReturned,
+    TurnEnded,
     Usage,
     UserSaid,
 )
@@ -33,6 +35,8 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation
 from helix_desktop.engine.token_budget import WindowMeter
+from helix_desktop.errors import ActionRefused
+from helix_desktop.gateway import local_conversations
 from helix_desktop.gateway.agent_conversation import (
     ConnectedAgentModel,
     OpenAgentConversation,
@@ -41,14 +45,21 @@ from helix_desktop.gateway.agent_conversation import (
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES, compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Ticket
 from helix_desktop.gateway.folded_body import are_all_unchanged, build_folded_body, count_leading_instructions
-from helix_desktop.gateway.local_conversations import MESSAGES_IN_COMMIT, LocalAgentConversations, title_from_messages
+from helix_desktop.gateway.local_conversations import (
+    MESSAGES_IN_COMMIT,
+    LocalAgentConversations,
+    _end_of_next_batch,
+    message_line_from_facts,
+    title_from_messages,
+)
 from helix_desktop.gateway.view_entries import As, Changed
 from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
-from helix_desktop.protocols.wire_message import SLICE, Piece, PieceKind, Wired
+from helix_desktop.protocols.wire_message import SLICE, Piece, PieceKind, Speaker, Wired
 from tests.conftest import Expect
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
 from tests.gateway.running import PROTOCOLS, Agent
+from tests.gateway.test_agent_conversation import Room
 from tests.peers.agent_provider import WRITERS, Asked, Calls, Says, Thinks, complaint
 
 Json = Any
@@ -542,3 +553,203 @@ def test_a_title_is_the_first_words_a_person_said() -> None:
     ]
     assert title_from_messages(said) == "Mend it"
     assert title_from_messages([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [
+        (["x" * 60], "x" * 60),
+        (["x" * 61], "x" * 59 + "…"),
+        (["a wörd " * 20], "a wörd " * 8 + "a w…"),
+        (["a word, " + "x" * 50 + "     and more"], "a word, " + "x" * 50 + "…"),
+        (["  \n <env>\nLinux</env> ", "<b>bold</b>", "then this"], "then this"),
+        (["<x>" + "y" * 20_000 + "</x> out of reach"], "<x>" + "y" * 56 + "…"),
+        ([], ""),
+    ],
+)
+def test_a_title_is_one_short_line(words: list[str], title: str) -> None:
+    reply = Wired(Speaker.ASSISTANT, (), (Piece(PieceKind.TEXT, "I am the model"),))
+    picture = Wired(Speaker.USER, (), (Piece(PieceKind.IMAGE, "aGVsbG8="),))
+    said = [Wired(Speaker.USER, (), (Piece(PieceKind.TEXT, text),)) for text in words]
+    assert title_from_messages([reply, picture, *said]) == title
+
+
+def test_a_long_history_is_recorded_in_parts_that_end_before_a_reply_where_one_comes() -> None:
+    def ends(replies: set[int], first: int, count: int) -> int:
+        speakers = [Speaker.ASSISTANT if at in replies else Speaker.USER for at in range(count)]
+        return _end_of_next_batch([Wired(each, (), ()) for each in speakers], first)
+
+    many = MESSAGES_IN_COMMIT
+    assert ends({many - 1, many + 3, many + 5}, 0, 10 * many) == many + 3
+    assert ends({many}, 0, 10 * many) == many
+    assert ends({2 * many - 1}, 0, 10 * many) == 2 * many - 1
+    assert ends({2 * many}, 0, 10 * many) == 2 * many, "other agents wait no longer"
+    assert ends(set(), 5, 10 * many) == 5 + 2 * many
+    assert ends(set(), 5, 5 + many) == 5 + many
+    assert ends({6 + many}, 5, 5 + many) == 5 + many
+
+
+def test_what_was_taken_back_is_no_part_of_a_conversation_that_is_read_again() -> None:
+    told: list[Fact] = [
+        Received(("a", "b"), (2, 4), "s", "h"),
+        Received(("c", "d"), (6, 8), "s2", "h2"),
+        Rewound(6),
+        Received(("e",), (10,), "s3", "h3"),
+        UserSaid((Text("x", 1),)),
+    ]
+    recorded = [Recorded("c", at, 0.0, fact) for at, fact in enumerate(told, 1)]
+    line = message_line_from_facts("c", recorded)
+    assert (line.conversation, line.chain, line.seqs) == ("c", ["a", "b", "c", "e"], [2, 4, 6, 10])
+    assert (line.session, line.head, line.last_message_seq) == ("s3", "h3", 10)
+    nothing = message_line_from_facts("c", [Recorded("c", 1, 0.0, Rewound(0))])
+    assert (nothing.chain, nothing.last_message_seq) == ([], 0)
+
+
+async def _asks(agent: Room, *calls: Calls) -> Replied:
+    whole = WRITERS["anthropic"].whole([Says("I look."), *calls], USAGE, "1")
+    return Replied(anthropic_wire.parse_reply(whole).message.pieces, "m", Stop.CALLS, Usage(10, 0, 0, 1), "raw")
+
+
+async def test_a_hidden_recall_is_a_step_of_the_conversation_as_far_as_it_still_is_there(tmp_path: Path) -> None:
+    async with bench(tmp_path) as made:
+        agent = Room(made)
+        sent = await agent.send(anthropic_wire.user_message("look around"))
+        before = await agent.facts(sent)
+        replied = await _asks(agent, Calls("search_cached_content", {"query": "swordfish"}, "h1"))
+        calls = [piece for piece in replied.pieces if piece.kind is PieceKind.CALL]
+        for ticket in (replace(sent.ticket, live=False), replace(sent.ticket, last="0" * 32)):
+            ((_, name, _, well),) = await agent.room.answer_hidden_calls(ticket, replied, calls)
+            assert (name, well) == ("search_cached_content", True)
+            assert await agent.facts(sent) == before
+        await agent.room.answer_hidden_calls(sent.ticket, replied, calls)
+        said, answer, returned = await agent.facts(sent)
+        assert isinstance(said, UserSaid)
+        assert isinstance(answer, ModelReplied)
+        assert (answer.raw, answer.stop, answer.saw) == ("raw", Stop.CALLS, sent.ticket.saw)
+        assert isinstance(returned, ToolReturned)
+        assert (returned.call, returned.ok, returned.head) == ("h1", True, "[nothing in the cache contains swordfish]")
+        refused = replace(calls[0], id="h2")
+        asked = replace(replied, pieces=(refused,))
+        found = await agent.room.answer_hidden_calls(sent.ticket, asked, [refused], "[Enough.]")
+        assert found == [("h2", "search_cached_content", "[Enough.]", False)]
+        *_, returned = await agent.facts(sent)
+        assert isinstance(returned, ToolReturned)
+        assert (returned.call, returned.ok, returned.head) == ("h2", False, "[Enough.]")
+        (figure,) = await agent.room.figures_since()
+        assert (figure.requests, figure.recalls) == (2, 2)
+        await agent.answer(sent, Says("Done."))
+        assert await agent.room.count_known_messages(agent.arrival()[0]) == 2
+        await agent.room.aclose()
+
+
+async def test_a_recall_is_answered_with_what_it_asks_for(tmp_path: Path) -> None:
+    async with bench(tmp_path) as made:
+        agent = Room(made)
+        sent = await agent.send(anthropic_wire.user_message("look around"))
+        text = "\n".join(f"line {number} of the file" for number in range(1, 400))
+        stored = await made.workspace.cache.store_content(text.encode(), EntryOrigin("tool", "Bash", "text/plain"))
+        for number in range(12):
+            await made.workspace.cache.store_content(f"a swordfish {number}".encode(), EntryOrigin("tool"))
+        await made.workspace.index.wait_until_indexed()
+
+        async def recall(name: str, **arguments: object) -> str:
+            call = Piece(PieceKind.CALL, json.dumps(arguments), id="r", name=name)
+            replied = Replied((call,), "m", Stop.CALLS, Usage())
+            ticket = replace(sent.ticket, live=False)
+            ((_, _, answer, well),) = await agent.room.answer_hidden_calls(ticket, replied, [call])
+            assert well
+            return str(answer)
+
+        entry = {"sha256": stored.digest.hex}
+        whole = await recall("recall_cached_content", **entry)
+        assert ("line 1 of" in whole, "line 399 of" in whole, "go on with" in whole) == (True, False, True)
+        lines = await recall("recall_cached_content", **entry, lines="7-8")
+        assert ("line 7 of" in lines, "line 9 of" in lines) == (True, False)
+        grepped = await recall("recall_cached_content", **entry, grep="line 2[05]0 ")
+        assert ("line 200 of" in grepped, "line 250 of" in grepped, "line 300 of" in grepped) == (True, True, False)
+        assert ("line 199 of" in grepped, "line 100 of" in grepped) == (True, False), "with the lines around it"
+        passages = await recall("recall_cached_content", **entry, find="line 321")
+        assert "line 321 of" in passages
+        assert (await recall("search_cached_content", query="swordfish")).count("swordfish") == 10
+        assert (await recall("search_cached_content", query="swordfish", limit=3)).count("swordfish") == 3
+        assert (await recall("search_cached_content", query="swordfish", limit="3")).count("swordfish") == 10
+        await agent.room.aclose()
+
+
+async def test_a_reply_ends_a_turn_unless_it_calls(tmp_path: Path) -> None:
+    async with bench(tmp_path) as made:
+        agent = Room(made)
+        sent = await agent.send(anthropic_wire.user_message("look around"))
+        await agent.answer(sent, Calls("Bash", {}, "c0"), stop=Stop.CALLS)
+        assert not any(isinstance(fact, TurnEnded) for fact in await agent.facts(sent))
+        sent = await agent.send(anthropic_wire.result_message("c0", "Bash", "fine"))
+        assert sent.ticket.ahead
+        await agent.answer(sent, Says("Done."), stop=Stop.END)
+        recorded = await made.read_conversation_facts(sent.ticket.conversation)
+        *_, ended = await agent.facts(sent)
+        assert isinstance(ended, TurnEnded)
+        (returned,) = [each.seq for each in recorded if isinstance(each.fact, ToolReturned)]
+        saw = [each.fact.saw for each in recorded if isinstance(each.fact, ModelReplied)]
+        assert saw[1] > returned > saw[0], "it answers what was recorded after it was sent"
+        noted = [each.fact for each in recorded if isinstance(each.fact, Received)]
+        assert [(len(one.chain), one.session, one.head) for one in noted] == [(1, "s", "head")] * 4
+        assert tuple(link for one in noted for link in one.chain) == agent.arrival()[0].chain
+        await agent.room.aclose()
+
+
+async def test_a_request_that_others_went_on_from_is_refused(tmp_path: Path) -> None:
+    async with bench(tmp_path) as made:
+        agent = Room(made)
+        agent.units = [anthropic_wire.user_message("one"), {"role": "assistant", "content": "two"}]
+        arrival_, said = agent.arrival()
+        with pytest.raises(ActionRefused, match="continued elsewhere in the meantime"):
+            await agent.room.receive_request(arrival_, said[1:], known_count=1)
+        await agent.room.receive_request(arrival_, said)
+        agent.units.append(anthropic_wire.user_message("three"))
+        arrival_, said = agent.arrival()
+        sent = await agent.room.receive_request(arrival_, said[2:], known_count=2)
+        said_here = [fact.parts[0] for fact in await agent.facts(sent) if isinstance(fact, UserSaid)]
+        assert [part.text for part in said_here if isinstance(part, Text)] == ["one", "three"]
+        await agent.room.aclose()
+
+
+async def test_few_conversations_are_held_open_and_those_in_the_trash_are_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_conversations, "MOST_OPEN_CONVERSATIONS", 2)
+    async with bench(tmp_path) as made:
+        agents, names = [Room(made, LocalAgentConversations(made, _nobody))], list[str]()
+        agents += [Room(made, agents[0].room) for _ in range(2)]
+        for number, agent in enumerate(agents):
+            sent = await agent.send(anthropic_wire.user_message(f"duty {number}"), session=f"s{number}")
+            await agent.answer(sent, Says("fine"), usage=Usage(10, 0, 0, 1))
+            names.append(sent.ticket.conversation)
+        assert [figure.conversation for figure in await agents[0].room.figures_since()] == names[1:]
+        for number in (1, 0):
+            sent = await agents[number].send(anthropic_wire.user_message("on"), session=f"s{number}")
+            await agents[number].answer(sent, Says("fine"))
+        assert [figure.conversation for figure in await agents[0].room.figures_since()] == [names[1], names[0]]
+        assert [row.title for row in made.list_conversations() if row.id == names[2]] == ["duty 2"]
+        await agents[0].room.aclose()
+        await (await made.open_session(names[0])).set_trashed()
+        again = LocalAgentConversations(made, _nobody)
+        for number, (agent, name) in enumerate(zip(agents, names, strict=True)):
+            agent.room = again
+            sent = await agent.send(anthropic_wire.user_message("and on"), session=f"s{number}")
+            assert (sent.ticket.conversation == name) == (number > 0)
+        await again.aclose()
+
+
+async def test_while_a_long_history_is_recorded_all_of_it_counts_as_known(tmp_path: Path) -> None:
+    async with bench(tmp_path) as made:
+        room, units = LocalAgentConversations(made, _nobody), history(LONG_HISTORY_MESSAGES // 2)
+        few = await room.receive_request(*arrival(units[:LONG_HISTORY_MESSAGES], "few"))
+        assert (few.ticket.is_import, few.ticket.ahead) == (False, False)
+        units[0] = anthropic_wire.user_message("another agent's")
+        many = await room.receive_request(*arrival(units[: LONG_HISTORY_MESSAGES + 1], "many"))
+        assert (many.ticket.is_import, many.ticket.ahead) == (True, True)
+        assert await room.count_known_messages(arrival(units, "many")[0]) == LONG_HISTORY_MESSAGES + 1
+        await room.aclose()
+        assert await room.count_known_messages(arrival(units, "many")[0]) == LONG_HISTORY_MESSAGES + 1
+        facts = [type(each.fact) for each in await made.read_conversation_facts(many.ticket.conversation)]
+        assert facts.count(ToolReturned) == LONG_HISTORY_MESSAGES // 2

@@ -488,11 +488,11 @@ async def test_calls_of_gemini_are_numbered_as_the_agent_will_number_them(provid
         made = WRITERS["gemini"].whole([Calls(TOOL, {"n": number}), Calls(TOOL, {"n": number})], USAGE, "1")
         got.agent.units += WIRE_MODULES["gemini"].parse_reply(made).message.units
         got.agent.results([("", TOOL, "fine"), ("", TOOL, "fine")])
-    await got.run([RECALL, RECALL], [Says("both"), SEES, SEES])
+    await got.run([Says("Let me see."), RECALL, RECALL], [Says("both"), SEES, SEES])
     first, second = got.told
     assert first.replied is not None
     assert second.replied is not None
-    hidden = [piece.id for piece in first.replied.pieces]
+    hidden = [piece.id for piece in first.replied.pieces if piece.kind is PieceKind.CALL]
     assert len(set(hidden)) == 2
     assert all(one.startswith("hidden-") for one in hidden)
     assert [piece.id for piece in second.replied.pieces if piece.kind is PieceKind.CALL] == ["call-5", "call-6"]
@@ -517,6 +517,20 @@ async def test_a_reply_that_cannot_be_recorded_goes_through_and_its_recalls_are_
     ]
     assert results == [("[This cannot be recalled now.]", protocol != "anthropic")]
     assert "fine" in "".join(piece.text for piece in WIRE_MODULES[protocol].parse_reply(got.seen()).message.pieces)
+
+
+async def test_a_stream_that_this_program_fails_to_read_reaches_the_agent_all_the_same(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, expect: Expect, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_value: Json) -> None:
+        raise KeyError("a mistake in the program")
+
+    expect("a reply could not be read; it went through")
+    monkeypatch.setattr(WIRE_MODULES["anthropic"], "parse_reply", fail)
+    for streams, content in ((True, events("anthropic", [SEES])), (False, whole("anthropic", [SEES]))):
+        got = await Relayed(provider, streams=streams).run(stream(content) if streams else Raw(content))
+        assert (got.content, got.told) == (content, [])
+    assert set(caplog.messages) == {"a reply could not be read; it went through"}
 
 
 @both

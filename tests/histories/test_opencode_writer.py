@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import opencode_writer
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -95,3 +102,79 @@ def test_a_compaction_is_asked_for_and_answered_by_its_summary() -> None:
     assert [part["type"] for part in asked["parts"]] == ["compaction"]
     assert (answer["info"]["summary"], answer["info"]["mode"]) == (True, "compaction")
     assert (answer["info"]["parentID"], answer["parts"][0]["text"]) == (asked["info"]["id"], "short")
+
+
+SCHEMA = """
+CREATE TABLE project(id TEXT PRIMARY KEY, worktree TEXT);
+CREATE TABLE session(id TEXT PRIMARY KEY, project_id TEXT REFERENCES project(id), slug, directory, title, version, time_created, time_updated);
+CREATE TABLE message(id TEXT PRIMARY KEY, session_id REFERENCES session(id), time_created, time_updated, data);
+CREATE TABLE part(id TEXT PRIMARY KEY, message_id REFERENCES message(id), session_id, time_created, time_updated, data);
+"""
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    with closing(sqlite3.connect(tmp_path / "opencode.db")) as made, made:
+        made.executescript(SCHEMA)
+        made.execute("INSERT INTO project VALUES('global', '/')")
+        made.execute("INSERT INTO project VALUES('p1', '/work')")
+    return tmp_path / "opencode.db"
+
+
+def written(database: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(database)) as opened:
+        return opened.execute(query).fetchall()
+
+
+@pytest.mark.parametrize(("folder", "project"), [("/work", "p1"), ("/elsewhere", "global")])
+def test_a_session_stands_in_opencodes_database_with_all_its_parts(database: Path, folder: str, project: str) -> None:
+    reply = build_recorded_reply([Text("I look"), ToolCall("c1", "Bash", "{}")], time=2.0)
+    session = RecordedSession("s", (SAYS, reply, RecordedMessage("tool", "out", answers="c1")), folder=folder)
+    (made,) = opencode_writer.write_opencode_session(session, "ses_ABCDEFGHIJ", 1.0)
+    opencode_writer.insert_opencode_session(database, json.dumps(made).encode())
+    info = made["info"]
+    ((*row, created, updated),) = written(database, "SELECT * FROM session")
+    assert row == [info["id"], project, info["slug"], folder, info["title"], info["version"]]
+    assert (created, updated) == (info["time"]["created"], info["time"]["updated"])
+    messages = written(database, "SELECT id, session_id, time_created, time_updated, data FROM message ORDER BY rowid")
+    whens = [one["info"]["time"]["created"] for one in made["messages"]]
+    assert [row[:4] for row in messages] == [
+        (one["info"]["id"], info["id"], when, when) for one, when in zip(made["messages"], whens, strict=True)
+    ]
+    data = [json.loads(row[4]) for row in messages]
+    assert [one["role"] for one in data] == ["user", "assistant"]
+    parts = written(database, "SELECT id, message_id, session_id, time_created, data FROM part ORDER BY rowid")
+    expected = [(part, one["info"]["id"]) for one in made["messages"] for part in one["parts"]]
+    assert [row[:3] for row in parts] == [(part["id"], message, info["id"]) for part, message in expected]
+    assert {row[3] for row in parts} == set(whens)
+    data += [json.loads(row[4]) for row in parts]
+    assert not any({"id", "sessionID", "messageID"} & one.keys() for one in data), "they have columns of their own"
+    assert data[-1]["type"] == expected[-1][0]["type"]
+    with pytest.raises(InvalidInput, match="did not accept the session") as refused:
+        opencode_writer.insert_opencode_session(database, json.dumps(made).encode())
+    assert "Nothing was changed" in refused.value.remedy
+    assert len(written(database, "SELECT * FROM session")) == 1
+
+
+def test_a_session_is_in_the_database_whole_or_not_at_all_and_runs_nobodys_triggers(database: Path) -> None:
+    made = document(SAYS)
+    with closing(sqlite3.connect(database)) as opened, opened:
+        opened.execute("CREATE TRIGGER more AFTER INSERT ON part BEGIN DELETE FROM project; END")
+    with pytest.raises(InvalidInput):
+        opencode_writer.insert_opencode_session(database, json.dumps(made).encode())
+    assert written(database, "SELECT * FROM session") == []
+    assert len(written(database, "SELECT * FROM project")) == 2
+    with closing(sqlite3.connect(database)) as opened, opened:
+        opened.execute("DROP TRIGGER more")
+        opened.execute("DELETE FROM project")
+    with pytest.raises(InvalidInput, match="FOREIGN KEY"):
+        opencode_writer.insert_opencode_session(database, json.dumps(made).encode())
+
+
+def test_where_opencode_has_no_database_none_is_made(tmp_path: Path, database: Path) -> None:
+    (tmp_path / "text.db").write_text("no database")
+    (tmp_path / "link.db").symlink_to(database)
+    for name in ("none.db", "text.db", "link.db"):
+        with pytest.raises(InvalidInput, match="opencode has no database at"):
+            opencode_writer.insert_opencode_session(tmp_path / name, b"{}")
+    assert not (tmp_path / "none.db").exists()

@@ -95,3 +95,18 @@ def test_what_is_copied_after_a_seal_is_whole(tmp_path: Path, file: Path) -> Non
         copies.seal_and_list_folders()
     again = PendingCopies(tmp_path / "copies")  # after the process was killed
     assert copied(again, file) == [b"one\n", b"one\ntwo\n"]
+
+
+def test_where_nothing_was_copied_there_is_nothing_and_what_cannot_be_imported_is_kept_aside(
+    tmp_path: Path, file: Path
+) -> None:
+    copies = PendingCopies(tmp_path / "copies")
+    assert copies.seal_and_list_folders() == []
+    file.write_bytes(b"one\n")
+    copies.copy_file(file)
+    (folder,) = copies.seal_and_list_folders()
+    copies.set_aside(folder)
+    assert copies.seal_and_list_folders() == []
+    (kept,) = (tmp_path / "copies").iterdir()
+    assert kept.name == f"{folder.name}.failed"
+    assert path_of_copy(kept, file).read_bytes() == b"one\n"
