@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any
 
 from helix_desktop.engine.changes.git_patch import format_unified_diff
@@ -23,6 +24,7 @@ class CommandCheck:
 
     `open_question` is cancelled when the turn stops. `is_in_background`: the command runs in the
     background. The sandbox protects what was there before, so a change of that is the user's own.
+    `kept`: what the user has let commands keep since then, and nothing else that is there by now.
     """
 
     guard: AutorunGuard
@@ -30,6 +32,7 @@ class CommandCheck:
     is_in_background: bool = False
     open_question: asyncio.Task[Any] | None = None
     is_settled: bool = False
+    kept: AutorunState = field(default_factory=dict)
 
     @classmethod
     async def begin_check(cls, guard: AutorunGuard, *, lasting: bool = False) -> "CommandCheck":
@@ -37,25 +40,26 @@ class CommandCheck:
 
     async def revert_and_ask(self, use: ToolResources, *, ask: bool) -> str:
         """Reverts what the command changed, asks about it, and reports the outcome; empty if nothing changed."""
-        self.is_settled = True
-        planted = await asyncio.to_thread(self.guard.find_autorun_changes, self.before)
-        planted = [one for one in planted if not self.is_in_background or one.before is None]
+        planted = await asyncio.to_thread(self.guard.find_autorun_changes, self.before | self.kept)
+        planted = [one for one in planted if not self.is_in_background or one.path not in self.before]
         if not planted:
+            self.is_settled = True
             return ""
         failed = await asyncio.to_thread(self.guard.revert_autorun_changes, planted)
         done = [one for one in planted if one.path not in failed]
         allowed = ask and bool(done) and await self._ask_to_keep(use, done)
         if allowed:
+            self.kept |= {one.path: one.after for one in done}
             await asyncio.to_thread(self.guard.reapply_autorun_changes, done)
-        self.before = await asyncio.to_thread(self.guard.read_autorun_state)
+        self.is_settled = True
         return "".join(_describe_reverted(use, done, allowed=allowed)) + _describe_not_reverted(use, failed)
 
     async def revert_without_asking(self) -> None:
         """Reverts the command's changes without asking, when nobody is left to answer."""
         if not self.is_settled:
-            self.is_settled = True
-            planted = await asyncio.to_thread(self.guard.find_autorun_changes, self.before)
+            planted = await asyncio.to_thread(self.guard.find_autorun_changes, self.before | self.kept)
             await asyncio.to_thread(self.guard.revert_autorun_changes, planted)
+            self.is_settled = True
 
     def cancel_open_question(self) -> None:
         """Cancels the open question because the turn has been stopped."""

@@ -150,10 +150,10 @@ class WorkspaceCommands:
         )
 
     def update_background_checks(self, watched: CommandCheck) -> None:
-        """A command's changes have been decided: background commands are compared with the new state from now on."""
+        """What the user let a command keep is not taken for the work of commands in the background."""
         for one in self.running_in_background:
             if one.check is not None:
-                one.check.before = watched.before
+                one.check.kept |= watched.kept
 
     async def aclose(self) -> None:
         """End every background command; for the end of the program."""

@@ -7,9 +7,18 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.engine.facts import ToolCall
+from helix_desktop.engine.ports import CallContext, PermissionAnswer
+from helix_desktop.tools.built_in_tool import FilesSeen, ToolResources
+from helix_desktop.tools.checks_after_command import CommandCheck
+from helix_desktop.tools.permission import ToolAction
 from tests.tools.planting import prepare
 from tests.tools.world import World, world
+
+
+async def refuse(_: ToolAction) -> None:
+    raise AssertionError
+
 
 PLANT = "git init -q sub; git -C sub config core.fsmonitor evil; echo evil > .vimrc"
 
@@ -80,6 +89,73 @@ async def test_what_one_in_the_background_left_at_its_end_is_put_back(here: Worl
     said = await here.said("read_command_output", name="bg1", wait=60, all=True)
     assert "Put back as it was" in said
     assert not fsmonitor(here)
+
+
+REPLANT = "while :; do [ -e .envrc ] || echo evil > .envrc; [ -e .vimrc ] || echo evil > .vimrc; sleep 0.01; done"
+
+
+async def wait_for(path: Path) -> None:
+    async with asyncio.timeout(200):
+        while not path.exists():
+            await asyncio.sleep(0.01)
+
+
+async def test_what_is_written_again_while_the_user_refuses_it_is_put_back_at_the_end(here: World) -> None:
+    (here.folder / ".envrc").unlink()
+
+    async def refuse_when_it_is_there_again(question: object) -> PermissionAnswer:
+        await wait_for(here.folder / ".envrc")
+        return PermissionAnswer(allowed=False)
+
+    here.person.ask = refuse_when_it_is_there_again  # type: ignore[method-assign]
+    await here.run("run_command", command=REPLANT, background=True)
+    await wait_for(here.folder / ".envrc")
+    await here.run("run_command", command="echo work")
+    await wait_for(here.folder / ".envrc")
+    await here.run("stop_command", name="bg1")
+    async with asyncio.timeout(200):
+        while (here.folder / ".envrc").exists() or (here.folder / ".vimrc").exists():
+            await asyncio.sleep(0.01)
+
+
+async def test_what_the_user_kept_stays_as_it_was_kept(here: World) -> None:
+    """A command in the background, which nothing holds from it, may not change it afterwards."""
+    line = "echo first > .vimrc; touch done; until [ -e go ]; do sleep 0.01; done; echo evil > .vimrc"
+    await here.run("run_command", command=line, background=True)
+    await wait_for(here.folder / "done")
+    assert "keeps what the command did" in await here.said("read_command_output", name="bg1", all=True)
+    here.person.answer = PermissionAnswer(allowed=False)
+    (here.folder / "go").touch()
+    said = await here.said("read_command_output", name="bg1", wait=60)
+    while "running for" in said:
+        said = await here.said("read_command_output", name="bg1", wait=60)
+    assert (here.folder / ".vimrc").read_text() == "first\n"
+
+
+async def test_what_was_kept_of_one_command_is_not_asked_about_for_another(here: World) -> None:
+    await here.run("run_command", command="sleep 1000", background=True)
+    await here.run("run_command", command="echo mine > .vimrc")
+    assert len(here.person.asked) == 1
+    await here.run("read_command_output", name="bg1")
+    await here.run("stop_command", name="bg1")
+    assert len(here.person.asked) == 1
+    assert (here.folder / ".vimrc").read_text() == "mine\n"
+
+
+async def test_what_a_stop_interrupts_is_put_back_all_the_same(here: World) -> None:
+    """The program closes while what a command planted is being looked for."""
+    guard = here.kit.commands.guard
+    assert guard is not None
+    check = await CommandCheck.begin_check(guard)
+    (here.folder / ".vimrc").write_text("evil\n")
+    call = ToolCall("call", "run_command", "{}")
+    context = CallContext("c", here.person.ask, here.person.shown.append)
+    use = ToolResources(call, context, refuse, here.kit.resources, FilesSeen())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await check.revert_and_ask(use, ask=False)
+    await check.revert_without_asking()
+    assert not (here.folder / ".vimrc").exists()
 
 
 async def test_what_the_user_changes_beside_a_command_in_the_background_is_the_users(here: World) -> None:
