@@ -26,9 +26,7 @@ MessageFact = facts.UserSaid | facts.ModelReplied | facts.ToolReturned
 
 def parts_of(fact: MessageFact) -> tuple[facts.UserPart | facts.ReplyPart | facts.Stored, ...]:
     """The parts a `PartRef` counts: of an output the text first, then its pictures."""
-    if isinstance(fact, facts.ToolReturned):
-        return (fact.output, *fact.images)
-    return fact.parts
+    return (fact.output, *fact.images) if isinstance(fact, facts.ToolReturned) else fact.parts
 
 
 def build_original_block(recorded: facts.Recorded, ref: facts.PartRef, ids: Mapping[facts.PartRef, str]) -> Block:

@@ -24,11 +24,7 @@ from helix_desktop.gui.workbench_types import Session, Workbench
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 MOST_FILES_SHOWN = 10
-SUFFIX_BY_EXPORT_FORM = {
-    "markdown": ".md",
-    "json": ".json",
-    "openai": ".jsonl",
-}
+SUFFIX_BY_EXPORT_FORM = {"markdown": ".md", "json": ".json", "openai": ".jsonl"}
 
 
 @dataclass(eq=False)

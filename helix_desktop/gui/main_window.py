@@ -302,7 +302,7 @@ class MainWindow(WindowFrame):
         self.notices.discard_offers()
         self._wanted_workspace = bench.id
         self.showing.set_shown_workspace(bench)
-        last = self.memory.get_remembered("conversation", bench.id, default="")
+        last, beside = (self.memory.get_remembered(key, bench.id, default="") for key in ("conversation", "beside"))
         self.memory.remember_value("workspace", value=bench.id)
         self._follow_workspace(bench)
         if any(row.id == bench.id for row in self.listed_workspaces):
@@ -321,6 +321,9 @@ class MainWindow(WindowFrame):
         if row is not None and awaited:
             self.chat.show_chat_writer(row.agent)
             self.go_to_conversation(awaited)
+            if (other := bench.conversation_row(beside)) is not None and not other.trashed:
+                self.go_to_conversation(beside, beside=True)
+                self.go_to_other_side()
 
     def stop_following_workspace(self, workspace: str) -> None:
         watched = self._activity_by_workspace.pop(workspace, None)
@@ -452,7 +455,8 @@ class MainWindow(WindowFrame):
         known = search_suggestions.suggest_conversations(
             rows, self.showing.workspace_id, lambda place: self.go_to_conversation(place.conversation, beside=True)
         )
-        self.palette_box.open_palette(known=known, hint=tr("Search conversations"))
+        none = tr("There is no other conversation in this workspace.")
+        self.palette_box.open_palette(known=known, hint=tr("Search conversations") if known else none)
 
     def go_to_next_waiting_conversation(self) -> None:
         """Those that wait for the user, of all open workspaces, one after another."""
@@ -610,7 +614,9 @@ class MainWindow(WindowFrame):
     def _follow_current_chat(self) -> None:
         workspace, name = self.chat.composer.draft_place
         self.showing.set_shown_conversation(self.chat.session)
-        self.memory.remember_value("conversation", workspace, value="" if name == "new" else name)
+        other = next((chat.composer.draft_place[1] for chat in self.chats if chat is not self.chat), "new")
+        for key, shown in (("conversation", name), ("beside", other)):
+            self.memory.remember_value(key, workspace, value="" if shown == "new" else shown)
         self.top.show_background_work("")
         self._show_model()
         self.sidebar.list.select_conversation(name)
@@ -656,8 +662,12 @@ class MainWindow(WindowFrame):
         self.focus_current_composer()
 
     def _leave_conversations(self) -> None:
+        """What stood beside the other one is remembered, as it was not the user who closed it."""
+        place = "beside", self.showing.workspace_id
+        beside = self.memory.get_remembered(*place, default="")
         for chat in [each for each in self.chats if each is not self.chat]:
             self.close_chat(chat)
+        self.memory.remember_value(*place, value=beside)
         self.chat.leave_session()
 
     def tab_areas(self) -> Sequence[QWidget]:

@@ -163,9 +163,7 @@ def _most_tries(failure: ModelFailed, patience: http_transport.ProviderPatience,
         return patience.attempts
     if isinstance(failure, http_transport.NoConnection) and local:
         return patience.attempts_local
-    if isinstance(failure, ProviderUnreachable):
-        return patience.attempts_unreachable
-    return 1
+    return patience.attempts_unreachable if isinstance(failure, ProviderUnreachable) else 1
 
 
 def fill_in_cost(usage: Usage, info: ModelInfo) -> Usage:

@@ -10,6 +10,7 @@ import hashlib
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import zstandard
@@ -200,9 +201,7 @@ class CacheFolder:
 
     def encode_chunk(self, content: bytes, *, thorough: bool = False) -> bytes:
         packed = (self._thorough if thorough else self._compressor).compress(content)
-        if len(packed) < len(content):
-            return _ZSTD + packed
-        return _RAW + content
+        return _ZSTD + packed if len(packed) < len(content) else _RAW + content
 
     def delete_chunks(self, blob: int, *, extra: Sequence[Write] = ()) -> None:
         keys = list(
@@ -382,12 +381,8 @@ class CacheFolder:
 
     def digests_after(self, after: Digest | None, limit: int) -> list[Digest]:
         """Hashes in their order, from the one behind `after`; none: the end."""
-        found: list[Digest] = []
-        for key in self.level.keys_in_range(b"h" + (after.raw + b"\x00" if after else b""), b"i"):
-            found.append(Digest(key[1:]))
-            if len(found) == limit:
-                break
-        return found
+        keys = self.level.keys_in_range(b"h" + (after.raw + b"\x00" if after else b""), b"i")
+        return [Digest(key[1:]) for key in islice(keys, limit)]
 
     def without_content(self, digests: Iterable[Digest]) -> frozenset[Digest]:
         """Which of these have no content here: unknown, collected or damaged."""

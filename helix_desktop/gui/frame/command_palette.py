@@ -106,7 +106,6 @@ class CommandPalette(SearchPopup):
         self._found: Sequence[PaletteItem] = ()
         self._searched = ""
         self._is_open_to_all = True
-        self.line.setAccessibleName(tr("Search everything"))
         self._model = PaletteRows(self)
         self.set_rows_model(self._model, PaletteRowPainter(theme, self.list, ROW))
         self.list.setAccessibleName(tr("Found"))
@@ -121,6 +120,7 @@ class CommandPalette(SearchPopup):
         self._known, self._is_open_to_all = (self._list_ready_items(), True) if known is None else (known, False)
         everything = tr("Search messages, entries, conversations and actions")
         self.line.setPlaceholderText(hint or everything)
+        self.line.setAccessibleName(hint or tr("Search everything"))
         self._found, self._searched = (), ""
         self._nothing.hide()
         self.open_popup(words)
@@ -169,9 +169,12 @@ class CommandPalette(SearchPopup):
 
     def _request_workspace_search(self) -> None:
         words = self.line.text().strip()
-        if words and words != self._searched and self._is_open_to_all:
+        if words and words != self._searched:
             self._searched = words
-            self.search_wanted.emit(words)
+            if self._is_open_to_all:
+                self.search_wanted.emit(words)
+            else:
+                self.show_search_results(words, ())
 
     def _refill_palette(self) -> None:
         self._model.replace_rows([*match_palette_items(self._known, self.line.text()), *self._found])

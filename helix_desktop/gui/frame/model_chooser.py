@@ -308,10 +308,7 @@ class ModelChooser(SearchPopup):
     def _shortcut_action(self, event: QKeyEvent) -> str:
         if event.modifiers() != Qt.KeyboardModifier.ControlModifier:
             return ""
-        keys: Mapping[int, str] = {
-            Qt.Key.Key_D: "favourite",
-            Qt.Key.Key_E: "edit",
-        }
+        keys: Mapping[int, str] = {Qt.Key.Key_D: "favourite", Qt.Key.Key_E: "edit"}
         return keys.get(event.key(), "")
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:

@@ -6,13 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal, SignalInstance
 from PySide6.QtGui import QColor, QFont, QMouseEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import (
-    QAbstractButton,
-    QApplication,
-    QSizePolicy,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractButton, QApplication, QSizePolicy, QToolButton, QWidget
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.colour_tokens import readable_text_colour

@@ -24,7 +24,6 @@ from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.inspector import context_figures
 from helix_desktop.gui.inspector.context_figures import ListedBlock
 from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes, build_inspector_heading
-from helix_desktop.gui.inspector.request_dialog import RequestDialog, build_request_forms, describe_request
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_time_of_day
@@ -347,6 +346,8 @@ class ContextInspector(QWidget):
             self._open_request_dialog(self._session, seq, tr("Step {n}", n=format_number(number)) if number else "")
 
     def _open_request_dialog(self, session: Session, step: int | None, title: str) -> None:
+        from helix_desktop.gui.inspector.request_dialog import RequestDialog
+
         def show_dialog_if_current(found: tuple[str, dict[str, list[str]]]) -> None:
             if self._session is session:
                 RequestDialog(self._theme, title, *found, self).open()
@@ -357,6 +358,8 @@ class ContextInspector(QWidget):
         """Fetches a request to show: a sentence on its length and whether it is what was sent, and
         its forms. The readable form also works if its provider has been removed.
         """
+        from helix_desktop.gui.inspector.request_dialog import build_request_forms, describe_request
+
         request, wire = await session.rebuild_request(step), None
         with suppress(HelixError):
             wire = await self._bench.request_as_sent(session.id, step, request) if self._bench is not None else None

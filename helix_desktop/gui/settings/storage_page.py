@@ -39,7 +39,6 @@ class StoragePage(SettingsPage):
             tr("Limit"),
             tr("Maximum size of the cache. 0 means no limit."),
             limit,
-            least=0,
             most=2_000_000,
             unit="MB",
             unset=tr("No limit"),

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPen
+from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTreeWidget, QWidget
 
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.translation import tr
 
 Index = QModelIndex | QPersistentModelIndex
 NOWHERE = QModelIndex()
@@ -54,7 +55,25 @@ class RowPainter(QStyledItemDelegate):
 
 
 class RowTree(QTreeWidget):
-    """A tree or table that shows which row has the keyboard: Qt marks a cell, which the style sheet leaves out."""
+    """A tree or table that shows which row has the keyboard: Qt marks a cell, which the style sheet leaves out.
+    While it is empty, it says so, and the keyboard passes it by.
+    """
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        for changed in (self.model().rowsInserted, self.model().rowsRemoved, self.model().modelReset):
+            changed.connect(self._describe_emptiness)
+        self._describe_emptiness()
+
+    def _describe_emptiness(self) -> None:
+        is_empty = self.topLevelItemCount() == 0
+        self.setAccessibleDescription(tr("This list is empty.") if is_empty else "")
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus if is_empty else Qt.FocusPolicy.StrongFocus)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if words := self.accessibleDescription():
+            QPainter(self.viewport()).drawText(self.viewport().rect(), Qt.AlignmentFlag.AlignCenter, words)
 
     def drawRow(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         super().drawRow(painter, option, index)

@@ -10,7 +10,6 @@ from itertools import accumulate
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QTextLayout
 
-from helix_desktop.gui.shared.difference_rows import find_changed_words
 from helix_desktop.gui.transcript import basic_boxes, drawing_style
 from helix_desktop.gui.transcript.code_highlighting import Run, highlight_code
 from helix_desktop.gui.translation import format_count, tr
@@ -153,6 +152,8 @@ class CodeBox(basic_boxes.LayoutBox):
             for start, length, name in self._coloured
         ]
         if self._diff:
+            from helix_desktop.gui.shared.difference_rows import find_changed_words
+
             starts = list(accumulate((len(line) + 1 for line in self._lines), initial=0))
             ranges += [
                 drawing_style.build_format_range(starts[number] + at, length, self.ink.changed_word_format(sign))

@@ -3,7 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QObject, QSize, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QImage, QImageReader
@@ -15,9 +15,11 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.transcript.basic_boxes import FormulaPicture
-from helix_desktop.gui.transcript.formula_pictures import FormulaRequest, draw_formulas
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.translation import format_number, tr
+
+if TYPE_CHECKING:
+    from helix_desktop.gui.transcript.formula_pictures import FormulaRequest
 
 FIRST = 64 * 1024
 LARGEST_PICTURE = 24 << 20
@@ -76,6 +78,8 @@ class FetchedTranscriptContent(QObject):
 
     def get_formula_picture(self, latex: str, *, display: bool, size: float, colour: str) -> FormulaPicture | None:
         """A formula as a picture; missing ones are drawn together, off the window's thread."""
+        from helix_desktop.gui.transcript.formula_pictures import FormulaRequest
+
         ratio = QGuiApplication.instance().devicePixelRatio()  # type: ignore[union-attr]
         wanted = FormulaRequest(latex, display, size, colour, ratio)
         if wanted in self._drawn:
@@ -87,6 +91,8 @@ class FetchedTranscriptContent(QObject):
         return None
 
     def _draw_missing_formulas(self) -> None:
+        from helix_desktop.gui.transcript.formula_pictures import draw_formulas
+
         wanted = tuple(self._undrawn)
 
         def keep_drawn_formulas(found: Sequence[FormulaPicture | None]) -> None:

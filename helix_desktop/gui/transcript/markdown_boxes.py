@@ -6,7 +6,6 @@ from helix_desktop.gui.transcript import markdown_blocks
 from helix_desktop.gui.transcript.basic_boxes import FormulaLookup, LayoutBox, RuleBox, SectionKey, TextBox
 from helix_desktop.gui.transcript.code_box import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
-from helix_desktop.gui.transcript.formula_pictures import FormulaBox
 from helix_desktop.gui.transcript.markdown_chunks import split_markdown_chunks
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.table_box import TableBox
@@ -83,6 +82,8 @@ def _build_formula_box(
     """Its source until it is drawn."""
     formula = drawn(block.text, True) if drawn is not None else None
     if formula is not None:
+        from helix_desktop.gui.transcript.formula_pictures import FormulaBox
+
         return FormulaBox(ink, width, block, formula, gap=gap)
     source = markdown_blocks.ParagraphBlock(
         (markdown_blocks.StyledSpan(f"$${block.text}$$", markdown_blocks.TextStyle.CODE),), 0, block.indent, block.quote

@@ -399,3 +399,37 @@ def test_one_that_cannot_be_opened_leaves_the_page_as_it_was(window: MainWindow)
     assert len(window.chats) == 1
     assert window.current_session is not None
     assert "no conversation gone" in window.notices.shown_text
+
+
+def test_without_another_conversation_the_chooser_says_so(window: MainWindow, bench: FakeWorkbench) -> None:
+    activate(window)
+    bench.rows = {story.CONVERSATION: bench.rows[story.CONVERSATION]}
+    window.window_actions["beside"].trigger()
+    line = window.palette_box.line
+    assert line.placeholderText() == "There is no other conversation in this workspace."
+    assert line.accessibleName() == line.placeholderText()
+
+
+def test_what_was_open_beside_a_conversation_is_there_again(
+    window: MainWindow, bench: FakeWorkbench, sides: list[ChatPage]
+) -> None:
+    write(sides[1], "half a sentence")
+    window.go_to_other_side()
+    window.bring_workspace_to_front(bench)
+    QApplication.processEvents()
+    assert [chat.session and chat.session.id for chat in window.chats] == [story.CONVERSATION, "other"]
+    assert window.chat is window.chats[0]
+    assert window.chats[1].composer.text.toPlainText() == "half a sentence"
+    window.close_chat(window.chats[1])
+    window.bring_workspace_to_front(bench)
+    assert len(window.chats) == 1
+
+
+def test_one_that_was_deleted_meanwhile_is_not_opened_beside(
+    window: MainWindow, bench: FakeWorkbench, sides: list[ChatPage]
+) -> None:
+    window.go_to_other_side()
+    del bench.rows["other"]
+    window.bring_workspace_to_front(bench)
+    assert len(window.chats) == 1
+    assert "other" not in window.notices.shown_text

@@ -65,3 +65,20 @@ def test_the_row_with_the_keyboard_is_framed_and_one_that_was_clicked_is_not(
     assert rows.hasFocus()
     assert accent() > before
     owner.close()
+
+
+def test_an_empty_list_says_so_and_the_keyboard_passes_it_by() -> None:
+    owner = QWidget()
+    made = FleetList("Schedules", [("At", 80), ("Task", 0)], owner)
+    for rows, words, focus in (
+        ({}, "This list is empty.", Qt.FocusPolicy.NoFocus),
+        ({"1": ["08:00", "One"]}, "", Qt.FocusPolicy.StrongFocus),
+        ({}, "This list is empty.", Qt.FocusPolicy.NoFocus),
+    ):
+        made.show_rows(rows)
+        assert made.accessibleDescription() == words
+        assert made.focusPolicy() == focus
+    made.resize(300, 200)
+    empty = made.grab().toImage()
+    made.setAccessibleDescription("")
+    assert made.grab().toImage() != empty  # The sentence is painted.
