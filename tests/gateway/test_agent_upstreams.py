@@ -230,3 +230,78 @@ def test_a_route_says_its_source_and_a_file_may_overrule_the_environment() -> No
     assert usual.describe_route() == "requests: to their usual provider; no setting names another address"
     assert of_file.describe_route() == f"the provider lab: to {COMPANY}, as /home/me/config.toml, line 3 says"
     assert environment.describe_route().startswith(f"requests: to {COMPANY}, as OPENAI_BASE_URL")
+
+
+def environment(agent: str, here: Path, folder: Path | None = None, **environ: str) -> dict[str, str]:
+    where = AgentSurroundings(environ, here, folder or here / "work")
+    return dict(agent_upstreams.read_agent_environment(agent, where))
+
+
+def test_what_claude_codes_files_say_of_the_environment_counts_where_the_user_trusts_the_folder(here: Path) -> None:
+    write(here / ".claude" / "settings.json", {"env": {"A": "user", "B": "user", "C": 1}})
+    write(here / "work" / ".claude" / "settings.json", {"env": {"B": "project"}})
+    assert environment("claude", here, A="shell", D="shell") == {"A": "user", "B": "user", "C": "1", "D": "shell"}
+    write(here / ".claude.json", {"projects": {str(here): {"hasTrustDialogAccepted": True}}})
+    assert environment("claude", here)["B"] == "project", "a folder below a trusted one is trusted"
+    assert environment("codex", here, A="shell") == {"A": "shell"}
+    (here / ".claude.json").unlink()
+    assert environment("claude", here, here)["B"] == "user", "at home the user's own files count"
+
+
+def test_the_line_of_an_address_is_named(here: Path) -> None:
+    file = write(here / ".codex" / "config.toml", f'openai_base_url = "{COMPANY}"\n')
+    assert source("codex", here) == f"{file}, line 1"
+    file.write_text(f'\n\nopenai_base_url = "{COMPANY}"\n')
+    assert source("codex", here) == f"{file}, line 3"
+
+
+def test_settings_in_the_arguments_are_refused_and_other_arguments_are_not(here: Path) -> None:
+    write(here / ".claude" / "settings.json", {"env": {"ANTHROPIC_BASE_URL": COMPANY}})
+    assert found("claude", here, "--model", "opus", "--print") == [("", COMPANY)]
+    for arguments in (("-p", "--settings", "{}"), ("--settings={}",)):
+        with pytest.raises(ActionRefused, match="wrap replaces with --settings"):
+            found("claude", here, *arguments)
+
+
+def test_options_of_codex_are_read_in_both_forms_and_one_without_a_value_is_none(here: Path) -> None:
+    text = f'[model_providers.lab]\nbase_url = "{COMPANY}"\n[profiles.p]\nmodel_provider = "lab"\n'
+    write(here / ".codex" / "config.toml", text)
+    for arguments in (("-p", "p"), ("--profile=p",), ("--profile", "p"), ("-c", 'model_provider="lab"')):
+        assert found("codex", here, *arguments) == [("lab", COMPANY)]
+    assert found("codex", here, "exec", "p") == found("codex", here, "hello", "-p") == [("", "")]
+    assert found("codex", here, "-c", "model=x", OPENAI_BASE_URL="https://other.example") == [
+        ("", "https://other.example")
+    ]
+    address = 'openai_base_url = "https://openai.example"\nmodel_provider = "lab"\n'
+    write(here / ".codex" / "config.toml", address + text)
+    assert found("codex", here) == [("lab", COMPANY)]
+    with pytest.raises(ActionRefused, match="its provider 'built' is built in"):
+        found("codex", here, "-c", "model_provider=built")
+
+
+def test_the_nearest_env_file_of_gemini_is_the_only_one(here: Path) -> None:
+    write(here / ".env", f"GOOGLE_GEMINI_BASE_URL={COMPANY}\n")
+    assert found("gemini", here) == [("", COMPANY)]
+    write(here / "work" / ".env", "OTHER=1\n")
+    assert found("gemini", here) == [("", "")]
+    write(here / "work" / ".gemini" / ".env", "")
+    assert found("gemini", here) == [("", "")], "an empty one is passed over"
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_subscription_is_known_by_the_agents_own_files(here: Path, moved: bool) -> None:
+    def subscribed(agent: str, **environ: str) -> bool:
+        folders = {"CODEX_HOME": str(here / "codex"), "CLAUDE_CONFIG_DIR": str(here / "claude")} if moved else {}
+        where = AgentSurroundings({**folders, **environ}, here, here / "work")
+        return agent_upstreams.uses_subscription_by_settings(agent, where)
+
+    codex, claude = (here / "codex", here / "claude") if moved else (here / ".codex", here / ".claude")
+    assert [subscribed(agent) for agent in ("codex", "claude", "pi")] == [False] * 3
+    assert subscribed("claude", CLAUDE_CODE_OAUTH_TOKEN="t")
+    write(codex / "auth.json", {"tokens": {}})
+    assert not subscribed("codex")
+    write(codex / "auth.json", {"tokens": {"access_token": "x"}})
+    write(claude / ".credentials.json", {"claudeAiOauth": {"accessToken": "x"}})
+    assert [subscribed(agent) for agent in ("codex", "claude", "pi")] == [True, True, False]
+    assert not subscribed("codex", CODEX_API_KEY="k")
+    assert not subscribed("claude", ANTHROPIC_AUTH_TOKEN="k")

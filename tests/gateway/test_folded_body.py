@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from helix_desktop.engine.cache_marks import count_equal_start
 from helix_desktop.gateway.folded_body import (
     NO_RESULT,
     PreviousBody,
@@ -16,7 +18,7 @@ from helix_desktop.gateway.folded_body import (
     pair_calls_with_results,
     remember_client_marks,
 )
-from helix_desktop.gateway.view_entries import As, Changed, Part, Returned, Says
+from helix_desktop.gateway.view_entries import As, Changed, Hidden, Part, Returned, Says
 from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from tests.gateway.running import PROTOCOLS, Agent
@@ -241,3 +243,206 @@ def test_a_part_of_a_message_is_found_by_its_call_or_its_place(part: Part, shown
     made = build_folded_body("anthropic", {"messages": units}, said, [Changed(0, (part,), ("c1", "c2"))])
     (message,) = wire.parse_messages(made)
     assert [piece.text for piece in message.pieces] == shown
+
+
+# --- messages that meet because of what was left out, and parts that are used again ------------------------------------------
+
+MAKERS: dict[str, Any] = {
+    "anthropic": marked,
+    "gemini": lambda text, role="user": {"role": "model" if role == "assistant" else role, "parts": [{"text": text}]},
+}
+
+
+def built(protocol: str, units: Sequence[Json], entries: Sequence[Any], **more: Any) -> list[Json]:
+    field, wire = MESSAGE_FIELDS[protocol], WIRE_MODULES[protocol]
+    body = {field: list(units)}
+    made: list[Json] = build_folded_body(protocol, body, wire.parse_messages(body), entries, **more)[field]
+    return made
+
+
+@pytest.mark.parametrize("protocol", MAKERS)
+def test_messages_of_one_role_become_one_where_what_stood_between_is_gone_and_nowhere_else(protocol: str) -> None:
+    make = MAKERS[protocol]
+    a, b, c, d = make("a"), make("b", role="assistant"), make("c"), make("d")
+    one = {**a, **{name: [*a[name], *c[name]] for name in ("content", "parts") if name in a}}
+    gone = Changed(1, (Part("text", "b", 0, None),))
+    assert built(protocol, [a, b, c], [As(0), As(1), As(2)]) == [a, b, c]
+    assert built(protocol, [a, b, c], [As(0), As(2)]) == [one]
+    assert built(protocol, [a, b, c], [As(0), gone, As(2)]) == [one]
+    assert built(protocol, [a, c, d], [As(0), As(1), As(2)]) == [a, c, d], "the client's own stay apart"
+    assert built(protocol, [a, b, c, d], [As(0), As(1), As(2), As(3)]) == [a, b, c, d]
+    assert built(protocol, [a], [As(0)]) == [a]
+    assert built(protocol, [a, b, b], [As(0), As(1), As(2)]) == [a, b, b]
+
+
+@pytest.mark.parametrize("protocol", MAKERS)
+def test_whatever_changes_from_one_request_to_the_next_it_is_built_as_if_it_were_the_first(protocol: str) -> None:
+    """Messages that another text has, entries that come, go and change: by chance, the same on every run."""
+    rng, kept = random.Random(4711), PreviousBody()
+    make, wire, field = MAKERS[protocol], WIRE_MODULES[protocol], MESSAGE_FIELDS[protocol]
+    units: list[Json] = []
+    last: list[Json] = []
+    before: Sequence[Any] = ()
+    for turn in range(150):
+        if len(units) > 12:
+            del units[rng.randrange(len(units)) :]
+        if units and rng.random() < 0.3:
+            at = rng.randrange(len(units))
+            units[at] = make(f"written anew {turn}", role="assistant" if at % 2 else "user")
+        units += [
+            make(f"{turn}.{at}", role="assistant" if at % 2 else "user")
+            for at in range(len(units), len(units) + rng.randrange(3))
+        ]
+        body = {field: list(units)}
+        same = count_equal_start(last, units)
+        messages, last = wire.parse_messages(body, before[:same]), list(units)
+        entries: list[Any] = [As(at) for at in range(len(units))]
+        for at in range(len(units)):
+            if rng.random() < 0.25:
+                text = units[at][{"anthropic": "content", "gemini": "parts"}[protocol]][0]["text"]
+                entries[at] = Changed(at, (Part("text", text, 0, rng.choice(["short", "shorter", None])),))
+        if (first := rng.randrange(len(units) + 1)) > 1 and rng.random() < 0.5:
+            entries[:first] = [Says(rng.choice(["sum", "other sum"]))]
+        shown = build_folded_body(protocol, body, messages, entries, kept=kept)
+        fresh = build_folded_body(protocol, body, wire.parse_messages(body), entries)
+        assert shown == fresh, (turn, entries)
+        before = messages
+
+
+def test_what_was_built_before_is_the_same_value_again() -> None:
+    units = [marked("a"), marked("b", role="assistant"), marked("c")]
+    kept, wire = PreviousBody(), WIRE_MODULES["anthropic"]
+    short = Changed(1, (Part("text", "b", 0, "short"),))
+    body = {"messages": units}
+    said = wire.parse_messages(body)
+    first = build_folded_body("anthropic", body, said, [As(0), short, As(2)], kept=kept)
+    more = {"messages": [*units, marked("d", role="assistant")]}
+    said = [*said, *wire.parse_messages({"messages": more["messages"][3:]})]
+    second = build_folded_body("anthropic", more, said, [As(0), short, As(2), As(3)], kept=kept)
+    assert second["messages"][1] is first["messages"][1]
+    assert second["messages"][1] == marked("short", role="assistant")
+    said[1] = wire.parse_message(marked("b again", role="assistant"))
+    third = build_folded_body("anthropic", more, said, [As(0), As(1), As(2), As(3)], kept=kept)
+    assert third["messages"][1] == marked("b again", role="assistant")
+
+
+@pytest.mark.parametrize("inner", range(6))
+def test_marks_within_results_leave_fewer_for_messages_also_the_next_time(inner: int) -> None:
+    parts = [{"type": "text", "text": f"{at}", **({"cache_control": MARK} if at < inner else {})} for at in range(6)]
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": parts}]}
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "Bash", "input": {}}]}
+    units, kept = [marked("one", mark=MARK), call, result, marked("two", mark=MARK)], PreviousBody()
+    for _ in range(2):
+        made = built("anthropic", units, [As(at) for at in range(len(units))], kept=kept)
+        assert anthropic_wire.count_cache_marks(made) <= max(4, inner)
+        assert min(2, max(0, 4 - inner)) <= len(places_of_marks({"messages": made})) <= max(0, 4 - inner)
+        units = [*units, marked("on", role="assistant"), marked("three", mark=MARK)]
+
+
+def test_a_mark_on_the_first_message_alone_is_the_clients_mark() -> None:
+    units = [
+        {"role": "system", "content": "Be brief."},
+        marked("one", mark=MARK),
+        marked("two", role="assistant"),
+        marked("three"),
+    ]
+    entries = [As(0), As(1), As(2)]
+    assert built("anthropic", units, entries, marked={0, 1}) == built("anthropic", units, entries)
+    assert places_of_marks({"messages": built("anthropic", units, entries, marked={1})})[-1] == 3
+
+
+@all_protocols
+def test_a_hidden_reply_stands_before_its_results_as_the_provider_wrote_it(protocol: str) -> None:
+    body, wire = worked(protocol).body(), WIRE_MODULES[protocol]
+    messages = wire.parse_messages(body)
+    units = list(_replied(protocol, [Said("I recall"), Calls("recall", {"x": 1}, "h1")]))
+    name = next(
+        p.id for p in wire.parse_messages({MESSAGE_FIELDS[protocol]: units})[0].pieces if p.kind.value == "call"
+    )
+
+    def shown(*parts: Part) -> Json:
+        hidden = [Hidden(json.dumps(units), parts), Returned(name, "recall", "the text")]
+        return build_folded_body(protocol, body, messages, [As(0), As(1), As(2), *hidden, As(3)])
+
+    whole = shown()
+    assert not complaint(asked(worked(protocol), whole))
+    texts = [piece.text for message in wire.parse_messages(whole) for piece in message.pieces]
+    at = texts.index("I recall")
+    assert texts[at - 1] == "output 0"
+    assert "the text" in texts[at + 1 :]
+    assert texts[-1] == "fine"
+    short = [
+        piece.text
+        for message in wire.parse_messages(shown(Part("text", "I recall", 0, "short")))
+        for piece in message.pieces
+    ]
+    assert short == ["short" if text == "I recall" else text for text in texts]
+
+
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
+
+
+@pytest.mark.parametrize(
+    ("content", "part", "shown"),
+    [
+        ([THOUGHT, "I look"], Part("text", "I look", 0, None), None),
+        ([THOUGHT, "I look", "more"], Part("text", "I look", 0, None), [THOUGHT, "more"]),
+        ([THOUGHT, "I look"], Part("text", "I look", 0, "short"), [THOUGHT, "short"]),
+        ([THOUGHT, "I look", THOUGHT], Part("reasoning", "", 0, None), ["I look"]),
+        (["I look", "I look around"], Part("text", "I  look", 0, "short"), ["short", "I look around"]),
+        (["He said: I look around.", "other"], Part("text", "I look", 0, "short"), ["short", "other"]),
+        (["I look", "around", "other"], Part("text", "I look around", 0, "short"), ["short", "short", "other"]),
+        (["other"], Part("text", "I look", 0, "short"), ["other"]),
+    ],
+)
+def test_a_text_of_a_reply_is_found_by_its_words_and_a_reply_is_not_reasoning_alone(
+    content: list[Any], part: Part, shown: list[Any] | None
+) -> None:
+    def reply(parts: list[Any]) -> Json:
+        blocks = [{"type": "text", "text": one} if isinstance(one, str) else one for one in parts]
+        return {"role": "assistant", "content": blocks}
+
+    units = [marked("a"), reply(content), marked("c")]
+    made = built("anthropic", units, [As(0), Changed(1, (part,)), As(2)])
+    assert made[1:-1] == ([] if shown is None else [reply(shown)])
+
+
+def test_a_block_nobody_knows_is_found_by_its_beginning() -> None:
+    novelty = {"type": "novelty", "words": "x" * 300}
+    units = [marked("a"), {"role": "assistant", "content": [novelty, {"type": "text", "text": "fine"}]}, marked("c")]
+    text = json.dumps(novelty, separators=(",", ":"))
+    for name, left in ((f"[{text[:200]}]", ["fine"]), ("[something else]", ["novelty", "fine"])):
+        made = built("anthropic", units, [As(0), Changed(1, (Part("text", name, 0, None),)), As(2)])
+        assert [block.get("text", "novelty") for block in made[1]["content"]] == left
+
+
+def test_what_a_user_says_beside_results_is_counted_without_the_results_that_answer() -> None:
+    results = [anthropic_wire.result_message(call, "Bash", call)["content"][0] for call in ("c1", "c2")]
+    units = [{"role": "user", "content": [*results, {"type": "text", "text": "words"}]}]
+    for place, shown in ((0, ["c1", "short", "words"]), (1, ["c1", "c2", "short"]), (2, ["c1", "c2", "words"])):
+        made = built("anthropic", units, [Changed(0, (Part("said", "", place, "short"),), ("c1",))])
+        (message,) = WIRE_MODULES["anthropic"].parse_messages({"messages": made})
+        assert [piece.text for piece in message.pieces] == shown
+
+
+def test_a_message_with_its_mark_is_the_same_value_as_long_as_it_is_the_same_message() -> None:
+    units, kept, wire = (
+        [marked("a"), marked("b", role="assistant"), marked("c", mark=MARK)],
+        PreviousBody(),
+        WIRE_MODULES["anthropic"],
+    )
+    body = {"messages": units}
+    said = wire.parse_messages(body)
+    one, other = (build_folded_body("anthropic", body, said, [As(0), As(1), As(2)], kept=kept) for _ in range(2))
+    assert places_of_marks(one) == places_of_marks(other)
+    assert other["messages"][2] is one["messages"][2]
+
+
+def test_a_message_that_says_nothing_stays_where_calls_are_paired() -> None:
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "Bash", "input": {}}]}
+    empty = {"role": "assistant", "content": []}
+    body = {"messages": [marked("a"), empty, call, marked("on")]}
+    found = pair_calls_with_results("anthropic", body, WIRE_MODULES["anthropic"].parse_messages(body))
+    assert found is not None
+    assert found["messages"][1] == empty
+    assert NO_RESULT in str(found["messages"][3])

@@ -7,6 +7,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from helix_desktop.histories import history_finding
 from tests.histories import written
 
@@ -187,3 +189,12 @@ def test_what_belongs_to_other_programs_sessions_is_one_file(tmp_path: Path) -> 
     written.codex(tmp_path / ".codex")
     (found,) = find(tmp_path)
     assert history_finding.files_belonging_to(found) == (found.path,)
+
+
+def test_this_users_places_are_those_of_home_and_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/elsewhere")
+    places = history_finding.HistoryPlaces.of_this_user()
+    assert places.home == Path.home()
+    assert places.folder_from_variable("CLAUDE_CONFIG_DIR", ".claude") == Path("/elsewhere")
+    assert places.folder_from_variable("NOBODY_SETS_THIS", ".claude") == Path.home() / ".claude"

@@ -8,6 +8,7 @@ import pytest
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
+    Attachment,
     Fact,
     ModelReplied,
     Recorded,
@@ -121,3 +122,22 @@ def test_after_a_call_that_was_not_answered_the_next_calls_keep_their_results() 
     lines = list(session_export.export_openai_lines(recorded_in_order(said), NOTHING_STORED.get))
     assert [line["role"] for line in lines] == ["assistant", "tool", "assistant", "tool", "user"]
     assert lines[3]["content"] == "two"
+
+
+def test_what_an_export_needs_is_named_once_and_what_is_missing_is_said() -> None:
+    output, image, file = (Stored(Digest.of_content(content), 3) for content in (b"out", b"img", b"att"))
+    call = ModelReplied((ToolCall("c1", "ls", "{}"),), "m", Stop.CALLS, Usage())
+    said: list[Fact] = [
+        UserSaid((Text("go"), Attachment("notes.txt", file, 1), Attachment("again.txt", file, 1))),
+        call,
+        ToolReturned("c1", output, 1, images=(image,)),
+    ]
+    recorded = recorded_in_order(said)
+    assert session_export.entries_needed_for_export(recorded) == [file.digest, output.digest, image.digest]
+    contents = {output.digest: b"out", file.digest: b"att"}
+    user, _, result = session_export.export_openai_lines(recorded, contents.get)
+    assert "[Attachment: notes.txt]\natt" in str(user["content"])
+    assert "out" in str(result["content"])
+    user, _, result = session_export.export_openai_lines(recorded, NOTHING_STORED.get)
+    assert "[Attachment: notes.txt]\n[not available]" in str(user["content"])
+    assert f"[{output.digest}: not available]" in str(result["content"])

@@ -224,3 +224,9 @@ def test_a_redirect_is_named_without_its_path_and_without_a_password() -> None:
     ):
         found = failure(302, "", location=location)
         assert found.what.startswith(f"peer redirected the request to {host}."), location
+
+
+def test_a_refusal_that_comes_in_a_list_is_understood_by_its_code() -> None:
+    refused = openai("Please shorten.", "context_length_exceeded")
+    assert type(failure(400, [refused])) is type(failure(400, refused)) is ContextTooLong
+    assert type(failure(400, [])) is type(failure(400, [openai("no")])) is ModelFailed

@@ -396,3 +396,23 @@ def test_an_id_this_provider_does_not_take_becomes_forty_letters_and_digits() ->
     blocks = [one for message in sent(after_a_call("call of ü"))["messages"] for one in message["content"]]
     (made,) = {one.get("id", one.get("tool_use_id")) for one in blocks if one["type"] in ("tool_use", "tool_result")}
     assert (len(made), made.isalnum()) == (40, True)
+
+
+@pytest.mark.parametrize(
+    ("header", "sent_as"),
+    [
+        ("", {"x-api-key": "k"}),
+        ("api-key", {"api-key": "k"}),
+        ("Authorization", {"authorization": "Bearer k"}),
+    ],
+)
+async def test_the_key_goes_under_the_header_the_server_wants(
+    header: str, sent_as: dict[str, str], connections: ProviderConnections, clock: Instant
+) -> None:
+    from helix_desktop.providers.provider_catalog import connect_model_client
+
+    with AnthropicServer([reply("Hi")]) as peer:
+        config = PROTOCOL.config(peer, key_header=header)
+        await heard(connect_model_client(config, "scripted", "k", connections=connections, clock=clock), asking())
+        headers = peer.requests[0].headers
+    assert {name: headers[name] for name in ("x-api-key", "api-key", "authorization") if name in headers} == sent_as

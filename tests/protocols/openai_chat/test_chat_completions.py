@@ -467,3 +467,27 @@ def test_a_model_without_tools_is_offered_none() -> None:
     assert "tools" not in here.compile_request(asking(), ModelAbilities(tools=False)).body
     assert "tools" not in here.compile_request(asking(tools=()), ModelAbilities()).body
     assert "tools" in here.compile_request(asking(), ModelAbilities()).body
+
+
+def test_a_reply_of_which_nothing_can_go_back_is_left_out() -> None:
+    foreign = Reasoning("because", provider="other", opaque="signed")
+    request = asking(user("Go"), assistant(foreign), user("More"))
+    assert [message["role"] for message in messages(sent(request))] == ["system", "user", "user"]
+
+
+def test_a_call_of_the_old_form_is_a_call() -> None:
+    answered = read(
+        chunk({"function_call": {"name": "read", "arguments": '{"path":'}}),
+        chunk({"function_call": {"arguments": '"a"}'}}),
+        chunk({}, "function_call"),
+    )
+    assert calls_in(answered) == [("read", {"path": "a"})]
+
+
+def test_reasoning_that_is_only_sealed_goes_back_before_what_was_said() -> None:
+    sealed = {"type": "reasoning.encrypted", "index": 0, "data": "e1"}
+    answered = read(chunk({"reasoning_details": [sealed]}), chunk({"content": "Yes"}), chunk({}, "stop"))
+    assert [type(part).__name__ for part in answered.parts] == ["Reasoning", "Text"]
+    call = ToolCall("call_000000001", "read", "{}")
+    request = asking(user("Go"), assistant(*answered.parts, call), user(ToolResult(call.id, "x")))
+    assert messages(sent(request))[2]["reasoning_details"] == [sealed]
