@@ -13,6 +13,7 @@ from helix_desktop.engine.agent_following import AgentFollower, AgentOutput, Age
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
 from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View
 from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.history.covers import first_and_last
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.view_contents import ViewContents
@@ -38,7 +39,6 @@ class ConnectedAgentModel:
     ask: AskAgentModel
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
-        """One text."""
         said = [part.text for part in request.messages[-1].parts if isinstance(part, facts.Text)]
         alone = request.system == ASKED_ALONE
         question = "\n\n".join(said) if alone else said[-1]
@@ -75,7 +75,6 @@ class OpenAgentConversation:
 
     @property
     def conversation(self) -> Conversation:
-        """Its facts."""
         return self.follower.conversation
 
     @asynccontextmanager
@@ -83,6 +82,22 @@ class OpenAgentConversation:
         """The same, but all that is appended meanwhile is written in one transaction."""
         async with self.conversation.append_together() as draft:
             yield replace(self, follower=self.follower.follow_draft(draft))
+
+    def facts_that_keep_out(self, seq: int) -> list[facts.Excluded]:
+        """What is appended behind a return to `seq`, so that what the user has taken out since then stays out."""
+        state = self.conversation.state
+        then = state.past_moment(seq).branch.exclusions
+        taken_out = (ref for ref in state.record.taken_out_parts() if ref not in then)
+        return [facts.Excluded(ref) for ref in taken_out if first_and_last(ref)[0] <= seq]
+
+    def past_view(self, seq: int) -> View:
+        state = self.conversation.state
+        return state.past_moment(seq, state.record.taken_out_parts()).take_view()
+
+    async def go_back_to(self, seq: int) -> None:
+        """The agent goes on from an earlier fact."""
+        await self.conversation.append_facts(facts.Rewound(seq), *self.facts_that_keep_out(seq))
+        self.last_entries = None
 
     async def update_entries(self, track: MessageLine) -> ViewEntries:
         """Computes the entries of the current view, reusing those of the last one as far as they are equal."""
@@ -253,7 +268,6 @@ def _price_usage(usage: facts.Usage, answered: str, asked: str) -> facts.Usage:
 
 
 def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[facts.ReplyPart, ...]:
-    """A reply's pieces as a fact has them."""
     parts: list[facts.ReplyPart] = []
     for piece in pieces:
         if piece.kind is PieceKind.CALL:

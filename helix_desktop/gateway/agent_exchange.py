@@ -1,6 +1,7 @@
 """One request of an agent and its reply: folded on the way there, and freed of hidden calls on the way back.
 
-Whatever fails in here, the agent gets what it would have got without: its own request goes on as it came.
+Whatever fails in here, the agent gets what it would have got without: its own request goes on as it came, but without what
+the user took out of it.
 """
 
 import asyncio
@@ -21,10 +22,12 @@ from helix_desktop.gateway import folded_body
 from helix_desktop.gateway.body_parsing import BodyPieces
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
 from helix_desktop.gateway.conversations_port import AgentConversations, Sent, Ticket
-from helix_desktop.gateway.provider_reply_bodies import read_refusal
+from helix_desktop.gateway.provider_reply_bodies import build_own_refusal, read_refusal
 from helix_desktop.gateway.reply_relay import RecordedBehind, ReplyRelay
 from helix_desktop.gateway.request_forwarding import RequestForwarder, run_beside_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest
+from helix_desktop.gateway.taken_out_messages import TakenOutMessages
+from helix_desktop.json_values import text_at
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.protocols.protocol_table import CALL_FILTERS, WIRE_MODULES
 from helix_desktop.protocols.wire_message import Json, Tool
@@ -32,9 +35,13 @@ from helix_desktop.tasks import OwnedTasks
 
 log = logging.getLogger(__name__)
 
-RECORD_TIMEOUT_SECONDS = 45.0
+RECORD_TIMEOUT_SECONDS, PREVIEW_TIMEOUT_SECONDS = 45.0, 5.0
 SENDING_SECONDS = 0.3  # A request sent on unread is read this much later: reading it sooner would delay its sending.
 UNREAD_TICKET = Ticket("", 0, "", 0, "", live=False)
+REFUSED_WITHOUT = (
+    "(What you took out of the context was left out of this request. Nothing was lost. If that is why it was refused, "
+    "bring it back in Helix Desktop and send the message again.)"
+)
 TOO_LONG_PHRASES = (
     b"too long", b"too large", b"context_length", b"context window", b"maximum context",
     b"exceeds the maximum number of tokens",
@@ -74,9 +81,9 @@ class AgentExchange:
     on_sent: Callable[[str, ParsedRequest, dict[str, Json]], None] = lambda _conversation, _opened, _body: None
     refused_conversations: set[str] = field(default_factory=set)
     behind: MutableMapping[str, OwnedTasks] = field(default_factory=dict)  # Tasks of a session's last unread request.
+    taken_out: TakenOutMessages = field(default_factory=TakenOutMessages)
 
     async def run_exchange(self, request: ParsedRequest, room: AgentConversations) -> None:
-        """The whole exchange."""
         name = request.arrival.session or request.arrival.chain[0]
         before, behind, sent = self.behind.get(name), None, None
         if await _may_forward_unread(request, room):
@@ -87,7 +94,7 @@ class AgentExchange:
         else:
             request, sent = await self._read_and_record(request, room, before)
         if sent is None:
-            await self.sending.forward_without_reading()
+            await self.forward_in_agents_form(request)
             return
         ticket = sent.ticket
         tools = request.adds_tools and ticket.conversation not in self.refused_conversations
@@ -97,7 +104,7 @@ class AgentExchange:
             )
         except Exception:
             log.exception("a request could not be folded; it goes on as it came")
-            await self.sending.forward_without_reading()
+            await self.forward_in_agents_form(request)
             return
         response = await self.sending.send_to_provider(content, reads_reply=tools)
         if response.status_code >= 400:
@@ -116,6 +123,16 @@ class AgentExchange:
         relay = ReplyRelay(self.sending, behind or room, request, ticket, body, tools, call_filter)
         await relay.relay_until_answered(response)
 
+    async def forward_in_agents_form(self, request: ParsedRequest) -> None:
+        """The request without folds and recall; neither it nor its reply is recorded."""
+        content, _ = await self._build_agents_form(request)
+        await self.sending.forward_without_reading(content)
+
+    async def _build_agents_form(self, request: ParsedRequest) -> tuple[BodyPieces | None, dict[str, Json]]:
+        return await run_beside_if_large(  # type: ignore[no-any-return]
+            len(self.sending.incoming.content), self.taken_out.body_in_agents_form, request
+        )
+
     async def _record_behind(
         self, request: ParsedRequest, room: AgentConversations, before: OwnedTasks | None
     ) -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
@@ -128,18 +145,23 @@ class AgentExchange:
         self.on_sent(sent.ticket.conversation, request, body)
         return request, sent.ticket, body
 
-    @staticmethod
     async def _read_and_record(
-        request: ParsedRequest, room: AgentConversations, before: OwnedTasks | None
+        self, request: ParsedRequest, room: AgentConversations, before: OwnedTasks | None
     ) -> tuple[ParsedRequest, Sent | None]:
         try:
             async with asyncio.timeout(RECORD_TIMEOUT_SECONDS):
                 if before is not None:
                     await before.wait_for_all_tasks()
                 request = await run_beside_if_large(len(request.body.content), request.with_rest_read)
-                return request, await room.receive_request(request.arrival, request.messages_after_instructions)
+                sent = await room.receive_request(request.arrival, request.messages_after_instructions)
+                self.taken_out.note_taken_out(request.arrival, sent.taken_out)
+                return request, sent
         except Exception:
             log.exception("a request could not be recorded; it goes on as it came")
+            with suppress(Exception):  # What was taken out since the last request is asked for, which records nothing.
+                async with asyncio.timeout(PREVIEW_TIMEOUT_SECONDS):
+                    sent = await room.preview_request(request.arrival, request.messages_after_instructions)
+                    self.taken_out.note_taken_out(request.arrival, sent.taken_out)
             return request, None
 
     def _build_body_to_send(
@@ -172,7 +194,7 @@ class AgentExchange:
         changed: bool,
     ) -> tuple[httpx.Response, dict[str, Json], bool] | None:
         """Retries after the provider refused: with a shorter request if it was too long, with the
-        client's own body if ours was refused. Returns None when the refusal was passed on.
+        agent's own form if ours was refused. Returns None when the refusal was passed on.
         """
         refusal = await read_refusal(response)
         said = refusal.text.lower()
@@ -189,17 +211,23 @@ class AgentExchange:
                 refusal = await read_refusal(again)
         elif changed and response.status_code in (400, 422):
             log.warning("the provider refused a changed request with %d; it was sent as it came", response.status_code)
-            again = await self.sending.send_to_provider(None, reads_reply=False)
+            content, body = await self._build_agents_form(request)
+            again = await self.sending.send_to_provider(content, reads_reply=False)
             if again.status_code < 400:
                 self.refused_conversations.add(sent.ticket.conversation)
-                return again, request.body.value, False
+                return again, body, False
             refusal = await read_refusal(again)
-        if refusal.response.status_code in (400, 422) and (
-            mended := folded_body.pair_calls_with_results(request.body.wire, request.body.value, request.body.messages)
-        ):
-            again = await self.sending.send_to_provider(request.body.encode_changed_body(mended), reads_reply=False)
-            if again.status_code < 400:
-                return again, mended, False
-            await again.aclose()
+        if refusal.response.status_code in (400, 422):
+            content, body = await self._build_agents_form(request)
+            wire: Any = WIRE_MODULES[request.body.wire]
+            messages = request.body.messages if content is None else wire.parse_messages(body)
+            if mended := folded_body.pair_calls_with_results(request.body.wire, body, messages):
+                again = await self.sending.send_to_provider(request.body.encode_changed_body(mended), reads_reply=False)
+                if again.status_code < 400:
+                    return again, mended, False
+                await again.aclose()
+            if content is not None and not too_long:
+                why = text_at(refusal.parse_refusal_json(), "error", "message")
+                refusal = build_own_refusal(400, "invalid_request_error", f"{why} {REFUSED_WITHOUT}".strip())
         await self.sending.send_refusal(refusal)
         return None

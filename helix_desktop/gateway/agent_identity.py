@@ -71,5 +71,4 @@ def uses_subscription(headers: Mapping[str, str]) -> bool:
 
 
 def sends_own_key(headers: Mapping[str, str]) -> bool:
-    """Whether the agent sends a key or a token of its own."""
     return any(headers.get(name) for name in ("authorization", "x-api-key", "x-goog-api-key", "api-key"))

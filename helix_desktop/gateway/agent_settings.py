@@ -113,7 +113,6 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
 
 
 def remove_address(change: AgentSettingsChange, config: Path) -> None:
-    """Put back what was there."""
     if change.after is None:
         change.file.unlink(missing_ok=True)
         with suppress(OSError):  # A folder that contains other files is not removed.
@@ -143,7 +142,6 @@ def remove_all_addresses(config: Path) -> str:
 
 
 def is_agent_connected(agent: KnownAgent, config: Path) -> bool:
-    """Whether the gateway's address stands in its configuration."""
     return (config / FOLDER / f"{agent.name}.json").exists()
 
 

@@ -46,7 +46,6 @@ class AgentUpstream:
         return bool(self.source) and "environment" not in self.source
 
     def describe_route(self) -> str:
-        """Where requests go and why, in a line."""
         named = f"the provider {self.provider}" if self.provider else "requests"
         return f"{named}: to {self.address}, as {self.source} says" if self.address else f"{named}: to their usual provider; no setting names another address"  # fmt: skip
 

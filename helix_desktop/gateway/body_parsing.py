@@ -93,13 +93,11 @@ class ParsedBody:
 
     @property
     def message_units(self) -> list[Json]:
-        """The values of its list."""
         found = self.value.get(MESSAGE_FIELDS[self.wire])
         return found if isinstance(found, list) else []
 
     @property
     def fields_beside_messages(self) -> dict[str, Json]:
-        """All but the list."""
         return {name: value for name, value in self.value.items() if name != MESSAGE_FIELDS[self.wire]}
 
     def encode_changed_body(self, value: Mapping[str, Json]) -> BodyPieces:
@@ -362,7 +360,6 @@ class MessagesNotFound(ValueError):
 
 
 def count_common_bytes(one: BodyBytes, other: BodyBytes) -> int:
-    """How many bytes at the beginning are the same."""
     most = min(len(one), len(other))
     at, whole = 0, memoryview(other)
     while at < most and one.startswith(whole[at : min(at + STEP, most)], at):
@@ -494,7 +491,6 @@ def _find_end(pattern: re.Pattern[bytes], content: BodyBytes, at: int, most: int
 
 
 def _find_value_end(content: BodyBytes, at: int) -> int:
-    """Where the value that begins here ends."""
     first = content[at : at + 1]
     if first == b'"':
         return _find_string_end(content, at + 1)

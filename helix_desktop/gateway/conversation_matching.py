@@ -21,7 +21,6 @@ def compute_message_hashes(wire: str, messages: Sequence[Wired], before: Sequenc
 
 
 def next_message_hash(chain: Sequence[str], wire: str, key: str) -> str:
-    """The hash of a chain with one more message."""
     last = bytes.fromhex(chain[-1]) if chain else wire.encode()
     digest = hashlib.blake2b(last, digest_size=16)
     digest.update(key.encode())
@@ -64,7 +63,6 @@ class MessageLine:
 
     @property
     def last_message_seq(self) -> int:
-        """The last fact that stands for a message."""
         return self.seqs[-1] if self.seqs else 0
 
 
@@ -95,11 +93,9 @@ class ConversationMatcher:
         self._all_lines: list[MessageLine] = []
 
     def find_line(self, conversation: str) -> MessageLine | None:
-        """The track of a conversation."""
         return next((track for track in reversed(self._all_lines) if track.conversation == conversation), None)
 
     def add_line(self, track: MessageLine) -> None:
-        """One more conversation."""
         self._all_lines.append(track)
         if track.session:
             self._lines_by_session.setdefault(track.session, []).append(track)
@@ -107,7 +103,6 @@ class ConversationMatcher:
             self._index_message(track, hashed, seq)
 
     def remove_line(self, conversation: str) -> None:
-        """The conversation is gone."""
         self._all_lines = [track for track in self._all_lines if track.conversation != conversation]
         for hashed, entries in list(self._lines_by_hash.items()):
             left = tuple(entry for entry in entries if entry[0].conversation != conversation)

@@ -6,7 +6,7 @@ from typing import Protocol
 from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_figures import Figures
-from helix_desktop.gateway.view_entries import Entry
+from helix_desktop.gateway.view_entries import Changed, Entry
 from helix_desktop.protocols.wire_message import Piece, Tool, Wired
 
 
@@ -49,11 +49,14 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What the messages become; no entries: all go on as they came. `recallable`: whether a recall could bring something back."""
+    """What the messages become; no entries: all go on as they came. `recallable`: whether a recall could bring something back;
+    `taken_out`: the messages of which the user took something out, as they are without it where nothing is folded.
+    """
 
     ticket: Ticket
     entries: tuple[Entry, ...]
     recallable: bool
+    taken_out: tuple[Changed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ class AgentConversations(Protocol):
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent: ...
 
-    async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sequence[Entry]: ...
+    async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent: ...
 
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""

@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import Any
 
 from helix_desktop.engine.cache_marks import MarkedRequest, count_equal_start, count_identical_start
+from helix_desktop.engine.message_blocks import EXCLUDED
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.view_entries import As, Changed, Entry, Hidden, Part, Returned, Says, parse_hidden_reply
 from helix_desktop.protocols.anthropic import anthropic_wire
@@ -166,14 +167,15 @@ def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> U
         case As(at=at):
             return [(unit, False) for unit in messages[at].units]
         case Changed(at=at, parts=parts, answers=answers):
-            return [(unit, False) for unit in _edit_message(protocol, messages[at], parts, answers)]
+            units = _edit_message(protocol, messages[at], parts, answers)
+            return [(unit, False) for unit in units] or ([] if at else [(protocol.user_message(EXCLUDED), True)])
         case Says(text=text):
             return [(protocol.user_message(text), True)]
         case Returned(call=call, name=name, text=text, ok=ok):
             return [(protocol.result_message(call, name, text, ok=ok), True)]
         case Hidden(raw=raw, parts=parts):
-            units = parse_hidden_reply(raw)
-            message = protocol.parse_message(units if protocol is responses_wire else units[0])
+            values = parse_hidden_reply(raw)
+            message = protocol.parse_message(values if protocol is responses_wire else values[0])
             return [(unit, True) for unit in _edit_message(protocol, message, parts)]
 
 

@@ -20,7 +20,7 @@ import orjson
 from helix_desktop import tasks
 from helix_desktop.decompression import DecodedTooLarge
 from helix_desktop.engine.facts import Usage
-from helix_desktop.errors import HelixError, ModelFailed, ProviderUnreachable
+from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import access_check, agent_identity, request_routes
 from helix_desktop.gateway.agent_exchange import AgentExchange
@@ -39,10 +39,12 @@ from helix_desktop.gateway.request_forwarding import (
 )
 from helix_desktop.gateway.request_parsing import (
     MOST_BODY_BYTES,
+    SIDE_REQUEST_BYTES,
     IncomingRequest,
     ParsedRequest,
     parse_incoming_request,
 )
+from helix_desktop.gateway.taken_out_messages import TakenOutMessages
 from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.protocols.gemini import gemini_wire
 from helix_desktop.protocols.openai_responses import responses_wire
@@ -103,6 +105,7 @@ class GatewayApp:
         self._last_requests: OrderedDict[str, LastAgentRequest] = OrderedDict()
         self._body_parser = BodyParser()
         self._refused_conversations: set[str] = set()
+        self._taken_out = TakenOutMessages()
         self._recording_behind: WeakValueDictionary[str, tasks.OwnedTasks] = WeakValueDictionary()
         self._tasks = tasks.OwnedTasks("gateway")
         self.open_conversations: Callable[[], Sequence[AgentConversations]] = tuple
@@ -111,7 +114,6 @@ class GatewayApp:
         self._last_request_end = time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
-        """Handles one ASGI connection."""
         if scope["type"] == "lifespan":
             while (await receive())["type"] != "lifespan.shutdown":
                 await send({"type": "lifespan.startup.complete"})
@@ -132,7 +134,6 @@ class GatewayApp:
 
     @property
     def idle_seconds(self) -> float:
-        """For how long no agent has asked for anything."""
         return 0.0 if self._running_requests else time.monotonic() - self._last_request_end
 
     async def _answer_agent_request(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
@@ -182,25 +183,11 @@ class GatewayApp:
 
         try:
             await self._forward_request(incoming, start_response, send_chunk)
-        except DecodedTooLarge:
-            await _send_own_answer(
-                send, 413, "A request of more than 64 MB after decompression is refused. Nothing was sent on."
-            )
-            return
-        except httpx.InvalidURL:
-            await _send_own_answer(
-                send, 400, "The path of the request is not one that can be sent on. Nothing was sent."
-            )
-            return
-        except ProviderUnreachable as error:
-            await _send_own_answer(send, 502, error.what)
-            return
-        except httpx.HTTPError as error:
+        except (DecodedTooLarge, httpx.InvalidURL, httpx.HTTPError, ActionRefused, ProviderUnreachable) as error:
             if begun:  # The connection is closed without an end, as the provider closed its own.
                 log.warning("the provider's reply broke off: %s", type(error).__name__)
-                return
-            log.info("the provider was not reached: %s", type(error).__name__)
-            await _send_own_answer(send, 502, f"The provider could not be reached: {type(error).__name__}.")
+            else:
+                await _send_own_answer(send, *_answer_to_failure(error))
             return
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -211,14 +198,19 @@ class GatewayApp:
         request = await self._parse_if_understood(incoming)
         async with AsyncExitStack() as lasting:
             room = await self._enter_conversations(incoming, lasting) if request is not None else None
-            if request is None or room is None:
+            if request is None:
+                if len(incoming.content) >= SIDE_REQUEST_BYTES:
+                    self._taken_out.refuse_unread_session(agent_identity.session_of_request(incoming.headers, {}))
                 await sending.forward_without_reading()
+            elif room is None:
+                await AgentExchange(sending, taken_out=self._taken_out).forward_in_agents_form(request)
             elif where.counts_tokens:
                 await self._forward_token_count(sending, request, room)
             else:
                 self._note_activity(request, incoming)
                 remember = partial(self._remember_request, sending, room)
-                exchange = AgentExchange(sending, remember, self._refused_conversations, self._recording_behind)
+                behind, taken_out = self._recording_behind, self._taken_out
+                exchange = AgentExchange(sending, remember, self._refused_conversations, behind, taken_out)
                 await exchange.run_exchange(request, room)
 
     async def _parse_if_understood(self, incoming: IncomingRequest) -> ParsedRequest | None:
@@ -254,12 +246,14 @@ class GatewayApp:
         """Asks the provider to count the tokens of the folded request, because that is what would be sent."""
         pieces: BodyPieces | None = None
         try:
-            entries = await room.preview_request(request.arrival, request.messages_after_instructions)
-            if not are_all_unchanged(entries, len(request.messages_after_instructions)):
-                body = build_folded_body(request.body.wire, request.body.value, request.body.messages, entries)
+            sent = await room.preview_request(request.arrival, request.messages_after_instructions)
+            self._taken_out.note_taken_out(request.arrival, sent.taken_out)
+            if not are_all_unchanged(sent.entries, len(request.messages_after_instructions)):
+                body = build_folded_body(request.body.wire, request.body.value, request.body.messages, sent.entries)
                 pieces = request.body.encode_changed_body(body)
         except Exception:
             log.exception("a count of tokens is asked for the request as it came")
+            pieces, _ = self._taken_out.body_in_agents_form(request)
         await sending.forward_without_reading(pieces)
 
     def _note_activity(self, request: ParsedRequest, incoming: IncomingRequest) -> None:
@@ -357,7 +351,6 @@ def _workspace_of_request(incoming: IncomingRequest) -> str:
 
 
 def _provider_address(incoming: IncomingRequest) -> str:
-    """The address of the provider this request goes to."""
     registration, where = incoming.registration, incoming.route
     if registration.upstream:
         return registration.upstream
@@ -415,6 +408,18 @@ async def _send_own_answer(send: SendEvent, status: int, value: str | dict[str, 
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content, "more_body": False})
+
+
+def _answer_to_failure(error: Exception) -> tuple[int, str]:
+    match error:
+        case DecodedTooLarge():
+            return 413, "A request of more than 64 MB after decompression is refused. Nothing was sent on."
+        case httpx.InvalidURL():
+            return 400, "The path of the request is not one that can be sent on. Nothing was sent."
+        case HelixError(what=what):
+            return 502 if isinstance(error, ProviderUnreachable) else 400, what
+    log.info("the provider was not reached: %s", type(error).__name__)
+    return 502, f"The provider could not be reached: {type(error).__name__}."
 
 
 def _add_stored_key(incoming: IncomingRequest) -> IncomingRequest:

@@ -147,7 +147,6 @@ def _should_log_record(record: logging.LogRecord) -> bool:
 
 
 def parse_registrations(line: bytes) -> list[GatewayRegistration]:
-    """The registrations that a line of the resident names."""
     return [GatewayRegistration(**value) for value in json.loads(line)]
 
 

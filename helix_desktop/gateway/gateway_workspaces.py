@@ -59,7 +59,6 @@ class GatewayWorkspaces:
                 self._tasks.spawn_task(self._close_idle_workspaces(), name="close idle workspaces")
 
     async def _close_idle_workspaces(self) -> None:
-        """Closes the unused workspaces that were used longest ago."""
         async with self._lock:
             idle = [identity for identity in self._stacks_by_id if not self._request_counts[identity]]
             for identity in idle[: max(0, len(self._stacks_by_id) - OPEN_AT_MOST)]:
@@ -84,7 +83,6 @@ class GatewayWorkspaces:
         return found
 
     def list_open_conversations(self) -> tuple[AgentConversations, ...]:
-        """Those that are open."""
         return tuple(self._conversations_by_id.values())
 
     async def _find_workspace_id(self, wanted: str) -> str:

@@ -28,7 +28,7 @@ from helix_desktop.gateway.conversation_matching import (
     next_message_hash,
 )
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
-from helix_desktop.gateway.view_entries import As, Entry, ViewEntries
+from helix_desktop.gateway.view_entries import As, Changed, Entry, ViewEntries, ViewEntriesBuilder, leave_out_taken_out
 from helix_desktop.protocols.wire_message import Piece, PieceKind, Speaker, Wired
 from helix_desktop.tools.recall_tools import AROUND, grep_entry_lines
 from helix_desktop.workbench.open_workbench import Workbench
@@ -61,7 +61,7 @@ class LocalAgentConversations:
         """How many of the request's messages are facts already, or will be."""
         await self._read_stored_lines_once()
         ahead = self._find_running_import(arrival)
-        return ahead.messages if ahead else self._find_position_of(arrival).known_count
+        return ahead[1].messages if ahead else self._find_position_of(arrival).known_count
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired], *, known_count: int = 0) -> Sent:
         """Records the new messages, folds what is due, and returns the entries to send. `known_count`: how many earlier messages
@@ -72,12 +72,15 @@ class LocalAgentConversations:
         if (ahead := self._find_running_import(arrival)) is None:
             return await self._receive_in_turn(arrival, messages, known_count)
         self._tasks.spawn_task(self._receive_in_turn(arrival, messages, known_count), name="record behind a history")
-        ticket = replace(ahead, messages=len(arrival.chain), last=arrival.chain[-1])
-        return Sent(ticket, (), recallable=False)
+        line, ticket = ahead[0], replace(ahead[1], messages=len(arrival.chain), last=arrival.chain[-1])
+        conversation = (await self._get_open_conversation(line)).conversation
+        taken_out = tuple(ViewEntriesBuilder(conversation, line.seqs, {}).find_taken_out())
+        return Sent(ticket, leave_out_taken_out(len(messages), taken_out), recallable=False, taken_out=taken_out)
 
-    def _find_running_import(self, arrival: Arrival) -> Ticket | None:
+    def _find_running_import(self, arrival: Arrival) -> tuple[MessageLine, Ticket] | None:
         """The long history that this request goes on from, where it is still being recorded."""
-        return next((t for _, t in self._imports if arrival.chain[t.messages - 1 : t.messages] == (t.last,)), None)
+        is_of = (i for i in self._imports if arrival.chain[i[1].messages - 1 : i[1].messages] == (i[1].last,))
+        return next(is_of, None)
 
     async def _receive_in_turn(self, arrival: Arrival, messages: Sequence[Wired], known_count: int) -> Sent:
         while True:
@@ -97,21 +100,19 @@ class LocalAgentConversations:
                     raise ActionRefused("The conversation was continued elsewhere in the meantime.")
                 return await self._record_and_fold_request(arrival, messages, place, track)
 
-    async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sequence[Entry]:
+    async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
         """What the request would become; nothing is recorded."""
         await self._read_stored_lines_once()
-        place = self._find_position_of(arrival)
-        entries: list[Entry] = []
+        place, entries, taken_out = self._find_position_of(arrival), tuple[Entry, ...](), tuple[Changed, ...]()
         if place.line is not None and place.seqs and place.line.conversation:
             follower = await self._get_open_conversation(place.line)
             conversation = follower.conversation
-            view = (
-                conversation.current_view()
-                if place.is_at_end
-                else conversation.state.past_moment(place.seqs[-1]).take_view()
-            )
-            entries = [*(await follower.build_entries_of_view(view, place.seqs))[0].entries]
-        return [*entries, *(As(at) for at in range(place.known_count if place.seqs else 0, len(messages)))]
+            view = conversation.current_view() if place.is_at_end else follower.past_view(place.seqs[-1])
+            shown = (await follower.build_entries_of_view(view, place.seqs))[0]
+            entries, taken_out = shown.entries, shown.taken_out
+        known = place.known_count if place.seqs else 0
+        entries = (*entries, *map(As, range(known, len(messages))))
+        return Sent(_build_ticket(place.line or MessageLine("", "", ""), arrival, 0), entries, False, taken_out)
 
     def _find_position_of(self, arrival: Arrival) -> RequestPosition:
         """Conversations that were deleted meanwhile are forgotten."""
@@ -147,8 +148,7 @@ class LocalAgentConversations:
         if not aside:
             if _seq_of_last_message(conversation.state.facts) > track.last_message_seq:
                 # A reply in the journal never reached the agent, so the conversation is rewound.
-                await conversation.append_facts(facts.Rewound(track.last_message_seq))
-                follower.last_entries = None
+                await follower.go_back_to(track.last_message_seq)
             await follower.apply_request_settings(arrival)
             if not arrival.fold or _is_long_history(messages, track):
                 return self._forward_before_recording(
@@ -160,10 +160,9 @@ class LocalAgentConversations:
                 await follower.follower.prepare_next_view()
             shown = await follower.update_entries(track)
         else:
-            view = conversation.state.past_moment(place.seqs[-1]).take_view()
-            shown = (await follower.build_entries_of_view(view, place.seqs))[0]
+            shown = (await follower.build_entries_of_view(follower.past_view(place.seqs[-1]), place.seqs))[0]
         ticket = _build_ticket(track, arrival, conversation.state.last_seq)
-        return Sent(replace(ticket, live=not aside), shown.entries, recallable=_shows_fold(shown))
+        return Sent(replace(ticket, live=not aside), shown.entries, _shows_fold(shown), shown.taken_out)
 
     # --- Requests that are sent on before they are recorded
 
@@ -213,7 +212,7 @@ class LocalAgentConversations:
             raise
         if ticket.is_import:
             self._imports.append((track, ticket))
-        return Sent(ticket, entries, _shows_fold(shown))
+        return Sent(ticket, entries, _shows_fold(shown), shown.taken_out)
 
     async def _append_unrecorded_messages(
         self, follower: OpenAgentConversation, track: MessageLine, arrival: Arrival, messages: Sequence[Wired]
@@ -265,12 +264,14 @@ class LocalAgentConversations:
         seq = place.seqs[-1] if place.seqs else 0
         if _is_session_of(arrival, track):
             follower = await self._get_open_conversation(track)
-            await follower.conversation.append_facts(facts.Rewound(seq))
-            follower.last_entries = None
+            await follower.go_back_to(seq)
             track.chain[:], track.seqs[:] = arrival.chain[: place.known_count], place.seqs[: place.known_count]
             return track
         row = self._bench.conversation_row(track.conversation)
+        kept_out = (await self._get_open_conversation(track)).facts_that_keep_out(seq)
         session = await self._bench.fork_conversation(track.conversation, seq, agent=row.agent if row else "")
+        if kept_out:
+            await session.conversation.append_facts(*kept_out)
         fresh = MessageLine(
             session.id, arrival.session, arrival.head, list(arrival.chain[: place.known_count]), list(place.seqs)
         )
@@ -381,7 +382,8 @@ class LocalAgentConversations:
                 if conversation.state.counted_tokens >= before:
                     return None
             shown = await follower.update_entries(track)
-            return Sent(replace(ticket, saw=conversation.state.last_seq, ahead=False), shown.entries, recallable=True)
+            again = replace(ticket, saw=conversation.state.last_seq, ahead=False)
+            return Sent(again, shown.entries, recallable=True, taken_out=shown.taken_out)
 
     async def figures_since(self, since: float = 0.0) -> Sequence[Figures]:
         """Of the conversations that are held open; `since`: of all that went on after then, and only what came after."""
@@ -473,7 +475,6 @@ def _end_of_next_batch(messages: Sequence[Wired], first: int) -> int:
 
 
 def message_line_from_facts(conversation: str, recorded_facts: Sequence[facts.Recorded]) -> MessageLine:
-    """A conversation's messages as its facts tell them."""
     track = MessageLine(conversation, "", "")
     for recorded in recorded_facts:
         fact = recorded.fact

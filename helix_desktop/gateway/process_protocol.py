@@ -57,7 +57,6 @@ class LastSentValues:
         return same, value[same:]
 
     def restore_whole(self, name: str, same: int, rest: Tuple) -> Tuple:
-        """The whole value."""
         value = (*self._held.get(name, ())[:same], *rest)
         self._hold_value(name, value)
         return value
@@ -89,7 +88,6 @@ class ProcessTalk:
         self.tasks = OwnedTasks(name)
 
     async def ask(self, kind: str, value: Any) -> Any:
-        """The other end's answer."""
         number = next(self._numbers)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._pending[number] = future
@@ -97,7 +95,6 @@ class ProcessTalk:
         return await future
 
     def handle_message(self, kind: str, number: int, value: Any) -> None:
-        """One line of the other end."""
         if kind not in _ANSWERS:
             self.tasks.spawn_task(self._answer_question(kind, number, value), name=kind)
         elif (future := self._pending.pop(number, None)) is not None and not future.done():
@@ -116,7 +113,6 @@ class ProcessTalk:
             await self._send(("failed", number, f"a mistake in Helix Desktop ({type(error).__name__})"))
 
     def end_with(self, error: HelixError) -> None:
-        """Nobody answers any more."""
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(error)
@@ -128,7 +124,6 @@ def encode_line(value: Any) -> bytes:
 
 
 def decode_line(content: bytes | bytearray) -> Any:
-    """The value back."""
     return _from_json_value(orjson.loads(content))
 
 

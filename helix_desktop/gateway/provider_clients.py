@@ -13,7 +13,6 @@ class ProviderHttpClients:
         self._clients: dict[frozenset[tuple[str, str]] | None, httpx.AsyncClient] = {}
 
     def get_client_for(self, registration: GatewayRegistration) -> httpx.AsyncClient:
-        """The client for a registration's requests."""
         local = bool(registration.upstream) and is_loopback(registration.upstream)
         proxies = registration.proxies
         if local:

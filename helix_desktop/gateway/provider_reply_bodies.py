@@ -47,6 +47,12 @@ class ProviderRefusal:
             return None
 
 
+def build_own_refusal(status: int, kind: str, sentence: str) -> ProviderRefusal:
+    """A refusal of our own, in a form that the clients of all protocols read."""
+    failed = httpx.Response(status, json={"type": "error", "error": {"type": kind, "message": sentence}})
+    return ProviderRefusal(failed, failed.content, failed.content)
+
+
 def coding_of_reply(response: httpx.Response) -> str:
     """How the body is compressed; empty where it is not."""
     coding = response.headers.get("content-encoding", "").strip()

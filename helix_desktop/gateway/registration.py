@@ -87,7 +87,6 @@ class RegisteredConversations:
             fresh.replace(self._file)
 
     def find_conversations(self, token: str) -> Mapping[str, str]:
-        """The workspace of each of its conversations."""
         return self._known.get(_digest_of_token(token).hex(), {})
 
 

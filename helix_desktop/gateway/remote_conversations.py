@@ -18,7 +18,6 @@ from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
 from helix_desktop.gateway.local_conversations import UNSENT_MESSAGE, LocalAgentConversations
 from helix_desktop.gateway.process_protocol import LastSentValues, ProcessTalk, decode_line, encode_line
-from helix_desktop.gateway.view_entries import Entry
 from helix_desktop.protocols.wire_message import Piece, Wired
 from helix_desktop.workbench.open_workbench import Workbench
 
@@ -47,7 +46,6 @@ class RemoteAgentConversations:
             self._talk.end_with(StoppedByUser(CLOSED))
 
     async def read_input(self) -> bytes:
-        """What is asked next."""
         return await self._lines_to_send.get()
 
     async def write_output(self, content: bytes) -> None:
@@ -92,8 +90,8 @@ class RemoteAgentConversations:
         )
         return found
 
-    async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sequence[Entry]:
-        found: Sequence[Entry] = await self._call_other_process("look", *self._shorten_arrival(arrival), len(messages))
+    async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
+        found: Sent = await self._call_other_process("look", *self._shorten_arrival(arrival), len(messages))
         return found
 
     def _shorten_arrival(self, arrival: Arrival) -> tuple[Arrival, int, int]:
@@ -124,7 +122,6 @@ class RemoteAgentConversations:
 
 
 async def serve_gateway_process(bench: Workbench, console: Console) -> int:
-    """Serves a gateway process until it disconnects."""
     async with aclosing(_GatewayProcessServer(bench, console)) as far:
         while content := await console.read_input():
             far.handle_line(content)
@@ -142,7 +139,6 @@ class _GatewayProcessServer:
         self._writing = asyncio.Lock()
 
     def handle_line(self, content: bytes) -> None:
-        """One question or answer."""
         kind, number, value = decode_line(content)
         if kind in ("known", "arrive", "look"):
             value = self._restore_arrival(*value)
@@ -182,7 +178,6 @@ class _GatewayProcessServer:
             await self._console.write_output(encode_line(value))
 
     async def aclose(self) -> None:
-        """Nobody asks any more."""
         self._talk.end_with(StoppedByUser("The gateway is no longer running."))
         await self._talk.tasks.aclose(limit=2)
         await self._room.aclose()

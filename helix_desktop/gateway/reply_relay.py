@@ -79,7 +79,6 @@ class ReplyRelay:
     _recall_results: list[tuple[str, str, str, bool]] = field(default_factory=list)
 
     async def relay_until_answered(self, response: httpx.Response) -> None:
-        """Relays replies until the agent has a complete message."""
         streams = "event-stream" in response.headers.get("content-type", "")
         answer = await self._relay_reply(response, streams=streams)
         for _ in range(MOST_RECALL_REPLIES + MOST_REFUSED_REPLIES):
@@ -223,7 +222,6 @@ class ReplyRelay:
             await self.sending.send(chunk)
 
     def _is_end_of_reply(self, raw: bytes, event: Json | None) -> bool:
-        """Whether nothing of the reply comes behind this event."""
         kind = text_at(event, "type")
         return (
             b"[DONE]" in raw
@@ -232,7 +230,6 @@ class ReplyRelay:
         )
 
     async def _relay_whole_reply(self, response: httpx.Response) -> WireReply | None:
-        """One reply that comes whole."""
         chunks = response.aiter_raw()
         raw = await provider_reply_bodies.read_raw_body(chunks)
         try:
@@ -325,7 +322,6 @@ class ReplyRelay:
         return Wired(answer.message.speaker, (), tuple(self._shown_pieces)).identity_key
 
     def _build_request_after_recall(self, answer: WireReply) -> BodyPieces:
-        """The request that goes on behind the hidden calls."""
         raw = orjson.dumps(answer.message.units).decode()
         messages: list[Wired] = self._wire_module.parse_messages(self.body)
         entries: list[Entry] = [As(at) for at in range(len(messages) - count_leading_instructions(messages))]
@@ -340,6 +336,4 @@ class ReplyRelay:
 
 def _refusal_to_retry(sentence: str) -> provider_reply_bodies.ProviderRefusal:
     """A failure of our own, in a form after which every agent asks again."""
-    error = {"type": "overloaded_error", "message": sentence}
-    failed = httpx.Response(529, json={"type": "error", "error": error})
-    return provider_reply_bodies.ProviderRefusal(failed, failed.content, failed.content)
+    return provider_reply_bodies.build_own_refusal(529, "overloaded_error", sentence)

@@ -39,7 +39,6 @@ class RequestForwarder:
                 await self.send(chunk)
 
     async def send_refusal(self, refusal: ProviderRefusal) -> None:
-        """A refusal, as it came."""
         await self.start(refusal.response.status_code, _reply_headers(refusal.response))
         await self.send(refusal.content)
 

@@ -45,7 +45,6 @@ class ParsedRequest:
 
     @property
     def messages_after_instructions(self) -> list[Wired]:
-        """Without the instructions at the beginning."""
         return self.body.messages[count_leading_instructions(self.body.messages) :]
 
     def with_rest_read(self) -> "ParsedRequest":

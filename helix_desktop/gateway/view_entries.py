@@ -78,7 +78,7 @@ Entry = As | Changed | Says | Hidden | Returned
 @dataclass(frozen=True, slots=True)
 class ViewEntries:
     """The entries of a view, kept so that the next view is computed from where it differs.
-    `messages`: for how many messages; `seq`: the newest fact of the view.
+    `messages`: for how many messages; `seq`: the newest fact of the view; `taken_out`: as in `Sent`.
     """
 
     entries: tuple[Entry, ...]
@@ -86,6 +86,7 @@ class ViewEntries:
     messages: int
     spans: tuple[facts.Span, ...]
     seq: int
+    taken_out: tuple[Changed, ...] = ()
 
 
 @dataclass(slots=True)
@@ -116,7 +117,25 @@ class ViewEntriesBuilder:
         self._insert_messages_without_facts(first, known)
         if self._is_history_unchanged(view):
             self.out = list(map(As, range(len(self.seqs))))
-        return ViewEntries(tuple(self.out), view.blocks, len(self.seqs), tuple(self.spans), view.seq)
+        elif self.seqs and (not self.out or (not isinstance(self.out[0], Says) and getattr(self.out[0], "at", 1) != 0)):
+            self.out.insert(0, Says(message_blocks.EXCLUDED))  # Providers want a conversation that the user begins.
+        taken_out = tuple(self.find_taken_out())
+        return ViewEntries(tuple(self.out), view.blocks, len(self.seqs), tuple(self.spans), view.seq, taken_out)
+
+    def find_taken_out(self) -> Iterator[Changed]:
+        """The messages of which the user took something out, as they are without it where nothing is folded."""
+        branch = self.conversation.state.branch
+        places = {bisect_left(self.seqs, ref.seq) for cover in branch.exclusions for ref in branch.parts_under(cover)}
+        for at in sorted(places - {len(self.seqs)}):
+            recorded_facts = self._facts_of_message(at)
+            blocks = [
+                block
+                for each in recorded_facts
+                for block in message_blocks.render_message_blocks(
+                    each, branch.ids, lambda _: None, branch.is_pinned, branch.is_excluded
+                )
+            ]
+            yield self._changed_message(at, recorded_facts, blocks)
 
     def _is_history_unchanged(self, view: View) -> bool:
         """Whether nothing is folded, taken out or hidden. Then the agent's history goes on as it is, however odd: what the view
@@ -168,9 +187,13 @@ class ViewEntriesBuilder:
         if any(isinstance(each.fact, facts.ModelReplied) and each.fact.raw for each in recorded_facts):
             yield from self._entries_of_hidden_reply(at, recorded_facts, blocks)
             return
-        changed = [part for recorded in recorded_facts for part in self._find_changed_parts(recorded, blocks)]
-        answers = tuple(each.fact.call for each in recorded_facts if isinstance(each.fact, facts.ToolReturned))
-        yield Changed(at, tuple(changed), answers) if changed else As(at)
+        changed = self._changed_message(at, recorded_facts, blocks)
+        yield changed if changed.parts else As(at)
+
+    def _changed_message(self, at: int, recorded_facts: Sequence[facts.Recorded], blocks: Sequence[Block]) -> Changed:
+        parts = (part for recorded in recorded_facts for part in self._find_changed_parts(recorded, blocks))
+        answers = (each.fact.call for each in recorded_facts if isinstance(each.fact, facts.ToolReturned))
+        return Changed(at, tuple(parts), tuple(answers))
 
     def _find_changed_parts(self, recorded: facts.Recorded, blocks: Sequence[Block]) -> Iterator[Part]:
         """Where the blocks differ from what was said."""
@@ -254,6 +277,12 @@ class ViewEntriesBuilder:
         return f"[Kept word for word: output of call {block.call}]\n{text}" if block.call else text
 
 
+def leave_out_taken_out(count: int, taken_out: Sequence[Changed]) -> tuple[Entry, ...]:
+    """So many messages as they came, without what the user took out."""
+    changed = {one.at: one for one in taken_out}
+    return tuple(changed.get(at, As(at)) for at in range(count)) if changed else ()
+
+
 def _continues_view(view: View, before: ViewEntries) -> bool:
     """Whether the view only adds to what it was before; blocks are shared with the views before."""
     known = len(before.blocks)
@@ -261,6 +290,5 @@ def _continues_view(view: View, before: ViewEntries) -> bool:
 
 
 def parse_hidden_reply(raw: str) -> list[object]:
-    """The messages of a hidden reply."""
     found = json.loads(raw)
     return found if isinstance(found, list) else [found]

@@ -351,18 +351,18 @@ async def test_what_a_reply_cost_that_broke_off_stands_on_the_bill(agent: Room) 
 async def test_a_preview_shows_what_a_request_would_become_and_records_nothing(agent: Room) -> None:
     agent.units = [anthropic_wire.user_message("one")]
     arrival, said = agent.arrival()
-    assert list(await agent.room.preview_request(arrival, said)) == [As(0)]
+    assert list((await agent.room.preview_request(arrival, said)).entries) == [As(0)]
     assert not agent.bench.list_conversations()
     sent = await agent.room.receive_request(arrival, said)
     await agent.answer(sent, Calls("Bash", {}, "c1"), stop=Stop.CALLS)
     sent = await agent.send(anthropic_wire.result_message("c1", "Bash", "a line of it\n" * 40_000))
     before = await agent.facts(sent)
     agent.units += [{"role": "assistant", "content": "Done."}]
-    shown = await agent.room.preview_request(*agent.arrival())
+    shown = (await agent.room.preview_request(*agent.arrival())).entries
     assert [type(entry) for entry in shown] == [As, As, Changed, As]
     agent.units[3:] = []
     agent.units[2:] = [anthropic_wire.user_message("another way")]
-    assert list(await agent.room.preview_request(*agent.arrival())) == [As(0), As(1), As(2)]
+    assert list((await agent.room.preview_request(*agent.arrival())).entries) == [As(0), As(1), As(2)]
     assert await agent.facts(sent) == before
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 
-from helix_desktop.engine.facts import PartRef, Recorded, Span
+from helix_desktop.engine.facts import Cover, Excluded, Included, PartRef, Recorded, Span
 from helix_desktop.engine.history.live_folds import Effect, LiveFolds
 from helix_desktop.engine.history.request_settings import RequestSettings
 from helix_desktop.engine.history.token_ledger import TokenLedger
@@ -72,14 +72,25 @@ class FactTree:
         """What was set when `seq` was the newest fact."""
         return self.settings[bisect_right(self.settings_seqs, seq)]
 
-    def folds_at(self, seq: int) -> LiveFolds:
-        """What was shown when `seq` was the newest fact."""
+    def taken_out_parts(self) -> dict[Cover, None]:
+        """What the user took out and has not brought back, on all branches."""
+        taken_out: dict[Cover, None] = {}
+        for _, fact, _ in self.effects:
+            if isinstance(fact, Excluded):
+                taken_out[fact.ref] = None
+            elif isinstance(fact, Included):
+                taken_out.pop(fact.ref, None)
+        return taken_out
+
+    def folds_at(self, seq: int, taken_out: Iterable[Cover] = ()) -> LiveFolds:
+        """What was shown when `seq` was the newest fact; `taken_out`: what is left out besides."""
         then = LiveFolds(facts=self.facts, ids=self.ids)
         for first, last in self.runs_leading_to(seq):
             then.order += self.messages[bisect_left(self.messages, first) : bisect_right(self.messages, last)]
             changes = slice(bisect_left(self.effect_seqs, first), bisect_right(self.effect_seqs, last))
             for _, fact, kept in self.effects[changes]:
                 then.apply_fold_change(fact, kept)
+        then.exclusions.update(dict.fromkeys(taken_out))
         if then.order:
             for item in then.build_items(Span(0, seq)):
                 then.append_item(item)

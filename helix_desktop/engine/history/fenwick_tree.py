@@ -15,7 +15,6 @@ class FenwickTree:
         return len(self._tree) - 1
 
     def append_number(self, value: int) -> None:
-        """Add one more number at the end."""
         index = len(self._tree)
         total, below = value, index - 1
         while below > index - (index & -index):

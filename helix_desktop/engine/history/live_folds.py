@@ -62,7 +62,6 @@ class LiveFolds(ViewItems):
     recallable: int = 0  # The tokens of originals that are shown as markers and excerpts.
 
     def message_at(self, seq: int) -> Recorded:
-        """The fact with this number."""
         return self.facts[seq - 1]
 
     def has_message(self, seq: int) -> bool:

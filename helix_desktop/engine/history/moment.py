@@ -4,8 +4,10 @@ The newest state (`view.ConversationState`) and every earlier one (`PastMoment`)
 is not replayed: which facts changed anything was written down when they came, so only those of its path are applied.
 """
 
+from collections.abc import Iterable
+
 from helix_desktop.engine.blocks import Block, View
-from helix_desktop.engine.facts import Folded, ModelReplied, ModelRole, Recorded, ToolCall, ToolReturned
+from helix_desktop.engine.facts import Cover, Folded, ModelReplied, ModelRole, Recorded, ToolCall, ToolReturned
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.history.fact_tree import FactTree
 from helix_desktop.engine.history.live_folds import LiveFolds
@@ -28,7 +30,6 @@ class Moment:
 
     @property
     def time_of_moment(self) -> float:
-        """When the newest fact was appended."""
         return self.record.facts[self.seq - 1].time if self.seq else 0.0
 
     @property
@@ -64,8 +65,9 @@ class Moment:
         blocks = [*self.settings.settings_blocks, *(block for item in self.branch.items for block in item.blocks)]
         return self._view_of_blocks(tuple(blocks))
 
-    def past_moment(self, seq: int) -> "Moment":
-        return PastMoment(self.record, seq)
+    def past_moment(self, seq: int, taken_out: Iterable[Cover] = ()) -> "Moment":
+        """`taken_out`: what is left out of it, although it was taken out only later."""
+        return PastMoment(self.record, seq, taken_out)
 
     def _view_of_blocks(self, blocks: tuple[Block, ...]) -> View:
         tools, main = self.settings.tools, self.settings.model_for_role(ModelRole.MAIN)
@@ -99,8 +101,8 @@ class Moment:
 class PastMoment(Moment):
     """A moment that is over. Costs what is shown then and the changes on its path, not the length of the history."""
 
-    def __init__(self, record: FactTree, seq: int) -> None:
+    def __init__(self, record: FactTree, seq: int, taken_out: Iterable[Cover] = ()) -> None:
         self.record = record
         self.seq = max(0, min(seq, len(record.facts)))
         self.settings = record.settings_at(self.seq)
-        self.branch = record.folds_at(self.seq)
+        self.branch = record.folds_at(self.seq, taken_out)

@@ -23,7 +23,6 @@ class RequestSettings:
     models: tuple[tuple[str, facts.ModelSet], ...] = ()
 
     def settings_after(self, recorded: facts.Recorded) -> "RequestSettings":
-        """These settings with one more fact."""
         match recorded.fact:
             case facts.SystemSet() as system:
                 return replace(self, system=system, system_seq=recorded.seq)
@@ -39,7 +38,6 @@ class RequestSettings:
         return self
 
     def model_for_role(self, role: facts.ModelRole) -> facts.ModelSet | None:
-        """The model chosen for a role; None where none was."""
         return dict(self.models).get(role)
 
     @property
