@@ -121,5 +121,4 @@ def object_at(value: object, *path: str | int) -> dict[str, Any]:
 
 
 def objects_at(value: object, *path: str | int) -> list[dict[str, Any]]:
-    """The objects of the list that stands there."""
     return [item for item in list_at(value, *path) if isinstance(item, dict)]

@@ -100,7 +100,6 @@ async def _work_in_one(arguments: argparse.Namespace, workspace: str, console: C
 
 
 async def work_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    """Do the tasks of one open workspace."""
     from helix_desktop import workbench
 
     async with workbench.use_workbench(workspace, arguments.places) as bench:

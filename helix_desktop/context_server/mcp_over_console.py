@@ -78,7 +78,6 @@ async def iterate_input_lines(read: Read) -> AsyncIterator[bytes]:
 
 
 def parse_message_line(line: bytes) -> SessionMessage | types.JSONRPCError:
-    """The message of a line, or what to answer where it is none."""
     try:
         return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:

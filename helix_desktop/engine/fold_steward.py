@@ -213,7 +213,6 @@ class FoldSteward:
         return await self.conversation.append_facts(facts.Refolded(fold))
 
     def cancel_fold(self) -> None:
-        """Stop the fold that is being made."""
         if self._flying is not None:
             self._flying.cancel()
 

@@ -125,7 +125,6 @@ def render_message_blocks(
 
 
 def require_message(recorded: facts.Recorded) -> MessageFact:
-    """The fact, known to be a message."""
     if isinstance(recorded.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned):
         return recorded.fact
     raise TypeError(f"{type(recorded.fact).__name__} is not a message")

@@ -158,7 +158,6 @@ class ReplyCalls:
         return head if len(head) <= HEAD else "", tokens
 
     async def _record_results(self, results: Sequence[Result], folds: Sequence[Fact] = ()) -> list[int]:
-        """The seqs of the results."""
         beside = [fact for _, more, _ in results for fact in more]
         recorded = await self.conversation.append_facts(*(result for result, _, _ in results), *folds, *beside)
         return [one.seq for one in recorded[: len(results)]]

@@ -281,7 +281,6 @@ def explain_last_turn(state: ConversationState) -> list[RequestCost]:
 
 
 def describe_pause(seconds: float) -> str:
-    """How long a pause was, for people."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"

@@ -121,7 +121,6 @@ def table_names(connection: sqlite3.Connection) -> frozenset[str]:
 
 
 def count_table_rows(path: Path) -> Mapping[str, int]:
-    """How many rows each real table has."""
     counted = {}
     with open_foreign_database(path) as connection:
         for name in table_names(connection):

@@ -22,7 +22,6 @@ COMPARED = 4096  # In bytes. The end of a copy is compared with the file, to see
 
 
 def path_of_copy(folder: Path, file: Path) -> Path:
-    """Where the copy of the file is, in a folder of copies."""
     return folder.joinpath(*(part.strip(":\\/") for part in file.parts))
 
 

@@ -179,7 +179,6 @@ def parse_pasted_text(text: str, *, name: str = "") -> PastedServers:
 
 
 def _parse_bare_server(text: str, name: str) -> ServerConfig:
-    """An address, or a command line."""
     if re.match(r"https?://\S+$", text):
         host = _host_of_url(text)
         return ServerConfig(tidy_server_name(name or host.split(".")[-2 if host.count(".") else 0]), "http", url=text)

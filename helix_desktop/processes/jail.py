@@ -266,7 +266,6 @@ def _write_to_system_file(path: str, text: str) -> None:
 
 
 def list_descendants(root: int) -> list[int]:
-    """All living processes below `root`."""
     children: dict[int, list[int]] = {}
     for pid, parent in _list_parent_ids():
         children.setdefault(parent, []).append(pid)

@@ -59,7 +59,6 @@ class EventStreamParser:
     _splitter: RawEventSplitter = field(default_factory=lambda: RawEventSplitter(events_left=sys.maxsize))
 
     def feed_bytes(self, chunk: bytes) -> list[ServerSentEvent]:
-        """The events this chunk completes."""
         events: list[ServerSentEvent] = []
         for raw in self._splitter.feed_raw_chunk(chunk):
             self._check_event_length(len(raw))

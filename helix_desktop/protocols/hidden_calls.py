@@ -105,7 +105,6 @@ class NumberedCallFilter(HiddenCallFilter):
         return self._show_part_event(raw, event, index)
 
     def release_held_events(self) -> bytes:
-        """What was held, with its numbers."""
         held, self._held_events, self._holding = self._held_events, [], None
         if held and (index := number_at(held[0][1], self.index_name)) not in self._numbers:
             self._assign_number(index)

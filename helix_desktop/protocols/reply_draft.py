@@ -58,7 +58,6 @@ class ReplyDraft:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything of the reply has come."""
         return any(part.pieces or part.name for part in self._parts.values())
 
     @property

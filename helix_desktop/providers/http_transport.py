@@ -363,7 +363,6 @@ def _no_connection_error(error: BaseException, where: str, url: str, said: str) 
 
 
 def error_of_lost_connection(error: Exception, where: str, url: str = "") -> ModelFailed:
-    """A connection that failed, as an error with a sentence."""
     import httpx
 
     said = (str(error) or type(error).__name__).rstrip(".")

@@ -179,7 +179,6 @@ def may_carry_key(url: str) -> bool:
 
 
 def dialect_of_provider(config: ProviderConfig) -> ProtocolDialect:
-    """How this provider is spoken to."""
     return DIALECTS[config.kind](config.base_url, config.name, config.key_header)
 
 

@@ -41,7 +41,6 @@ Why = Callable[[object], RecallReason]
 
 
 def never_recalled(_: object) -> RecallReason:
-    """Nothing of it was recalled."""
     return RecallReason.NO
 
 
@@ -140,7 +139,6 @@ class BillingLedger:
         return Usage(input=total, output=output)
 
     def _tokens_read_and_written(self, pieces: Sequence[Piece], at: float) -> tuple[int, int]:
-        """The tokens read from the cache, and those written to it."""
         blocks = [hash(content) for content, _ in pieces]
         chain = list(accumulate(blocks, lambda sofar, one: hash((sofar, one)), initial=0))[1:]
         sizes = list(accumulate(tokens for _, tokens in pieces))

@@ -63,7 +63,6 @@ class ReplayObserver:
         self._texts[stored.digest] = text
 
     async def observe_step(self, view: View, request: Request, reply: RecordedMessage) -> None:
-        """One request, and the recorded reply to it."""
         self._steps += 1
         await self.observe_request(view, request)
         self._retention.show_view(view.blocks)

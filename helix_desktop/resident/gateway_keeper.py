@@ -67,7 +67,6 @@ class GatewayKeeper:
             self._send_registrations_to_gateway()
 
     def stop_gateway_process(self) -> None:
-        """End the gateway in order, and let go of the socket."""
         self._is_ending.set()
         with self._lock:
             if self._socket is not None:

@@ -28,7 +28,6 @@ def check_login_start() -> None:
 def enable_login_start(
     command: Sequence[str], home: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> None:
-    """Starts the resident at every login from now on."""
     check_login_start()
     line = [*command, "resident", "--run"]
     home = home or Path.home()

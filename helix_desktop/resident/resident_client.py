@@ -116,7 +116,6 @@ class HeldRegistration(CollectingConsole):
             return
 
     async def print_line(self, text: str) -> None:
-        """The resident's answer."""
         told = json.loads(text)
         self._registrations = tuple(map(_with_token, self._registrations, told["tokens"]))
         self.addresses = told["addresses"]

@@ -57,7 +57,6 @@ class Resident:
         return bool(known) or any(not one.sees_all for one in self._registered.values())
 
     async def answer_caller(self, arguments: list[str], console: Console) -> int:
-        """Answers one request of another process."""
         match arguments:
             case ["register", *told]:
                 return await self._hold_registrations([_parse_registration(one) for one in told], console)
@@ -162,13 +161,11 @@ class Resident:
         self._keeper.set_registrations([*self._registered.values(), *self._installed.values()])
 
     def stop_unless_needed(self) -> None:
-        """Stops the resident now or as soon as nothing needs it."""
         self._may_end = True
         if not self.is_needed:
             self.ended.set()
 
     async def aclose(self) -> None:
-        """End what it keeps running."""
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.stop_recording)
         await asyncio.to_thread(self._keeper.stop_gateway_process)

@@ -335,7 +335,6 @@ class CacheFolder:
         )
 
     def resolve_hash_prefix(self, prefix: str) -> Digest:
-        """The one entry whose hash begins so."""
         low, high = prefix_bounds(prefix)
         held = (key[1:] for key in self.level.keys_in_range(b"h" + low, b"h" + high + b"\x00"))
         found = [Digest(raw) for raw in held if raw.hex().startswith(prefix.lower())]

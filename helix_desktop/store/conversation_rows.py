@@ -72,7 +72,6 @@ def row_before_facts(conversation: str, time: float) -> StoredConversation:
 
 
 def advance_row(row: StoredConversation, recorded: Iterable[facts.Recorded]) -> StoredConversation:
-    """The row after these facts."""
     last, sent, written, cost = None, row.sent, row.written, row.cost
     for last in recorded:
         match last.fact:

@@ -136,7 +136,6 @@ class TrashEmptying:
 
 
 def read_deleted_conversations(workspace: Path) -> frozenset[str]:
-    """Those that were deleted for good."""
     try:
         return frozenset((workspace / DELETED).read_text("utf-8").split())
     except FileNotFoundError:

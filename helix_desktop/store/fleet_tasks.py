@@ -253,7 +253,6 @@ class FleetTaskList:
         return len(rows)
 
     async def allow_tasks(self) -> None:
-        """Tasks may be claimed again."""
         await self._run_statements([self.notes.build_stop(is_stopped=False)])
 
     async def cancel_fleet_task(self, task: str) -> bool:

@@ -208,7 +208,6 @@ def _is_schema_damaged(error: Exception) -> bool:
 
 
 def sync_file(file: BinaryIO) -> None:
-    """Put the file's bytes on the disk."""
     file.flush()
     os.fsync(file.fileno())
 

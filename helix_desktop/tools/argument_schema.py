@@ -167,7 +167,6 @@ def spec_with_keep(name: str, description: str, schema: Mapping[str, Any]) -> To
 
 
 def build_spec(name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
-    """The tool as the model sees it."""
     return ToolSpec(name, description, json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
 
 

@@ -93,7 +93,6 @@ class WorkspaceCommands:
 
     @property
     def running_in_background(self) -> list[BackgroundCommand]:
-        """The commands in the background that have not ended."""
         return [one for one in self.background.values() if one.is_running]
 
     async def start_in_sandbox(

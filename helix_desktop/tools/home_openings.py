@@ -128,7 +128,6 @@ def openings_in_force(opened: CommandOpenings, *, network: bool) -> list[HomeOpe
 
 
 def opened_paths(opened: CommandOpenings, home: str, *, network: bool) -> Iterator[str]:
-    """What of a home is open, by its path there."""
     for opening in openings_in_force(opened, network=network):
         yield from (f"{home}/{name}" for name in opening.paths)
     for folder in opened.folders:

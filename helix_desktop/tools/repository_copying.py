@@ -264,7 +264,6 @@ def bundle_own_content(source: GitCheckout | None, copy: GitCheckout, made: Copi
 
 
 def commit_in_copy(copy: GitCheckout, message: str) -> None:
-    """Commit all that is not committed there."""
     names = copy.uncommitted_paths()
     _check_unfiltered(copy, names)
     if names and not message.strip():

@@ -79,5 +79,4 @@ class AcpConversations:
         return await foreign.run_agent_turn(conversation, kit, tools, talk)
 
     async def end_all_agents(self) -> None:
-        """Ends all agents, at once."""
         await asyncio.gather(*(foreign.end_agent() for foreign in self._open.values()))

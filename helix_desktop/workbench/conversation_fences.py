@@ -73,7 +73,6 @@ class ConversationFences:
         return replace(limits, conversation_cost=fence.budget) if fence and fence.budget else limits
 
     async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None:
-        """Before each call."""
         if (fence := self.find_fence(context.conversation)) is not None:
             await fence.ensure_may_call()
         await self._hooks.run_hooks_before_call(call, context)

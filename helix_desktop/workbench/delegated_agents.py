@@ -261,7 +261,6 @@ class AgentWorkforce:
 
     @asynccontextmanager
     async def _occupy_working_place(self, agent: DelegatedAgent, team: AgentTeam) -> AsyncIterator[None]:
-        """One of those that work side by side."""
         try:
             await self._wait_for_place(agent, team)
             yield

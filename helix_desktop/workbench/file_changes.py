@@ -113,7 +113,6 @@ class FileChanges:
         return int(self._bench.workspace.settings.changes.get("keep_days", KEEP_DAYS))
 
     def apply_checkpoint_settings(self) -> None:
-        """The settings were changed."""
         wanted = conversation_setup.parse_coverage(self._bench.workspace.settings.changes)
         if wanted != self.workspace_checkpoints.coverage:
             self._bench.spawn_workbench_task(

@@ -680,7 +680,6 @@ class Workbench:
         return self._permissions.mode.value
 
     def describe_permission_modes(self) -> Mapping[str, str]:
-        """Every mode with what it means."""
         return {
             PermissionMode.READ_ONLY.value: "Read only",
             PermissionMode.PLAN.value: "Plan: change nothing until I approve a plan",
@@ -759,7 +758,6 @@ class Workbench:
         await self.change_settings({**proposed, "proposed": None})
 
     def spawn_workbench_task(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        """Work that ends with the workbench."""
         return self._tasks.spawn_task(work, name=name)
 
     def _model_client_for(self, conversation: str, role: facts.ModelRole) -> ModelClient | None:

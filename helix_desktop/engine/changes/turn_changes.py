@@ -65,7 +65,6 @@ class TurnOfChanges:
 
     @property
     def first_checkpoint(self) -> Digest:
-        """The checkpoint taken when it began."""
         return self.sources[0].fact.before
 
 

@@ -32,7 +32,6 @@ class FoldSituation:
 
     @property
     def branch(self) -> ConversationBranch:
-        """The branch the view shows."""
         return self.state.branch
 
 

@@ -46,7 +46,6 @@ class PlannedClearing:
     least: int = 0
 
     def parts_to_clear(self, situation: FoldSituation) -> list[PartRef]:
-        """The parts, in order."""
         return [
             ref
             for item in items_worth_clearing(situation.branch, self.first, self.end)
@@ -117,7 +116,6 @@ def plan_clearing_of_all_before(situation: FoldSituation, end: int) -> PlannedCl
 
 
 def count_freed_tokens(situation: FoldSituation, clearing: PlannedClearing) -> int:
-    """The counted tokens it would free."""
     items = items_worth_clearing(situation.branch, clearing.first, clearing.end)
     return sum(tokens for item in items for _, tokens in tokens_freed_by_part(situation, item))
 
@@ -255,7 +253,6 @@ def describe_output(branch: ConversationBranch, seq: int) -> str:
 
 
 def call_answered_by(branch: ConversationBranch, seq: int) -> ToolCall | None:
-    """The call an output answers."""
     answered = branch.answered.get(seq)
     return answered.call if answered else None
 
@@ -279,7 +276,6 @@ def summarise_arguments(arguments: str) -> str:
 
 
 def format_size(stored: Stored) -> str:
-    """A size for people."""
     amount = float(stored.size)
     for unit in ("B", "KB", "MB"):
         if amount < 1_000:

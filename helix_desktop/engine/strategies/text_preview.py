@@ -144,7 +144,6 @@ def outline_text(text: str, first: int, tokens: int) -> str:
 
 
 def _first_words(lines: Sequence[str]) -> str:
-    """The beginning of the first line that is not empty."""
     return next((_shorten_preview_line(line).strip()[:SIGNATURE] for line in lines if line.strip()), "")
 
 

@@ -42,7 +42,6 @@ _CHANGING = "x-anthropic-billing-header"
 
 
 def parse_head(body: Mapping[str, Json]) -> RequestHead:
-    """System text, tools and model of a request."""
     system = body.get("system", "")
     parts = [system] if isinstance(system, str) else [text_at(part, "text") for part in list_at(system)]
     tools = [object_at(tool) for tool in list_at(body, "tools")]
@@ -110,12 +109,10 @@ def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
 
 
 def user_message(text: str) -> Json:
-    """A message of the user's."""
     return {"role": "user", "content": [{"type": "text", "text": text}]}
 
 
 def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
-    """The result of one call, as a message."""
     del name
     block = {"type": "tool_result", "tool_use_id": call, "content": text}
     return {"role": "user", "content": [block if ok else {**block, "is_error": True}]}
@@ -157,13 +154,11 @@ def count_cache_marks(value: Json) -> int:
 
 
 def last_cache_mark(unit: Json) -> Json | None:
-    """The last mark of a message; None where it has none."""
     found = [block["cache_control"] for block in list_at(unit, "content") if object_at(block).get("cache_control")]
     return found[-1] if found else None
 
 
 def count_blocks(unit: Json) -> int:
-    """How many blocks a message has."""
     content = object_at(unit).get("content")
     return len(content) if isinstance(content, list) else 1
 
@@ -189,7 +184,6 @@ def with_cache_mark(unit: Json, mark: Json) -> Json:
 
 
 def parse_reply(value: Mapping[str, Json]) -> WireReply:
-    """A whole reply."""
     unit = {"role": "assistant", "content": list(list_at(value, "content"))}
     stop = STOPS.get(text_at(value, "stop_reason"), Stop.CUT)
     return WireReply(parse_message(unit), stop, parse_usage(object_at(value, "usage")), text_at(value, "model"))

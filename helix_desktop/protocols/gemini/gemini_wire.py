@@ -204,12 +204,10 @@ def _find_text_place(_units: Json, piece: Piece, text: str) -> tuple[Path, Json]
 
 
 def user_message(text: str) -> Json:
-    """A content of the user's."""
     return {"role": "user", "parts": [{"text": text}]}
 
 
 def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
-    """The result of one call, as a content."""
     del call
     return {
         "role": "user",

@@ -45,7 +45,6 @@ _SPEAKERS = {"system": Speaker.SYSTEM, "developer": Speaker.SYSTEM, "assistant":
 
 
 def parse_head(body: Mapping[str, Json]) -> RequestHead:
-    """System text, tools and model of a request."""
     said = [m for m in map(object_at, list_at(body, "messages")) if text_at(m, "role") in ("system", "developer")]
     tools = [object_at(tool, "function") for tool in list_at(body, "tools")]
     return RequestHead(
@@ -106,12 +105,10 @@ def _find_text_place(_units: Json, piece: Piece, text: str) -> tuple[Path, Json]
 
 
 def user_message(text: str) -> Json:
-    """A message of the user's."""
     return {"role": "user", "content": text}
 
 
 def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
-    """The result of one call, as a message."""
     del name, ok
     return {"role": "tool", "tool_call_id": call, "content": text}
 

@@ -37,7 +37,6 @@ _SERVER = frozenset(
 
 
 def parse_head(body: Mapping[str, Json]) -> RequestHead:
-    """System text, tools and model of a request."""
     # Codex sends some tools within the input.
     in_input = [tool for item in list_at(body, "input") for tool in list_at(item, "tools")]
     tools = [object_at(tool) for tool in (*list_at(body, "tools"), *in_input)]
@@ -69,7 +68,6 @@ def _belongs_to_reply(item: Mapping[str, Json]) -> bool:
 
 
 def parse_message(items: Sequence[Json]) -> Wired:
-    """One message of one or several items."""
     first = object_at(items[0]) if items else {}
     speaker = Speaker.ASSISTANT if not items or _belongs_to_reply(first) else Speaker.USER
     if text_at(first, "role") in ("system", "developer"):
@@ -129,12 +127,10 @@ def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
 
 
 def user_message(text: str) -> Json:
-    """A message of the user's."""
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
 
 
 def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
-    """The result of one call, as an item."""
     del name, ok
     return {"type": "function_call_output", "call_id": call, "output": text}
 

@@ -63,7 +63,6 @@ def compute_chain(before: bytes, lines: Iterable[StoredFact]) -> bytes:
 
 
 def count_common_facts(here: Sequence[StoredFact], there: Sequence[StoredFact]) -> int:
-    """How many facts both begin with."""
     found = 0
     for ours, theirs in zip(here, there, strict=False):
         if (ours.time, ours.fact) != (theirs.time, theirs.fact):

@@ -24,7 +24,6 @@ class ReleasedConversations:
             journal.connection.execute(_TABLE)
 
     def delete_here(self, conversations: Iterable[str]) -> None:
-        """Delete them from this disk."""
         for conversation in conversations:
             lines = self._journal.read_stored_facts(conversation)
             used = {digest.raw for line in lines for _, digest in entries_used_by(fact_encoding.decode_fact(line.fact))}

@@ -323,7 +323,6 @@ def find_behind_make(line: ProgramFinder, rest: list[str]) -> list[StartedProgra
 
 
 def _split_env_text(text: str) -> list[str]:
-    """As `env -S` does."""
     if not is_certain_word(text) or "\\" in text or "$" in text:
         raise UnreadableCommand("the program to run comes from a shell expansion")
     try:
