@@ -67,7 +67,6 @@ def print_workspace_list(arguments: argparse.Namespace) -> int:
 
 
 def _run_move(arguments: argparse.Namespace) -> int:
-    """Into the trash, or out of it."""
     workspaces = _workspaces_of_home(arguments)
     move = workspaces.restore_workspace if arguments.restores else workspaces.trash_workspace
     return _print_known_workspace(arguments, move(arguments.workspace))

@@ -357,8 +357,6 @@ class FoldSteward:
         return recorded
 
     async def append_written_fold(self, written: document_writer.WrittenDocument) -> tuple[facts.Recorded, ...]:
-        """Phase three."""
-
         def make_facts(_: int) -> tuple[facts.Fact, ...]:
             same = document_writer.is_material_current(written.reading, self.conversation.state)
             return (*written.spent, *((written.fold,) if same else ()))

@@ -267,7 +267,6 @@ def _belongs_to_head(unit: Json) -> bool:
 def _parse_around_messages(
     wire: str, content: BodyBytes, begins: Sequence[int], ends: Sequence[int], units: list[Json]
 ) -> dict[str, Json]:
-    """The body with these values in its list; the rest is parsed."""
     name = MESSAGE_FIELDS[wire]
     if not begins:
         raise MessagesNotFound

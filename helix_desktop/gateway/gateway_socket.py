@@ -67,5 +67,4 @@ def _check_nobody_listens(port: int) -> None:
 
 
 def agent_address(port: int, token: str) -> str:
-    """Where the agent that has this token sends its requests."""
     return f"http://127.0.0.1:{port}/t/{token}"

@@ -520,7 +520,6 @@ def title_from_messages(messages: Sequence[Wired]) -> str:
 
 
 def _seq_of_last_message(recorded_facts: Sequence[facts.Recorded]) -> int:
-    """The newest message; 0 where there is none."""
     for recorded in reversed(recorded_facts):
         if isinstance(recorded.fact, facts.ModelReplied | facts.ToolReturned | facts.UserSaid):
             return recorded.seq

@@ -67,7 +67,6 @@ def write_opencode_session(session: RecordedSession, name: str, begun: float) ->
 def _opencode_messages(
     item: RecordedMessage | RecordedCompaction, results: Mapping[str, RecordedMessage], folder: str, when: int
 ) -> Iterator[tuple[Line, list[Line]]]:
-    """The messages for one item, each with its parts."""
     user: Line = {"role": "user", "time": {"created": when}, "agent": "build"}
     if isinstance(item, RecordedCompaction):
         yield user, [{"type": "compaction", "auto": False}]

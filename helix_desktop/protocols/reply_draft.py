@@ -66,11 +66,9 @@ class ReplyDraft:
 
     @property
     def last_key(self) -> Hashable:
-        """The part that began last, or None."""
         return next(reversed(self._parts), None)
 
     def first_key_of_sort(self, sort: str) -> Hashable:
-        """The key of the first part of a sort, or None."""
         return next((key for key, part in self._parts.items() if part.sort == sort), None)
 
     def sort_of(self, key: Hashable) -> str:

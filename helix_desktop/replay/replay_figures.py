@@ -85,7 +85,6 @@ class ReplayFigures:
 
     @property
     def fits_window(self) -> bool:
-        """Whether the session fits in the window as it is."""
         return self.plain_peak <= self.window
 
     @property

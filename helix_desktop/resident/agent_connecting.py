@@ -26,7 +26,6 @@ def plan_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentSett
 
 
 def connect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
-    """Write the address, with its holder at every login."""
     login_start.enable_login_start(agent_run.command_of_this_program(where))
     agent_settings.install_address(change, where.config)
     asyncio.run(resident_client.ask_resident(where, "installed", command=agent_run.command_of_this_program(where)))

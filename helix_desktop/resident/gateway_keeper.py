@@ -41,7 +41,6 @@ class GatewayKeeper:
 
     @property
     def gateway_pid(self) -> int:
-        """The gateway process that runs now; 0 for none."""
         return self._process.pid if self._process is not None else 0
 
     def start_first_gateway(self, port: int = 0) -> None:

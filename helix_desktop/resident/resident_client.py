@@ -129,7 +129,6 @@ class HeldRegistration(CollectingConsole):
 
     @property
     def is_held(self) -> bool:
-        """Whether the address still answers."""
         return not self._ended.is_set()
 
     @property

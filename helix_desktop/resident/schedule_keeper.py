@@ -27,7 +27,6 @@ class ScheduleKeeper:
         self.schedules: list[WorkSchedule] = []
 
     def reread_schedules(self) -> None:
-        """They were changed by a command."""
         try:
             self.schedules = read_schedules(self._folder)
         except HelixError as error:

@@ -63,7 +63,6 @@ class WorkSchedule:
 
 
 def read_schedules(folder: Path) -> list[WorkSchedule]:
-    """Those of this user."""
     try:
         rows = json.loads((folder / NAME).read_text("utf-8"))
         return [WorkSchedule(**{**row, "days": tuple(row["days"]), "options": tuple(row["options"])}) for row in rows]
@@ -87,7 +86,6 @@ def find_time_zone(name: str) -> ZoneInfo:
 
 
 def name_of_local_zone() -> str:
-    """The time zone of this computer."""
     found = os.environ.get("TZ", "").lstrip(":") or os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
     try:
         return ZoneInfo(found).key

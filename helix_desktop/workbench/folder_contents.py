@@ -6,7 +6,6 @@ from typing import Any
 
 
 def existing_folders(folders: Sequence[Any]) -> list[str]:
-    """Those that are on this machine."""
     return [str(folder) for folder in folders if Path(str(folder)).is_dir()]
 
 

@@ -182,7 +182,6 @@ def _strip_code_fence(lines: list[str]) -> list[str]:
 
 
 def has_handover_heading(text: str) -> bool:
-    """Whether there is any of the six headings in it."""
     return any(_section_of_heading(line) for line in text.splitlines())
 
 

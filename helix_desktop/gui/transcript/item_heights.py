@@ -41,7 +41,6 @@ class ItemHeights:
         self._sums.append_number(height)
 
     def truncate_items(self, length: int) -> None:
-        """Removes all items from `length` on."""
         del self._heights[length:]
         self._sums.truncate_numbers(length)
 

@@ -83,7 +83,6 @@ class TranscriptCanvas(BoxSurface):
         content.formulas_drawn.connect(self._on_formulas_drawn)
 
     def show_history(self, history: ConversationState) -> None:
-        """Show a conversation, from its end."""
         ready, self._ready = self._ready, None
         if ready is None or ready.page.items.history is not history or ready.page.ink is not self.column.page.ink:
             ready = self._build_item_column(history)

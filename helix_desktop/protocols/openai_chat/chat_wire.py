@@ -95,7 +95,6 @@ def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -
 
 
 def apply_edits(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
-    """The message with some pieces shown as something else."""
     return edit_pieces(wired, edits, _find_text_place)
 
 

@@ -36,7 +36,6 @@ class KnownLeases:
         return machine if writer != self._machine else ""
 
     def seconds_left(self, conversation: str) -> float:
-        """Of its lease, whoever has it."""
         return self._ends.get(conversation, 0.0) - self._now()
 
     def holds_lease(self, conversation: str, seconds: float) -> bool:
