@@ -84,7 +84,7 @@ class OpenAgentConversation:
             yield replace(self, follower=self.follower.follow_draft(draft))
 
     def facts_that_keep_out(self, seq: int) -> list[facts.Excluded]:
-        """What is appended behind a return to `seq`, so that what the user has taken out since then stays out."""
+        """Facts behind a return to `seq`: what the user has taken out since then stays out."""
         state = self.conversation.state
         then = state.past_moment(seq).branch.exclusions
         taken_out = (ref for ref in state.record.taken_out_parts() if ref not in then)

@@ -1,7 +1,7 @@
 """One request of an agent and its reply: folded on the way there, and freed of hidden calls on the way back.
 
-Whatever fails in here, the agent gets what it would have got without: its own request goes on as it came, but without what
-the user took out of it.
+Whatever fails in here, the agent gets what it would have got without: its own request goes on as it came,
+but without what the user took out of it.
 """
 
 import asyncio
@@ -39,8 +39,8 @@ RECORD_TIMEOUT_SECONDS, PREVIEW_TIMEOUT_SECONDS = 45.0, 5.0
 SENDING_SECONDS = 0.3  # A request sent on unread is read this much later: reading it sooner would delay its sending.
 UNREAD_TICKET = Ticket("", 0, "", 0, "", live=False)
 REFUSED_WITHOUT = (
-    "(What you took out of the context was left out of this request. Nothing was lost. If that is why it was refused, "
-    "bring it back in Helix Desktop and send the message again.)"
+    "(What you took out of the context was left out of this request. Nothing was lost. "
+    "If that is why it was refused, bring it back in Helix Desktop and send the message again.)"
 )
 TOO_LONG_PHRASES = (
     b"too long", b"too large", b"context_length", b"context window", b"maximum context",
@@ -158,7 +158,7 @@ class AgentExchange:
                 return request, sent
         except Exception:
             log.exception("a request could not be recorded; it goes on as it came")
-            with suppress(Exception):  # What was taken out since the last request is asked for, which records nothing.
+            with suppress(Exception):  # Asks what was taken out since the last request; records nothing.
                 async with asyncio.timeout(PREVIEW_TIMEOUT_SECONDS):
                     sent = await room.preview_request(request.arrival, request.messages_after_instructions)
                     self.taken_out.note_taken_out(request.arrival, sent.taken_out)
@@ -222,12 +222,13 @@ class AgentExchange:
             wire: Any = WIRE_MODULES[request.body.wire]
             messages = request.body.messages if content is None else wire.parse_messages(body)
             if mended := folded_body.pair_calls_with_results(request.body.wire, body, messages):
-                again = await self.sending.send_to_provider(request.body.encode_changed_body(mended), reads_reply=False)
+                pieces = request.body.encode_changed_body(mended)
+                again = await self.sending.send_to_provider(pieces, reads_reply=False)
                 if again.status_code < 400:
                     return again, mended, False
                 await again.aclose()
             if content is not None and not too_long:
-                why = text_at(refusal.parse_refusal_json(), "error", "message")
-                refusal = build_own_refusal(400, "invalid_request_error", f"{why} {REFUSED_WITHOUT}".strip())
+                why = f"{text_at(refusal.parse_refusal_json(), 'error', 'message')} {REFUSED_WITHOUT}"
+                refusal = build_own_refusal(400, "invalid_request_error", why.strip())
         await self.sending.send_refusal(refusal)
         return None

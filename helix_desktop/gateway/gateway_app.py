@@ -200,10 +200,12 @@ class GatewayApp:
             room = await self._enter_conversations(incoming, lasting) if request is not None else None
             if request is None:
                 if len(incoming.content) >= SIDE_REQUEST_BYTES:
-                    self._taken_out.refuse_unread_session(agent_identity.session_of_request(incoming.headers, {}))
+                    session = agent_identity.session_of_request(incoming.headers, {})
+                    self._taken_out.refuse_unread_session(session)
                 await sending.forward_without_reading()
             elif room is None:
-                await AgentExchange(sending, taken_out=self._taken_out).forward_in_agents_form(request)
+                exchange = AgentExchange(sending, taken_out=self._taken_out)
+                await exchange.forward_in_agents_form(request)
             elif where.counts_tokens:
                 await self._forward_token_count(sending, request, room)
             else:

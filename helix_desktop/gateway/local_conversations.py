@@ -79,8 +79,8 @@ class LocalAgentConversations:
 
     def _find_running_import(self, arrival: Arrival) -> tuple[MessageLine, Ticket] | None:
         """The long history that this request goes on from, where it is still being recorded."""
-        is_of = (i for i in self._imports if arrival.chain[i[1].messages - 1 : i[1].messages] == (i[1].last,))
-        return next(is_of, None)
+        chain = arrival.chain
+        return next((i for i in self._imports if chain[i[1].messages - 1 : i[1].messages] == (i[1].last,)), None)
 
     async def _receive_in_turn(self, arrival: Arrival, messages: Sequence[Wired], known_count: int) -> Sent:
         while True:
@@ -107,12 +107,14 @@ class LocalAgentConversations:
         if place.line is not None and place.seqs and place.line.conversation:
             follower = await self._get_open_conversation(place.line)
             conversation = follower.conversation
-            view = conversation.current_view() if place.is_at_end else follower.past_view(place.seqs[-1])
+            at_end = place.is_at_end
+            view = conversation.current_view() if at_end else follower.past_view(place.seqs[-1])
             shown = (await follower.build_entries_of_view(view, place.seqs))[0]
             entries, taken_out = shown.entries, shown.taken_out
         known = place.known_count if place.seqs else 0
         entries = (*entries, *map(As, range(known, len(messages))))
-        return Sent(_build_ticket(place.line or MessageLine("", "", ""), arrival, 0), entries, False, taken_out)
+        ticket = _build_ticket(place.line or MessageLine("", "", ""), arrival, 0)
+        return Sent(ticket, entries, recallable=False, taken_out=taken_out)
 
     def _find_position_of(self, arrival: Arrival) -> RequestPosition:
         """Conversations that were deleted meanwhile are forgotten."""
@@ -160,9 +162,11 @@ class LocalAgentConversations:
                 await follower.follower.prepare_next_view()
             shown = await follower.update_entries(track)
         else:
-            shown = (await follower.build_entries_of_view(follower.past_view(place.seqs[-1]), place.seqs))[0]
+            view = follower.past_view(place.seqs[-1])
+            shown = (await follower.build_entries_of_view(view, place.seqs))[0]
         ticket = _build_ticket(track, arrival, conversation.state.last_seq)
-        return Sent(replace(ticket, live=not aside), shown.entries, _shows_fold(shown), shown.taken_out)
+        ticket = replace(ticket, live=not aside)
+        return Sent(ticket, shown.entries, _shows_fold(shown), shown.taken_out)
 
     # --- Requests that are sent on before they are recorded
 

@@ -1,4 +1,4 @@
-"""Remembers what users took out of agents' contexts, for requests that go on without a view of the conversation."""
+"""Remembers what users took out of agents' contexts, for requests that go on without a view."""
 
 from helix_desktop.errors import ActionRefused
 from helix_desktop.gateway.body_parsing import BodyPieces
@@ -9,39 +9,42 @@ from helix_desktop.gateway.view_entries import As, Changed
 from helix_desktop.protocols.wire_message import Json
 
 NOT_SENT = (
-    "Nothing was sent to the provider: you took something out of this conversation's context, and Helix Desktop "
-    "cannot leave it out now. Nothing was lost. Send the message again in a minute, or start a new conversation."
+    "Nothing was sent to the provider: you took something out of this conversation's context, and Helix "
+    "Desktop cannot leave it out now. Nothing was lost. Send the message again in a minute, or start a new "
+    "conversation."
 )
 
 
 class TakenOutMessages:
-    """By the hash of each message and all before it, as `Arrival.chain` has them: its session, and how it goes on."""
+    """By the hash of a message and all before it (`Arrival.chain`): its session, and how it goes on."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, Changed]] = {}
 
     def note_taken_out(self, arrival: Arrival, taken_out: tuple[Changed, ...]) -> None:
-        """What the user has taken out of this request by now; of what they brought back nothing is known any more."""
-        fresh = {arrival.chain[one.at]: (arrival.session, one) for one in taken_out if one.at < len(arrival.chain)}
+        """What the user has taken out of this request by now, in the place of what was known."""
+        chain, session = arrival.chain, arrival.session
+        fresh = {chain[one.at]: (session, one) for one in taken_out if one.at < len(chain)}
         if self._known or fresh:
-            here = frozenset(arrival.chain)
-            self._known = {hashed: one for hashed, one in self._known.items() if hashed not in here} | fresh
+            here = frozenset(chain)
+            self._known = {name: one for name, one in self._known.items() if name not in here} | fresh
 
     def body_in_agents_form(self, request: ParsedRequest) -> tuple[BodyPieces | None, dict[str, Json]]:
-        """The agent's own request without what was taken out, as bytes and as a value; None for its own bytes."""
+        """The agent's request without what was taken out, as bytes (None: its own) and as a value."""
         if self._known and request.body.read_rest:
             request = request.with_rest_read()
         read, chain = request.body, request.arrival.chain
         if self._known.keys().isdisjoint(chain):
             return None, read.value
         try:
-            entries = [self._known[hashed][1] if hashed in self._known else As(at) for at, hashed in enumerate(chain)]
+            changed = {hashed: one for hashed, (_, one) in self._known.items()}
+            entries = [changed.get(hashed) or As(at) for at, hashed in enumerate(chain)]
             body = build_folded_body(read.wire, read.value, read.messages, entries)
             return read.encode_changed_body(body), body
         except Exception as error:
             raise ActionRefused(NOT_SENT) from error
 
     def refuse_unread_session(self, session: str) -> None:
-        """ActionRefused where something was taken out of this session, one of whose requests cannot be read."""
+        """ActionRefused if something was taken out of this session, whose request cannot be read."""
         if session and any(session == known for known, _ in self._known.values()):
             raise ActionRefused(NOT_SENT)

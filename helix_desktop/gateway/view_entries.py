@@ -118,14 +118,15 @@ class ViewEntriesBuilder:
         if self._is_history_unchanged(view):
             self.out = list(map(As, range(len(self.seqs))))
         elif self.seqs and (not self.out or (not isinstance(self.out[0], Says) and getattr(self.out[0], "at", 1) != 0)):
-            self.out.insert(0, Says(message_blocks.EXCLUDED))  # Providers want a conversation that the user begins.
-        taken_out = tuple(self.find_taken_out())
-        return ViewEntries(tuple(self.out), view.blocks, len(self.seqs), tuple(self.spans), view.seq, taken_out)
+            self.out.insert(0, Says(message_blocks.EXCLUDED))  # Providers want the user to begin.
+        out, spans, taken_out = tuple(self.out), tuple(self.spans), tuple(self.find_taken_out())
+        return ViewEntries(out, view.blocks, len(self.seqs), spans, view.seq, taken_out)
 
     def find_taken_out(self) -> Iterator[Changed]:
-        """The messages of which the user took something out, as they are without it where nothing is folded."""
+        """The messages that the user took something out of, without it and without folds."""
         branch = self.conversation.state.branch
-        places = {bisect_left(self.seqs, ref.seq) for cover in branch.exclusions for ref in branch.parts_under(cover)}
+        taken_out = (ref for cover in branch.exclusions for ref in branch.parts_under(cover))
+        places = {bisect_left(self.seqs, ref.seq) for ref in taken_out}
         for at in sorted(places - {len(self.seqs)}):
             recorded_facts = self._facts_of_message(at)
             blocks = [
