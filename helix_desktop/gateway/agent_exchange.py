@@ -153,14 +153,16 @@ class AgentExchange:
                 if before is not None:
                     await before.wait_for_all_tasks()
                 request = await run_beside_if_large(len(request.body.content), request.with_rest_read)
-                sent = await room.receive_request(request.arrival, request.messages_after_instructions)
+                messages = request.messages_after_instructions
+                sent = await room.receive_request(request.arrival, messages)
                 self.taken_out.note_taken_out(request.arrival, sent.taken_out)
                 return request, sent
         except Exception:
             log.exception("a request could not be recorded; it goes on as it came")
             with suppress(Exception):  # Asks what was taken out since the last request; records nothing.
                 async with asyncio.timeout(PREVIEW_TIMEOUT_SECONDS):
-                    sent = await room.preview_request(request.arrival, request.messages_after_instructions)
+                    messages = request.messages_after_instructions
+                    sent = await room.preview_request(request.arrival, messages)
                     self.taken_out.note_taken_out(request.arrival, sent.taken_out)
             return request, None
 

@@ -49,8 +49,8 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What the messages become; no entries: all go on as they came. `recallable`: whether a recall could bring something back;
-    `taken_out`: the messages that the user took something out of, as they are without it and without folds.
+    """What the messages become; no entries: all go on as they came. `recallable`: whether a recall could bring
+    something back; `taken_out`: the messages that the user took something out of, without it and without folds.
     """
 
     ticket: Ticket

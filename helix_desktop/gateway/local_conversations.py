@@ -72,10 +72,12 @@ class LocalAgentConversations:
         if (ahead := self._find_running_import(arrival)) is None:
             return await self._receive_in_turn(arrival, messages, known_count)
         self._tasks.spawn_task(self._receive_in_turn(arrival, messages, known_count), name="record behind a history")
-        line, ticket = ahead[0], replace(ahead[1], messages=len(arrival.chain), last=arrival.chain[-1])
+        line, ticket = ahead
+        ticket = replace(ticket, messages=len(arrival.chain), last=arrival.chain[-1])
         conversation = (await self._get_open_conversation(line)).conversation
         taken_out = tuple(ViewEntriesBuilder(conversation, line.seqs, {}).find_taken_out())
-        return Sent(ticket, leave_out_taken_out(len(messages), taken_out), recallable=False, taken_out=taken_out)
+        entries = leave_out_taken_out(len(messages), taken_out)
+        return Sent(ticket, entries, recallable=False, taken_out=taken_out)
 
     def _find_running_import(self, arrival: Arrival) -> tuple[MessageLine, Ticket] | None:
         """The long history that this request goes on from, where it is still being recorded."""
@@ -103,7 +105,8 @@ class LocalAgentConversations:
     async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
         """What the request would become; nothing is recorded."""
         await self._read_stored_lines_once()
-        place, entries, taken_out = self._find_position_of(arrival), tuple[Entry, ...](), tuple[Changed, ...]()
+        place = self._find_position_of(arrival)
+        entries, taken_out = tuple[Entry, ...](), tuple[Changed, ...]()
         if place.line is not None and place.seqs and place.line.conversation:
             follower = await self._get_open_conversation(place.line)
             conversation = follower.conversation

@@ -49,7 +49,8 @@ class ProviderRefusal:
 
 def build_own_refusal(status: int, kind: str, sentence: str) -> ProviderRefusal:
     """A refusal of our own, in a form that the clients of all protocols read."""
-    failed = httpx.Response(status, json={"type": "error", "error": {"type": kind, "message": sentence}})
+    error = {"type": kind, "message": sentence}
+    failed = httpx.Response(status, json={"type": "error", "error": error})
     return ProviderRefusal(failed, failed.content, failed.content)
 
 

@@ -91,7 +91,8 @@ class RemoteAgentConversations:
         return found
 
     async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
-        found: Sent = await self._call_other_process("look", *self._shorten_arrival(arrival), len(messages))
+        asked = *self._shorten_arrival(arrival), len(messages)
+        found: Sent = await self._call_other_process("look", *asked)
         return found
 
     def _shorten_arrival(self, arrival: Arrival) -> tuple[Arrival, int, int]:

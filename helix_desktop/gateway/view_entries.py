@@ -192,8 +192,9 @@ class ViewEntriesBuilder:
         yield changed if changed.parts else As(at)
 
     def _changed_message(self, at: int, recorded_facts: Sequence[facts.Recorded], blocks: Sequence[Block]) -> Changed:
-        parts = (part for recorded in recorded_facts for part in self._find_changed_parts(recorded, blocks))
-        answers = (each.fact.call for each in recorded_facts if isinstance(each.fact, facts.ToolReturned))
+        parts = (part for each in recorded_facts for part in self._find_changed_parts(each, blocks))
+        told = (each.fact for each in recorded_facts)
+        answers = (fact.call for fact in told if isinstance(fact, facts.ToolReturned))
         return Changed(at, tuple(parts), tuple(answers))
 
     def _find_changed_parts(self, recorded: facts.Recorded, blocks: Sequence[Block]) -> Iterator[Part]:
