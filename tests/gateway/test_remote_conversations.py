@@ -166,7 +166,7 @@ async def _ask_everything(agent: Room) -> list[Any]:
         sent = await agent.send(anthropic_wire.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900))
         await agent.answer(sent, Calls("Bash", {}, f"c{number + 1}"), stop=Stop.CALLS, usage=Usage(20, 0, 0, 1))
     sent = await agent.send(anthropic_wire.result_message("c7", "Bash", "fine"))
-    heard += [sent, tuple(await agent.room.preview_request(*agent.arrival()))]
+    heard += [sent, await agent.room.preview_request(*agent.arrival())]
     heard += [await agent.room.fold_after_overflow(sent.ticket) for _ in range(2)]
     return [*heard, *[tuple(await agent.room.figures_since(since)) for since in (0.0, 1.0)]]
 
