@@ -197,7 +197,7 @@ async def test_another_process_answers_what_this_one_would_answer(tmp_path: Path
     assert (known, two, len(first.entries), len(long.entries)) == (0, 3, 1, 3)
     assert answered == [("h1", "search_cached_content", "[nothing in the cache contains swordfish]", True)]
     assert refused == [("h1", "search_cached_content", "[Enough.]", False)]
-    assert preview == last.entries
+    assert preview.entries == last.entries
     assert shorter.recallable
 
 
