@@ -38,13 +38,9 @@ class Console(Protocol):
         """Content: to the file named for it, or standard output."""
         ...
 
-    async def print_line(self, text: str) -> None:
-        """A line of standard output."""
-        ...
+    async def print_line(self, text: str) -> None: ...
 
-    async def print_error(self, sentence: str) -> None:
-        """A line of standard error."""
-        ...
+    async def print_error(self, sentence: str) -> None: ...
 
 
 class Terminal:
@@ -97,7 +93,6 @@ class Terminal:
             _write_to_output(data)
 
     async def print_line(self, text: str) -> None:
-        """Prints a line; does nothing when standard output is closed."""
         if sys.stdout is not None:
             line = escape_control_characters(text) if sys.stdout.isatty() else text
             _write_to_output(line.encode("utf-8", "replace") + b"\n")

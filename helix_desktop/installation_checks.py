@@ -111,7 +111,6 @@ def _check_libraries() -> Iterator[DoctorFinding]:
 
 
 def installed_library_versions() -> dict[str, str]:
-    """The versions of our libraries, of those that are there."""
     found = {}
     for name in LIBRARIES:
         try:
@@ -213,7 +212,6 @@ def _check_providers_file(where: ProgramFolders) -> Iterator[DoctorFinding]:
 
 
 async def _check_key_file(secrets: SecretStorage) -> AsyncIterator[DoctorFinding]:
-    """The file with the keys, where the user allowed one."""
     try:
         await secrets.read_secret(ProviderKey("nobody"))
     except ConfigFileMistake as mistake:

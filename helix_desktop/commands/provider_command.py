@@ -66,7 +66,6 @@ class ProviderTools:
     console: Terminal
 
     async def key_of_provider(self, config: ProviderConfig) -> str | None:
-        """The key of a provider, from wherever it is kept."""
         return await find_provider_key(config, self.secrets)
 
 

@@ -49,7 +49,6 @@ class InstallationCare:
         return tuple(installation_checks.installed_library_versions().items())
 
     def licence_texts(self) -> str:
-        """Each library with the licence it says it has."""
         lines = ["Helix Desktop: Apache-2.0", ""]
         for name, version in self.library_versions():
             about = importlib.metadata.metadata(name).json

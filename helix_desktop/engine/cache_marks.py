@@ -73,7 +73,6 @@ def count_equal_start(before: Sequence[object], now: Sequence[object]) -> int:
 
 
 def count_identical_start(one: Sequence[object], other: Sequence[object]) -> int:
-    """Counts the blocks at the start that are the same objects."""
     try:
         return operator.indexOf(map(operator.is_, one, other), False)
     except ValueError:

@@ -226,11 +226,9 @@ class Session:
         return None if is_cold else found
 
     async def explain_last_turn(self) -> Sequence[RequestCost]:
-        """Why the requests of the last turn cost what they did."""
         return await asyncio.to_thread(explain_last_turn, self.conversation.state)
 
     def describe_next_fold(self) -> str:
-        """What would be folded next, and why."""
         return self.steward.forecast_folds()
 
     async def rebuild_request(self, seq: int | None = None) -> Request:

@@ -95,7 +95,6 @@ class OpenAgentConversation:
         return state.past_moment(seq, state.record.taken_out_parts()).take_view()
 
     async def go_back_to(self, seq: int) -> None:
-        """The agent goes on from an earlier fact."""
         await self.conversation.append_facts(facts.Rewound(seq), *self.facts_that_keep_out(seq))
         self.last_entries = None
 

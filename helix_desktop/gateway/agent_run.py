@@ -36,7 +36,6 @@ def fetch_gateway_status(url: str, patience_seconds: float = 3.0) -> dict[str, A
 
 
 def command_of_this_program(where: ProgramFolders) -> list[str]:
-    """How this program is started on this home."""
     is_own_home = os.environ.get("HELIX_HOME") or where.data == where.config
     return own_program_command("--home", str(where.data)) if is_own_home else own_program_command()
 

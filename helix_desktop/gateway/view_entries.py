@@ -198,7 +198,6 @@ class ViewEntriesBuilder:
         return Changed(at, tuple(parts), tuple(answers))
 
     def _find_changed_parts(self, recorded: facts.Recorded, blocks: Sequence[Block]) -> Iterator[Part]:
-        """Where the blocks differ from what was said."""
         shown = {block.source: block for block in blocks}
         fact = recorded.fact
         for place, part in enumerate(message_blocks.parts_of(message_blocks.require_message(recorded))):

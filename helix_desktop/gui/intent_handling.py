@@ -41,7 +41,6 @@ def handle_intent(window: MainWindow, want: chat_intents.ChatIntent) -> None:
 
 
 def _handle_window_intent(window: MainWindow, want: chat_intents.ChatIntent) -> None:
-    """Handles intents that need no conversation."""
     match want:
         case chat_intents.OpenLink(address):
             open_in_browser(address)

@@ -139,7 +139,6 @@ def _is_person_speaking(value: Mapping[str, object], message: Mapping[str, objec
 
 
 def _rows_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
-    """The rows a compaction left word for word."""
     details = object_at(boundary, "compactMetadata")
     segment = object_at(details, "preservedSegment")
     names = [name for name in list_at(details, "preservedMessages", "uuids") if isinstance(name, str)]

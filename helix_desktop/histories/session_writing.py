@@ -38,7 +38,6 @@ def list_items_with_results(
 
 
 def plain_call_id(call: str) -> str:
-    """A call's id as every provider takes it."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", call)[:64]
 
 

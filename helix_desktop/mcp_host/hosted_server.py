@@ -433,8 +433,6 @@ class HostedServer:
     async def call_server_tool(
         self, name: str, values: Mapping[str, Any], context: CallContext
     ) -> tool_results.McpServerResult:
-        """One call; cancelling it is passed on."""
-
         async def show_call_progress(progress: float, total: float | None, message: str | None) -> None:
             share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
             context.show(f"{share} {message or ''}".strip() + "\n")

@@ -56,7 +56,6 @@ if sys.platform == "win32":
         return job
 
     def close_job(job: int) -> None:
-        """Close the job: everything in it is killed."""
         _kernel.CloseHandle(job)
 
     def _require_handle(result: int) -> int:

@@ -41,7 +41,6 @@ class RawEventSplitter:
     events_left: int = MOST_EVENTS
 
     def feed_raw_chunk(self, chunk: bytes) -> Iterator[bytes]:
-        """The events that became whole."""
         begin = max(0, len(self.unfinished) - 3)
         self.unfinished += chunk
         while found := (_END if self.events_left > 0 else _LAST_END).search(self.unfinished, begin):

@@ -16,7 +16,6 @@ class ReplyReaderBase:
         self._model = ""  # The model that answers, as the provider reports it.
 
     def _failure_in_stream(self, status: int, body: Json) -> ModelFailed:
-        """The failure a provider reports in the middle of a stream."""
         return failure_of_refusal(ProviderRefusal(self._where, status, body, {}, self._asked))
 
     def _describe_abrupt_end(self, how: str = "") -> str:

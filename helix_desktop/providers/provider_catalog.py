@@ -275,7 +275,6 @@ def cache_life_seconds(config: ProviderConfig, model: str) -> int:
 def transport_to_provider(
     config: ProviderConfig, dialect: ProtocolDialect, key: str, connections: http_transport.ProviderConnections
 ) -> http_transport.ProviderTransport:
-    """The way to this provider, with its headers and its key."""
     headers = dict(config.headers) | (dict(dialect.key_headers(key)) if key else {})
     return http_transport.ProviderTransport(
         config.base_url, config.name, headers, connections, config.patience, config.query

@@ -201,7 +201,6 @@ def count_part_tokens(part: MessagePart, count: Count) -> int:
 
 
 def pieces_of_recorded(message: RecordedMessage, count: Count) -> Iterator[Piece]:
-    """A recorded message sent as it is."""
     yield message, count(message.text) + MESSAGE_TOKENS
     for call in message.calls:
         yield call, count(call.name) + count(call.arguments)

@@ -89,7 +89,6 @@ class ReachableText:
         return flat in self._names or flat in self._text
 
     def unreachable_details(self, wanted: Iterable[str]) -> set[str]:
-        """Those of the details that stand nowhere."""
         return {detail for detail in wanted if detail.strip() and not self.holds_detail(detail)}
 
 

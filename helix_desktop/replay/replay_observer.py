@@ -75,7 +75,6 @@ class ReplayObserver:
             await self._find_unreachable_details(view.blocks)
 
     async def observe_request(self, view: View, request: Request) -> None:
-        """A request that is sent, whatever for."""
         self._illegal += bool(legal_messages.find_violations(request) or request_legality.find_complaints(request))
         await self._read_block_contents(view.blocks)
 
@@ -146,7 +145,6 @@ class ReplayObserver:
         return fold.kind is facts.FoldKind.TRUNCATION or bool(fold.model and fold.model not in self._usual)
 
     async def _read_block_contents(self, blocks: Iterable[Block]) -> None:
-        """Read the content the blocks refer to, once."""
         for block in blocks:
             stored = _stored_of_block(block)
             if stored is not None and stored.digest not in self._texts:

@@ -67,7 +67,6 @@ def report_lines(result: PolicyResult) -> list[str]:
 
 
 def comparison_lines(results: Sequence[PolicyResult]) -> list[str]:
-    """The totals of several policies."""
     heading = ["policy", *(name for name, _ in REPORT_COLUMNS[1:])]
     rows = [_format_report_row(report_cells(result.total_figures, result.policy)) for result in results]
     return [f"{len(results[0].sessions)} sessions · window {results[0].window:,}", _format_report_row(heading), *rows]

@@ -73,7 +73,6 @@ def read_schedules(folder: Path) -> list[WorkSchedule]:
 
 
 def write_schedules(folder: Path, schedules: Sequence[WorkSchedule]) -> None:
-    """All of them, in the place of what was there."""
     text = json.dumps([asdict(one) for one in schedules], ensure_ascii=False, indent=1)
     atomic_files.write_file_atomically(folder / NAME, text, private=True)
 

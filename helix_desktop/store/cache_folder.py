@@ -128,7 +128,6 @@ class CacheFolder:
         return IncomingContent(self, self.take_entry_number(), about, self.now() if time is None else time)
 
     def discard_staged(self, staged: StagedEntry) -> None:
-        """Take back what was staged and not committed."""
         self._staged.pop(staged.record.digest.raw, None)
         if staged.writes:
             blob = staged.record.blob
@@ -530,7 +529,6 @@ class IncomingContent:
         return cache.stage_record(record, [(cache_records.key_of_number(b"o", self._blob), None)])
 
     def abandon_entry(self) -> None:
-        """Take back what was written."""
         if self._chunks:
             self._cache.delete_chunks(self._blob, extra=[(cache_records.key_of_number(b"o", self._blob), None)])
         self._chunks.clear()

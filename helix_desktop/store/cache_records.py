@@ -81,7 +81,6 @@ class CacheRecord:
 
     @property
     def bytes_with_keys(self) -> int:
-        """The bytes it takes with its keys and its description."""
         chunks = self.count_chunks * _CHUNK_KEY.size if self.state is _LIVE else 0
         place = 1 + len(self.digest.raw) + len(encode_entry_place(self))
         return self.kept + chunks + place + 1 + _U64.size + len(pack_record(self))
@@ -99,7 +98,6 @@ def key_of_chunk(number: int, chunk: int) -> bytes:
 
 
 def number_in_key(key: bytes) -> int:
-    """The number in an `m`, `o` or `b` key."""
     return int(_U64.unpack_from(key, 1)[0])
 
 

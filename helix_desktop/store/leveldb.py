@@ -100,7 +100,6 @@ class LevelDatabase:
                 _MADVISE(ctypes.c_void_p(first), ctypes.c_size_t(last - first), advice)
 
     def _live_table_numbers(self) -> set[int]:
-        """The numbers of the tables that hold what is there now."""
         return set(map(int, _TABLE.findall(self._db.get_property(b"leveldb.sstables") or b"")))
 
     def _is_empty_folder(self) -> bool:

@@ -119,7 +119,6 @@ if sys.platform == "win32":
             _kernel.CloseHandle(handle)
 
     def _final_path(handle: int) -> Path:
-        """Where an open handle really is."""
         name = ctypes.create_unicode_buffer(32_768)
         if not _kernel.GetFinalPathNameByHandleW(handle, name, len(name), 0):
             raise ctypes.WinError(ctypes.get_last_error())

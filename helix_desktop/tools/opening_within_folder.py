@@ -111,7 +111,6 @@ def _load_libc() -> ctypes.CDLL:
 
 @contextmanager
 def closing_handle(handle: int) -> Iterator[int]:
-    """A handle that is closed at the end of the block."""
     try:
         yield handle
     finally:

@@ -243,7 +243,6 @@ def _size_and_time(path: Path) -> list[int]:
 
 
 def list_own_commits(source: GitCheckout | None, copy: GitCheckout, made: CopiedRepository) -> list[str]:
-    """The commits that the user's repository does not have."""
     return copy.line("rev-list", "--all", "HEAD", "--not", *_commits_in_users_repository(source, made)).split()
 
 

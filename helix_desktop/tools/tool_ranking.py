@@ -37,7 +37,6 @@ _COMMON = frozenset(_SAID_IN_EVERY_QUESTION.split())
 
 
 def distinguishing_stems(text: str) -> list[str]:
-    """The stems that tell one text from another."""
     plain = _WORD.findall(_JOINT.sub(" ", text).lower())
     return [stem_word(word) for word in plain if word not in _COMMON]
 

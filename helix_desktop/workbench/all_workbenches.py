@@ -108,7 +108,6 @@ class Workbenches:
             return self._open[known.id][1]
 
     async def close_workspace(self, workspace: str) -> None:
-        """Close it here; what runs in it is stopped."""
         if workspace in self._open:
             opened, bench, serving = self._open.pop(workspace)
             # If a step fails, the others still run, so that the workspace can be opened again.

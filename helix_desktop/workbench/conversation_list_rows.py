@@ -115,7 +115,6 @@ class ConversationListRows:
             self.update_row_meter(recorded.conversation, meter)
 
     def update_row_meter(self, conversation: str, meter: WindowMeter) -> None:
-        """How full its window is now."""
         row = self._rows[conversation]
         self._rows[conversation] = replace(row, parts=dict(meter.parts), window=meter.window)
 

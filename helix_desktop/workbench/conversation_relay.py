@@ -38,7 +38,6 @@ class ConversationRelay:
     open_desk: Callable[[], AbstractAsyncContextManager[Any]]
 
     async def prepare_session_for_agent(self, asked: RestoreRequest) -> RestoredSession:
-        """The conversation as it can be written for the agent."""
         restored = await self._read_restored(asked)
         room = (asked.window or restoring.FORMATS[asked.agent].window) - FRAME_TOKENS
         if not asked.is_folded and await self._fits(restored.texts, room):

@@ -168,7 +168,6 @@ class FileChanges:
         return found
 
     async def file_changes_of_steps(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
-        """What some steps came to together, file by file."""
         found = []
         for source in sources:
             with suppress(NotFound):  # Content of this step was forgotten, or removed to free space.

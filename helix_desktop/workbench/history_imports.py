@@ -151,7 +151,6 @@ class HistoryImport:
     # Counting tokens lets other threads run meanwhile.
 
     def _read_new_sessions(self, files: Sequence[Path]) -> Iterator[Read]:
-        """Every session of the files that may have something new."""
         here: dict[str, set[str]] = {}
         for recorded in self.earlier.last.values():
             here.setdefault(imported_path(recorded), set()).add(recorded.conversation)

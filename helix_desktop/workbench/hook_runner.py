@@ -257,7 +257,6 @@ async def _refuse_every_action(_: ToolAction) -> None:
 
 
 def _hook_environment(hook: project_hooks.ProjectHook, payload: Mapping[str, Any]) -> dict[str, str]:
-    """What published hooks read from their environment."""
     values = payload.get("tool_input")
     values = values if isinstance(values, dict) else {}
     return {

@@ -458,7 +458,6 @@ def _read_contents(copy: FolderCopy) -> CopyContents:
 
 
 def _list_changed_files(copy: FolderCopy) -> tuple[str, ...]:
-    """The user's files that are different in it."""
     found = []
     for _, checkout, made in _checkouts_of(copy) if copy.is_whole else ():
         checkout.check_sound()

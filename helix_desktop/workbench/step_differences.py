@@ -115,6 +115,5 @@ class StepDifferences:
         return counted
 
     async def read_both_versions(self, file: FileChange) -> tuple[bytes, bytes]:
-        """Both versions; a link is where it leads."""
         before = await self._checkpoints().read_item_content(file.change.before)
         return before, await self._checkpoints().read_item_content(file.change.after)

@@ -60,7 +60,6 @@ class FactTree:
         return target
 
     def note_effect(self, effect: Effect) -> None:
-        """A fact that changed what is shown."""
         self.effects.append(effect)
         self.effect_seqs.append(effect[0])
 
@@ -69,7 +68,6 @@ class FactTree:
         self.settings_seqs.append(seq)
 
     def settings_at(self, seq: int) -> RequestSettings:
-        """What was set when `seq` was the newest fact."""
         return self.settings[bisect_right(self.settings_seqs, seq)]
 
     def taken_out_parts(self) -> dict[Cover, None]:

@@ -79,7 +79,6 @@ class ViewItems:
         return count
 
     def covered_by(self, item: ViewItem) -> list[int]:
-        """The messages an item stands for."""
         return self.covered_messages(Span(item.first, item.last))
 
     def items_in_span(self, span: Span) -> list[ViewItem]:

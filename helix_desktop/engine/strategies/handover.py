@@ -186,7 +186,6 @@ def has_handover_heading(text: str) -> bool:
 
 
 def find_missing_sections(found: Mapping[str, str]) -> list[str]:
-    """The sections that are not there or say nothing."""
     return [name for name in SECTIONS if not found.get(name)]
 
 

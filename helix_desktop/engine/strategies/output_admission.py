@@ -133,7 +133,6 @@ def _choices_from_json(answer: str) -> dict[int, AdmissionChoice]:
 
 
 def asks_for_everything(keep: str) -> bool:
-    """Whether the agent asked for the whole of it."""
     return bool(_ALL.fullmatch(keep.strip(" .!\"'")))
 
 

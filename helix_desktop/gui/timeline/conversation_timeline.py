@@ -51,7 +51,6 @@ class TimelineEvent:
 
     @property
     def current_folds(self) -> list[facts.Folded]:
-        """The folds with the user's edits."""
         return [self.history.find_fold(fold.fold) or fold for fold in self.made_folds]
 
     @property
@@ -185,7 +184,6 @@ class ConversationTimeline:
         return self._event_of.get(fold)
 
     def find_handover_before(self, event: TimelineEvent) -> TimelineEvent | None:
-        """The handover that an event's document updates."""
         earlier = [each for each in self.events if each.fold_kind is facts.FoldKind.HANDOVER and each.seq < event.seq]
         return earlier[-1] if earlier else None
 

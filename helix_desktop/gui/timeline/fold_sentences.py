@@ -177,7 +177,6 @@ def split_document_sections(text: str) -> list[tuple[str, str]]:
 
 
 def find_named_entries(text: str) -> list[Digest]:
-    """The entries a text names, each once, in order."""
     seen = dict.fromkeys(match.group() for match in _HASH.finditer(text))
     return [Digest.from_hex(each) for each in seen]
 

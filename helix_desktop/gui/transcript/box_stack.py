@@ -130,7 +130,6 @@ class BoxStack:
         return [HotSpotIndex(b, h) for b, box in enumerate(self.boxes) for h in range(len(box.hot_spots))]
 
     def hot_spot_and_rect(self, spot: HotSpotIndex) -> tuple[HotSpot, QRectF]:
-        """A hot place and where it is in the item."""
         box = self.boxes[spot.box]
         hot = box.hot_spots[spot.hot]
         return hot, hot.place.translated(box.left + self._pad[0], self._tops[spot.box] + self._pad[1])

@@ -55,7 +55,6 @@ class TextSurface(QAbstractScrollArea):
     # --- What each kind of view must define
 
     def text_position_at(self, point: QPoint) -> TextPosition:
-        """The position nearest to a point of the viewport."""
         raise NotImplementedError
 
     def line_text(self, number: int) -> str | None:

@@ -205,7 +205,6 @@ class ReplyAssembler:
         self.is_done = False
 
     def add_reply_event(self, event: Mapping[str, Json]) -> None:
-        """One more event."""
         index = number_at(event, "index")
         match event.get("type"):
             case "message_start":

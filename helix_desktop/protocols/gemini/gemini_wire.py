@@ -277,11 +277,9 @@ class ReplyAssembler:
 
     @property
     def is_done(self) -> bool:
-        """Whether the reply has ended."""
         return bool(text_at(self._candidate, "finishReason"))
 
     def add_reply_event(self, event: Mapping[str, Json]) -> None:
-        """One more chunk."""
         self.whole.update({k: v for k, v in event.items() if k != "candidates"})
         candidate = object_at(event, "candidates", 0)
         self._candidate.update({k: v for k, v in candidate.items() if k != "content"})

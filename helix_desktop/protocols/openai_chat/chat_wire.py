@@ -176,11 +176,9 @@ class ReplyAssembler:
 
     @property
     def is_done(self) -> bool:
-        """Whether the reply has ended."""
         return self._finish is not None
 
     def add_reply_event(self, event: Mapping[str, Json]) -> None:
-        """One more chunk."""
         self.whole.update({k: v for k, v in event.items() if k not in ("choices", "object") and v is not None})
         for choice in map(object_at, list_at(event, "choices")):
             if number_at(choice, "index"):

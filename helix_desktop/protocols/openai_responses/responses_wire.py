@@ -189,7 +189,6 @@ def parse_reply(value: Mapping[str, Json]) -> WireReply:
 
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:
-    """As the engine counts it."""
     return Usage(
         input=number_at(value, "input_tokens"),
         cache_read=number_at(value, "input_tokens_details", "cached_tokens"),

@@ -70,7 +70,6 @@ class _OutgoingSegment:
         return [*self.again, *self.fresh]
 
     def head_after_sending(self, name: bytes, machine: str) -> HeadContents:
-        """What the head says with this segment."""
         known, lines = self.known, self.all_facts_to_send
         before = known.contents.segments if known.contents else ()
         segment = FactSegment(name, lines[0].seq, lines[-1].seq)
@@ -563,5 +562,4 @@ class _ChainDiffers(Exception):
 
 
 def _entries_named_by_facts(lines: Sequence[StoredFact]) -> frozenset[Digest]:
-    """What these facts lead to."""
     return frozenset(digest for line in lines for _, digest in entries_used_by(fact_encoding.decode_fact(line.fact)))

@@ -80,7 +80,6 @@ def pack_segment(lines: Sequence[StoredFact]) -> bytes:
 
 
 def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
-    """The facts of a segment, each sealed for its place here."""
     try:
         head, *rows = decompress_zstd_frame(content, MOST_SEGMENT_BYTES).decode().split("\n")
         about = json.loads(head)

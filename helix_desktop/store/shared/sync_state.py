@@ -217,7 +217,6 @@ class SyncState:
             return {str(name): int(count) for name, count in self._journal.connection.execute(_UNSENT)}
 
     def list_removed_conversations(self) -> tuple[str, ...]:
-        """Conversations that were shared and are not here any more."""
         with self._journal_read_errors():
             return tuple(str(name) for (name,) in self._journal.connection.execute(_REMOVED))
 

@@ -312,7 +312,6 @@ class _PathRestorer:
         os.fsync(folder)
 
     def _digest_of_current(self, item: TreeItem | None) -> bytes:
-        """The SHA-256 of what is there now."""
         if item is None:
             return b""
         if item.kind is PathKind.TWIN:

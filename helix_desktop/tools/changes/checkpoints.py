@@ -141,7 +141,6 @@ class Checkpoints:
         return frozenset(left.path for lefts in self._left.values() for left in lefts if left.is_beyond_limits)
 
     def last_item_at(self, path: str) -> TreeItem | None:
-        """What stood at a path at the last look."""
         folder, _, name = path.rpartition("/")
         return folder_state.unpack_item(self._known.get(folder, {}).get(name, b"")[STAMP.size :])
 
