@@ -233,9 +233,9 @@ class DocumentWriter:
         before: list[Detail] = []
         seqs: list[int] = []
         for item in reading.items:
-            entry = await self._inherited_details(reading.branch, item)
+            entry = await self._inherited_details(reading.branch, item) if item.fold else None
             if entry is None:
-                seqs.extend(reading.branch.covered_by(item))
+                seqs.extend(reading.branch.covered_by(item) if item.fold else (item.first,))
             else:
                 before += entry
         sources = await read_detail_sources(reading.branch, seqs, self.cache)

@@ -7,7 +7,7 @@ import asyncio
 import json
 import operator
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
@@ -248,15 +248,10 @@ class ViewEntriesBuilder:
         """Messages no fact stands for (empty ones) stay where they are, unless a fold covers the place. Those before `first`
         are among the `known` entries.
         """
+        seqs = self.seqs
         there = {entry.at for entry in self.out[known:] if isinstance(entry, As | Changed)}
-        silent = [
-            at
-            for at in range(first, len(self.seqs))
-            if at not in there
-            and not self._facts_of_message(at)
-            and not any(s.first <= self.seqs[at] <= s.last for s in self.spans)
-        ]
-        for at in silent:
+        there.update(*(range(bisect_left(seqs, s.first), bisect_right(seqs, s.last)) for s in self.spans))
+        for at in (at for at in range(first, len(seqs)) if at not in there and not self._facts_of_message(at)):
             fresh = enumerate(self.out[known:], known)
             behind = (i for i, entry in fresh if isinstance(entry, As | Changed) and entry.at > at)
             self.out.insert(next(behind, len(self.out)), As(at))

@@ -263,6 +263,13 @@ class ConversationBranch(LiveFolds):
         else:
             del self.plain_outputs[bisect_left(self.plain_outputs, item.first)]
 
+    def clear_sums(self) -> None:
+        LiveFolds.clear_sums(self)
+        self.token_sums.clear_numbers()
+        self.freed_sums.clear_numbers()
+        self.plain_tokens = self.token_births = 0
+        self.plain_outputs.clear()
+
     def carried_token_steps(self, first_kept: int) -> int:
         """Of the messages that stand before `first_kept`: their tokens times the steps that carried them. Documents
         are left out, and a part that is a marker by now counts as one.

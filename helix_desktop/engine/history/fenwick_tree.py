@@ -29,6 +29,10 @@ class FenwickTree:
             self._tree[index] += change
             index += index & -index
 
+    def clear_numbers(self) -> None:
+        """As many numbers as before, all of them 0."""
+        self._tree = [0] * len(self._tree)
+
     def truncate_numbers(self, length: int) -> None:
         """Removes all numbers from `length` on. A node covers only earlier numbers, so no other changes."""
         del self._tree[length + 1 :]

@@ -117,13 +117,20 @@ class ViewItems:
 
     def replace_items(self, low: int, high: int, fresh: list[ViewItem]) -> None:
         """Show `fresh` in the place of the items from position `low` up to `high`."""
-        for item in self.items[low:high]:
+        is_mostly_gone = high - low > len(self.items) // 2
+        for item in () if is_mostly_gone else self.items[low:high]:
             self.count_item(item, -1)
         self.items[low:high] = fresh
         self.keys[low:high] = [item.first for item in fresh]
         self.changed = min(self.changed, low)
-        for item in fresh:
+        if is_mostly_gone:  # The rest is counted anew: a fold of all but a little would hold up other streams.
+            self.clear_sums()
+        for item in self.items if is_mostly_gone else fresh:
             self.count_item(item, 1)
+
+    def clear_sums(self) -> None:
+        self.tokens.clear()
+        self.shown_messages = 0
 
 
 def is_worth_a_marker(block: Block) -> bool:

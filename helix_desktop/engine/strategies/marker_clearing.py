@@ -12,7 +12,7 @@ from helix_desktop.engine import fold_economics, token_budget
 from helix_desktop.engine.blocks import Block, ContextKind, Role
 from helix_desktop.engine.call_outcomes import parse_call_arguments
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import ModelRole, PartRef, Stored, ToolCall
+from helix_desktop.engine.facts import ModelRole, PartRef, Span, Stored, ToolCall
 from helix_desktop.engine.fold_economics import ClearablePart, FoldExperience
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.history.view_items import MARKER_TOKENS, ViewItem, is_worth_a_marker
@@ -122,10 +122,11 @@ def count_freed_tokens(situation: FoldSituation, clearing: PlannedClearing) -> i
 
 def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> bool:
     """Whether there is a part to clear at all; the newest are looked at first."""
-    for item in reversed(items_worth_clearing(situation.branch, clearing.first, clearing.end)):
-        if any(tokens + MARKER_TOKENS >= clearing.least for _, tokens in tokens_freed_by_part(situation, item)):
-            return True
-    return False
+    least = max(clearing.least, _least_tokens_to_clear(situation))
+    items = situation.branch.items_in_span(Span(clearing.first, clearing.end - 1))
+    long_items = (item for item in reversed(items) if item.tokens >= least and not item.fold)
+    freed = (tokens for item in long_items for _, tokens in tokens_freed_by_part(situation, item))
+    return any(tokens + MARKER_TOKENS >= clearing.least for tokens in freed)
 
 
 def _clearable_parts(situation: FoldSituation, end: int) -> tuple[list[ClearablePart], list[int]]:
@@ -167,11 +168,14 @@ def items_worth_clearing(branch: ConversationBranch, first: int, end: int) -> li
     return [branch.item_at(seq) for seq in chosen]
 
 
+def _least_tokens_to_clear(situation: FoldSituation) -> float:
+    """A recall reads the whole context again, so a part that is little of it stays."""
+    return min(LEAST_SHARE * situation.state.counted_tokens, situation.policy.caching_tokens)
+
+
 def tokens_freed_by_part(situation: FoldSituation, item: ViewItem) -> Iterator[tuple[PartRef, int]]:
-    """Each part of the message that may be cleared, with the tokens this frees. A recall reads the whole context again, so a
-    part that is little of it stays.
-    """
-    least = min(LEAST_SHARE * situation.state.counted_tokens, situation.policy.caching_tokens)
+    """Each part of the message that may be cleared, with the tokens this frees."""
+    least = _least_tokens_to_clear(situation)
     for block in item.blocks:
         ref = block.source
         if block.tokens < least or not is_worth_a_marker(block) or not isinstance(ref, PartRef):

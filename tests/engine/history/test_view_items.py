@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.facts import PartRef, Pinned, Span
-from helix_desktop.engine.history.view_items import MARKER_TOKENS, MESSAGE_TOKENS
+import pytest
+
+from helix_desktop.engine.facts import PartRef, Pinned, Span, Unfolded
+from helix_desktop.engine.history.view_items import (
+    MARKER_TOKENS,
+    MESSAGE_TOKENS,
+    count_clearable_tokens,
+    is_worth_a_marker,
+)
 from tests.engine.talk import Talk
 
 
@@ -54,6 +61,25 @@ def test_the_sums_by_message() -> None:
     assert branch.freed_sums.sum_before(10) == 4 * (990 - MARKER_TOKENS)
     talk.add(Pinned(PartRef(3)))
     assert branch.freed_sums.sum_before(10) == 3 * (990 - MARKER_TOKENS)
+
+
+@pytest.mark.parametrize("last", range(2, 11))
+@pytest.mark.parametrize("first", [1, 2, 4])
+def test_the_sums_are_those_of_what_is_left_however_much_of_it_a_fold_covers(first: int, last: int) -> None:
+    """Of a fold of most messages the rest is counted anew; all others are taken out one by one."""
+    talk = talked()
+    branch = talk.state.branch
+    talk.fold("h", Span(first, max(first, last)), tokens=50)
+    for _ in range(2):
+        plain = [item for item in branch.items if not item.fold]
+        assert branch.plain_tokens == sum(item.tokens for item in plain)
+        assert branch.token_births == sum(item.tokens * item.born for item in plain)
+        assert branch.plain_outputs == [item.first for item in plain if any(map(is_worth_a_marker, item.blocks))]
+        assert branch.freed_sums.sum_before(10) == sum(count_clearable_tokens(item.blocks) for item in plain)
+        assert branch.tokens.total() == sum(item.tokens for item in branch.items) == branch.token_sums.sum_before(10)
+        assert branch.shown_messages == sum(bool(item.blocks) for item in branch.items)
+        talk.add(Unfolded("h"))
+    assert [item.first for item in branch.items] == list(range(1, 11))
 
 
 def test_from_which_item_on_something_changed() -> None:
