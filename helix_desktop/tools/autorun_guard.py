@@ -12,7 +12,7 @@ import shlex
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import autorun_files, git_settings, workspace_roots
 from helix_desktop.tools.changes.folder_walk import open_closed_entries, restore_folder_modes
-from helix_desktop.tools.hidden_files import matches_hidden_patterns
+from helix_desktop.tools.hidden_files import is_hidden_by_place, matches_hidden_patterns
 from helix_desktop.tools.home_folder import is_within_folder
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
@@ -77,9 +77,9 @@ class AutorunGuard:
     roots: WorkspaceRoots
     patterns: Callable[[], tuple[str, ...]] = tuple  # Returns patterns of files hidden from agents.
     _patterns: tuple[str, ...] = ()
-    _folders: dict[str, _ScannedFolder] = field(default_factory=dict)
-    _of_git: dict[str, _ScannedFolder] = field(default_factory=dict)  # Folders inside git directories, by path.
-    _items: dict[str, tuple[tuple[int, ...], AutorunFile]] = field(default_factory=dict)
+    folders: dict[str, _ScannedFolder] = field(default_factory=dict)
+    of_git: dict[str, _ScannedFolder] = field(default_factory=dict)  # Folders inside git directories, by path.
+    items: dict[str, tuple[tuple[int, ...], AutorunFile]] = field(default_factory=dict)
     _whole: list[str] = field(default_factory=list)
     _hidden: list[str] = field(default_factory=list)
     # Held while closed folders are open for us: another look would take them for open ones.
@@ -90,7 +90,7 @@ class AutorunGuard:
         with self._lock:
             if (now := self.patterns()) != self._patterns:
                 self._patterns = now
-                self._folders, self._of_git = {}, {}
+                self.folders, self.of_git = {}, {}
             return _AutorunScan(self).scan_all_roots()
 
     def is_file_hidden(self, inside: str) -> bool:
@@ -103,15 +103,27 @@ class AutorunGuard:
 
     def paths_to_hold(self) -> tuple[list[str], list[str]]:
         """What a sandbox can hold as it is: git's folders, and files and folders that no command needs to change."""
-        gits = [f"{path}/.git" for path, folder in self._folders.items() if ".git" in folder.notable]
+        gits = [f"{path}/.git" for path, folder in self.folders.items() if ".git" in folder.notable]
         gits = [path for path in gits if os.path.isdir(path) and os.path.realpath(path) == path]
         files = [f"{path}/{name}" for path in gits for name in ("config", "config.worktree", "hooks", "commondir")]
         files += [path for path in self.unchanging_paths() if os.path.realpath(path) == path]
-        return sorted(gits, key=len)[:_MOST_HELD], sorted(files, key=len)[:_MOST_HELD]
+        folders = {*sorted(gits, key=len)[:_MOST_HELD], *self._folders_around_hidden_files()}
+        return sorted(folders, key=len), sorted(files, key=len)[:_MOST_HELD]
+
+    def _folders_around_hidden_files(self) -> Iterator[str]:
+        """Those that no command may rename, because the files in them would no longer be hidden."""
+        tops = [str(root) for root in self.roots.folders]
+        for path, folder in self.folders.items():
+            top = max((top for top in tops if is_within_folder(path, top)), key=len)
+            inside = path[len(top) + 1 :]
+            if any(is_hidden_by_place(f"{inside}/{name}", self._patterns) for name in folder.hidden):
+                parts = inside.split("/")
+                above = (f"{top}/{'/'.join(parts[: end + 1])}" for end in range(len(parts) if inside else 0))
+                yield from filter(os.path.isdir, above)
 
     def unchanging_paths(self) -> list[str]:
         """Files and folders that are there and that no command needs to change: they can be held as they are."""
-        files = [path for path in self._items if os.path.basename(path) not in _OF_GIT]
+        files = [path for path in self.items if os.path.basename(path) not in _OF_GIT]
         return [*self._whole, *(path for path in files if not autorun_files.is_run_in_part(os.path.basename(path)))]
 
     def find_autorun_changes(self, before: AutorunState) -> list[AutorunChange]:
@@ -140,14 +152,8 @@ class AutorunGuard:
             self._put_autorun_file(one.path, one.after.link, one.after)
 
     def remember_scan(self, look: "_AutorunScan") -> None:
-        self._folders, self._of_git, self._items, self._whole = look.folders, look.of_git, look.items, look.whole
+        self.folders, self.of_git, self.items, self._whole = look.folders, look.of_git, look.items, look.whole
         self._hidden = look.list_hidden_paths()
-
-    def scanned_folder(self, path: str) -> _ScannedFolder | None:
-        return self._folders.get(path) or self._of_git.get(path)
-
-    def remembered_file(self, path: str) -> tuple[tuple[int, ...], AutorunFile] | None:
-        return self._items.get(path)
 
     def _put_autorun_file(self, path: str, link: str, item: AutorunFile | None) -> None:
         content = item.content if item and not link else None
@@ -163,16 +169,11 @@ class AutorunGuard:
 
 def _can_run_more(name: str, before: AutorunFile | None, now: AutorunFile) -> bool:
     """Whether a file can run something that it could not run before."""
-    if before is None:
-        return bool(now.runnable_content or now.link)
-    if autorun_files.is_run_in_part(name) and before.content is not None and now.content is not None:
-        return before.content != now.content and bool(
-            autorun_files.extract_runnable_text(name, now.content, before.content)
-        )
-    return bool(now.runnable_content or now.link) and (before.runnable_content, before.link) != (
-        now.runnable_content,
-        now.link,
-    )
+    old, new = before.content if before is not None else None, now.content
+    if autorun_files.is_run_in_part(name) and old is not None and new is not None:
+        return old != new and bool(autorun_files.extract_runnable_text(name, new, old))
+    was = (before.runnable_content, before.link) if before is not None else ("", "")
+    return bool(now.runnable_content or now.link) and was != (now.runnable_content, now.link)
 
 
 class _AutorunScan:
@@ -233,7 +234,7 @@ class _AutorunScan:
     def _scan_folder(self, path: str, inside: str) -> _ScannedFolder | None:
         try:
             found = os.lstat(path)
-            known = self.guard.scanned_folder(path)
+            known = self.guard.folders.get(path) or self.guard.of_git.get(path)
             stamp = (found.st_ino, found.st_ctime_ns)
             if known is not None and known.is_settled and known.stamp == stamp:
                 return known
@@ -286,7 +287,7 @@ class _AutorunScan:
         except OSError:
             return None
         stamp = (found.st_ino, found.st_ctime_ns, found.st_size, hook, settings)
-        known = self.guard.remembered_file(path)
+        known = self.guard.items.get(path)
         fresh = found.st_ctime_ns > time.time_ns() - _SETTLED
         if known is not None and known[0] == stamp and not link and not fresh:
             item = known[1]

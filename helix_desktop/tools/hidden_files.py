@@ -10,28 +10,18 @@ from functools import lru_cache
 
 from helix_desktop.tools.autorun_files import PACKAGE_FOLDERS
 
+_KEYS = (
+    "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.ppk", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*",
+)  # fmt: skip
 DEFAULT = (
-    *(
-        ".env",
-        ".env.*",
-        "!.env.example",
-        "!.env.*.example",
-        "!.env.sample",
-        "!.env.template",
-        "!.env.dist",
-        "!.env.defaults",
-    ),
-    *(
-        "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.ppk", "id_rsa*", "id_dsa*",
-        "id_ecdsa*", "id_ed25519*", "!*.pub",
-    ),
-    *(".netrc", ".pgpass", ".git-credentials"),
+    ".env", ".env.*", "!.env.example", "!.env.*.example", "!.env.sample", "!.env.template", "!.env.dist", "!.env.defaults",
+    *_KEYS, "!*.pub", ".netrc", ".pgpass", ".git-credentials",
 )  # fmt: skip
 
 
 def matches_hidden_patterns(inside: str, patterns: Sequence[str]) -> bool:
     """Whether a file is hidden, by its path from the root. A pattern with a slash fits from the root, or a folder where it ends
-    in one; others fit names. Packages of others, which hold certificates everybody may read, hide nothing by a name.
+    in one; others fit names. Packages of others hold certificates and keys that everybody may read: these are not hidden there.
     """
     rows, names = _compile_hidden_patterns(tuple(patterns))
     if names is not None and not names.match(inside.casefold().rpartition("/")[2]):
@@ -40,9 +30,20 @@ def matches_hidden_patterns(inside: str, patterns: Sequence[str]) -> bool:
     in_package = any(part in _PACKAGES for part in parts[:-1])
     hidden = False
     for pattern, negated, whole in rows:
-        if negated is hidden and (whole or not in_package) and _hidden_pattern_fits(pattern, parts, whole=whole):
+        spared = in_package and not whole and pattern in _KEYS
+        if negated is hidden and not spared and _hidden_pattern_fits(pattern, parts, whole=whole):
             hidden = not negated
     return hidden
+
+
+def is_hidden_by_place(inside: str, patterns: Sequence[str]) -> bool:
+    """Whether a hidden file of the workspace's own would be seen under the same name in another folder."""
+    *above, name = inside.casefold().split("/")
+    if not _PACKAGES.isdisjoint(above):
+        return False
+    return any(whole for _, _, whole in _compile_hidden_patterns(tuple(patterns))[0]) or not matches_hidden_patterns(
+        f"{PACKAGE_FOLDERS[0]}/{name}", patterns
+    )
 
 
 def _hidden_pattern_fits(pattern: str, parts: Sequence[str], *, whole: bool) -> bool:

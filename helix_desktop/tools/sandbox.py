@@ -293,24 +293,9 @@ _OF_PROC = "sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver"
 _CACHES_IN_HOME = ".workspace-caches"
 _KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # NixOS keeps programs in these.
 _READ_BY_LANDLOCK = (
-    *(
-        "/usr",
-        "/bin",
-        "/sbin",
-        "/lib",
-        "/lib32",
-        "/lib64",
-        "/libx32",
-        "/etc",
-        "/opt",
-        "/nix",
-        "/gnu",
-        "/snap",
-        "/proc",
-        "/sys",
-    ),
-    *("/var/lib", "/var/cache", "/run/systemd/resolve", *_KEPT_OF_RUN),
-)
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap",
+    "/proc", "/sys", "/var/lib", "/var/cache", "/run/systemd/resolve", *_KEPT_OF_RUN,
+)  # fmt: skip
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/ld.so.cache")
 
 

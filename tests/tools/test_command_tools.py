@@ -15,6 +15,7 @@ import pytest
 
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.processes.running_command import RunningCommand
+from helix_desktop.tools import hidden_files
 from helix_desktop.tools.command_tools import CommandLimits, _FollowedCommand
 from helix_desktop.tools.home_openings import CommandOpenings
 from helix_desktop.tools.permission import PermissionMode
@@ -304,6 +305,23 @@ async def test_files_that_no_agent_sees_are_absent_for_commands_until_one_asks_b
     here.person.answer = PermissionAnswer(allowed=False)
     assert "secret-value" not in await here.said("run_command", command="cat .env", needs=".env")
     assert (here.folder / ".env").read_text() == "TOKEN=secret-value\n"
+
+
+@pytest.mark.parametrize("more", [(), ("secrets/",)], ids=("as it comes", "with a folder"))
+async def test_renaming_the_folders_around_hidden_files_shows_none(here: World, more: tuple[str, ...]) -> None:
+    """Packages show their certificates, and a pattern may name a folder."""
+    guard = here.kit.commands.guard
+    assert guard is not None
+    guard.patterns = lambda: (*hidden_files.DEFAULT, *more)
+    here.write("app/.env", "hidden-value\n")
+    here.write("tls/deep/site.key", "hidden-value\n")
+    if more:
+        here.write("secrets/deep/prod.yml", "hidden-value\n")
+    moves = ("tls venv", "tls/deep site-packages", "secrets open", "secrets/deep open", "app node_modules")
+    await here.run("run_command", command="; ".join(f"mv {move}" for move in moves))
+    assert "hidden-value" not in await here.said("run_command", command="grep -r . .; ls")
+    assert (here.folder / "tls/deep/site.key").read_text() == "hidden-value\n"
+    assert (here.folder / ("app" if more else "node_modules") / ".env").exists()
 
 
 async def test_what_is_not_hidden_or_needs_the_network_is_not_asked_for(here: World) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.tools.hidden_files import DEFAULT, matches_hidden_patterns
+from helix_desktop.tools.hidden_files import DEFAULT, is_hidden_by_place, matches_hidden_patterns
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,7 @@ from helix_desktop.tools.hidden_files import DEFAULT, matches_hidden_patterns
         "tls/site.KEY",
         "id_rsa.bak",
         ".env.production",
+        "node_modules/.env",
     ],
 )
 def test_secrets_of_a_project_are_hidden_by_default(path: str) -> None:
@@ -35,6 +36,7 @@ def test_secrets_of_a_project_are_hidden_by_default(path: str) -> None:
         "keys.py",
         ".envrc",
         "node_modules/x/test.pem",
+        "node_modules/x/.env.example",
         ".venv/lib/python3.11/site-packages/certifi/cacert.pem",
         ".env/bin/python",
         "src/main.pem/a.py",
@@ -61,6 +63,20 @@ def test_what_only_looks_like_one_is_seen(path: str) -> None:
 )
 def test_patterns_fit_as_in_gitignore(pattern: str, path: str, *, hidden: bool) -> None:
     assert matches_hidden_patterns(path, [pattern]) is hidden
+
+
+@pytest.mark.parametrize(
+    ("path", "more", "by_place"),
+    [
+        ("app/.env", (), False),
+        ("tls/site.key", (), True),
+        ("node_modules/x/.env", ("secrets/",), False),
+        ("secrets/prod.yml", ("secrets/",), True),
+        ("app/.env", ("!fixtures/",), True),
+    ],
+)
+def test_what_another_folder_would_show(path: str, more: tuple[str, ...], *, by_place: bool) -> None:
+    assert is_hidden_by_place(path, (*DEFAULT, *more)) is by_place
 
 
 def test_the_last_pattern_decides() -> None:
