@@ -29,7 +29,7 @@ BY_NAME = {
 def add_cache_command(nouns: Subparsers) -> None:
     cache = nouns.add_parser("cache", help="store, find and verify content in a workspace's cache")
     verbs = cache.add_subparsers(required=True, metavar="VERB")
-    options: Options = {"FILE": {"type": Path, "help": "the file; - reads standard input"}}
+    options: Options = {"FILE": {"type": Path, "help": "the file to store; - reads standard input"}}
     sentence = "store a file or standard input, and print its hash"
     add_workspace_verb(verbs, "put", sentence, put_input_into_cache, options, run=_run_cache_put)
     options = {

@@ -42,7 +42,7 @@ def _replay_options() -> Options:
         "--policy P": {"default": "layered", "help": "the policy: helix, observational, layered (default), keeps_most or none"},
         "--compare P,Q": "compare several policies side by side",
         "--window N": {"type": window, "default": 128_000, "help": "the model's window in tokens"},
-        "--set KEY=VALUE...": "set one of the policy's thresholds",
+        "--set KEY=VALUE...": "set one threshold of the folding policy",
         "--cache-read X": {"type": _parse_share, "default": 0.1, "help": "price of reading the cache, as a share of the input price (default: 0.1)"},
         "--cache-write X": {"type": _parse_share, "default": 1.25, "help": "price of writing to the cache, as a multiple of the input price (default: 1.25)"},
         "--output X": {"type": _parse_share, "default": 5.0, "help": "price of output, as a multiple of the input price (default: 5)"},
@@ -51,7 +51,7 @@ def _replay_options() -> Options:
         "--no-recalls": {"dest": "recalls", "action": "store_const", "const": "none", "help": "the same as --recalls none"},
         "--output-growth X": {"type": growth, "default": 0.0, "help": "how much longer outputs would become if all context were left out, as a fraction of their length (default: 0; a published trial found 0.0375)"},
         "--one-conversation": "replay all sessions one after the other as one conversation with several tasks",
-        "--stand-in KIND": {"default": "works", "help": "behaviour of the simulated model that writes folds: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long"},
+        "--stand-in KIND": {"default": "works", "help": "how the simulated model that writes handover documents behaves: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long"},
         "--points": "with --json: also include the folds and the token count of every step",
     }  # fmt: skip
 

@@ -52,7 +52,7 @@ def add_task_command(nouns: Subparsers) -> None:
     states = [state.value for state in fleet_tasks.FleetTaskState]
     options: Options = {
         "--state STATE": {"choices": states, "metavar": None, "default": "", "help": "only tasks in this state"},
-        "--most N": {"type": int, "default": 100, "help": "at most N tasks (default: 100)"},
+        "--most N": {"type": int, "default": 100, "help": "show at most N tasks (default: 100)"},
     }
     _add_task_verb(verbs, "list", "list tasks, newest first", _list_tasks, options)
     _add_task_verb(verbs, "show", "show a task and its result", _show_tasks, TASKS)

@@ -1,7 +1,8 @@
 """Pictures of everything a person meets in the real program, to be looked at: in any language, scheme, size and scale.
 
 `python -m tests.gui.surfaces FOLDER [--language de] [--scheme dark] [--size 900x600] [--scale 2] [--only NAME…]`; needs Xvfb and openbox.
-A picture is named after its surface. Nothing is checked here but that each surface opens.
+A picture is named after its surface. Nothing is checked here but that each surface opens. `contrast.txt` in the folder names the
+words of labels, buttons and fields whose contrast with what is behind them is below 4.5:1 in the picture.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QColor, QImage, QPainter
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QDialog
+from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QLabel, QLineEdit
 
 from helix_desktop import program_folders, tasks
 from helix_desktop.desktop.window_program import WindowProgram
@@ -40,6 +42,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.gateway import agent_run
 from helix_desktop.gateway.registration import GatewayRegistration
+from helix_desktop.gui.colour_tokens import contrast_ratio
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.program_settings import LANGUAGE, THEME, ProgramSettings
@@ -243,7 +246,10 @@ class Tour:
     async def shot(self, name: str, seconds: float = 0.6) -> None:
         await asyncio.sleep(seconds)
         if self.wants(name):
-            QApplication.primaryScreen().grabWindow(0).save(str(self.folder / f"{name}.png"))
+            shown = QApplication.primaryScreen().grabWindow(0)
+            shown.save(str(self.folder / f"{name}.png"))
+            with (self.folder / "contrast.txt").open("a", encoding="utf-8") as file:
+                file.writelines(f"{name}: {line}\n" for line in poor_contrasts(shown.toImage()))
 
     def wants(self, *names: str) -> bool:
         """Whether one of these is asked for, by its number or by its words."""
@@ -432,6 +438,30 @@ class Tour:
         if chooser.isVisible():
             chooser.dismiss_popup()
         await asyncio.sleep(0.3)
+
+
+def poor_contrasts(shown: QImage) -> list[str]:
+    """Enabled widgets with words that nothing covers: their commonest colour is behind the words, the one farthest from it is the words'."""
+    found = []
+    for widget in QApplication.allWidgets():
+        words = widget.text() if isinstance(widget, QLabel | QAbstractButton | QLineEdit) else ""
+        place = QRect(widget.mapToGlobal(QPoint()), widget.size()).intersected(shown.rect())
+        if not words.strip() or not widget.isVisible() or not widget.isEnabled() or place.isEmpty():
+            continue
+        if QApplication.widgetAt(place.center()) is not widget:
+            continue
+        inside = place.adjusted(3, 3, -3, -3)  # without its edge
+        colours = Counter(
+            shown.pixelColor(x, y).name()
+            for x in range(inside.left(), inside.right())
+            for y in range(inside.top(), inside.bottom())
+        )
+        if colours:
+            behind = colours.most_common(1)[0][0]
+            best = max(contrast_ratio(behind, each) for each in colours)
+            if best < 4.5:
+                found.append(f"{best:.2f} {words[:60]!r} ({type(widget).__name__} on {behind})")
+    return found
 
 
 def main() -> int:

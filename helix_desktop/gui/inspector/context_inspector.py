@@ -195,7 +195,7 @@ class ContextInspector(QWidget):
     ) -> Iterator[LayoutBox]:
         yield from build_context_boxes(ink, width, state, meter, describe_thresholds(chosen))
         yield from self._build_tool_boxes(ink, width, state)
-        yield build_inspector_heading(ink, width, tr("Largest in context"), gap=22)
+        yield build_inspector_heading(ink, width, tr("Largest parts of the context"), gap=22)
         for number, part in enumerate(context_figures.largest_blocks(self._parts)):
             yield FigureBox(
                 ink,

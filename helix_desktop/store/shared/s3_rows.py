@@ -365,7 +365,7 @@ def error_of_s3(error: Exception) -> errors.HelixError:
             remedy="Nothing was lost. Check the user name and password in the address, then share or join the workspace again.",
         )
     if any(word in text for word in ("code: 507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")):
-        return errors.StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space in the store.")
+        return errors.StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space in the shared store.")
     if "InvalidCertificate" in text or "invalid peer certificate" in text:
         return errors.StoreFailed(
             "The shared store's certificate was rejected.",

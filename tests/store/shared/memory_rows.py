@@ -56,7 +56,9 @@ class MemoryRowStore:
             if quota and self._measure_usage().bytes + more > quota:
                 raise quota_reached_error(quota)
             if shelf.most_bytes and sum(len(row) for row, *_ in shelf.rows.values()) + more > shelf.most_bytes:
-                raise StoreFull("The shared store is full.", remedy="Nothing was lost. Free up space in the store.")
+                raise StoreFull(
+                    "The shared store is full.", remedy="Nothing was lost. Free up space in the shared store."
+                )
             now = shelf.now()
             shelf.rows |= {name: (row, now, self._space) for name, row in new.items()}
 
