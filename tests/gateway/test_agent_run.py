@@ -12,6 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from helix_desktop import program_folders
+from helix_desktop.errors import NotFound
 from helix_desktop.gateway import agent_run
 from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream, read_agent_environment
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS, AgentStart, build_agent_of_command
@@ -107,3 +109,56 @@ def test_the_closing_line_says_nothing_it_does_not_know() -> None:
     saved = {**one, "without": 1800}
     assert "(50% saved), $0.18 instead of $0.24" in agent_run.format_run_summary([saved])
     assert "$" not in agent_run.format_run_summary([saved, {**saved, "paid": 0.0}])  # one has no price
+    assert agent_run.format_run_summary([]) == "Helix Desktop: no request reached the gateway."
+    dearer = {**saved, "paid": 0.3, "recalls": 2}
+    assert agent_run.format_run_summary([dearer]) == (
+        "Helix Desktop: 900 tokens sent instead of 1,800 (50% saved); 2 recalls."
+    )
+
+
+RUNS = """
+import json, os, sys
+from pathlib import Path
+from helix_desktop.gateway.agent_run import run_agent
+from helix_desktop.gateway.agent_upstreams import AgentUpstream
+from helix_desktop.gateway.known_agents import build_agent_of_command
+private, url = Path(sys.argv[1]), "http://127.0.0.1:9/t/token"
+ends = ["0", "3", "os.kill(os.getpid(), 9)"]
+tells = "import json, os, sys; print(json.dumps(dict(os.environ)), flush=True); sys.exit(%s)"
+for end in ends:
+    agent = build_agent_of_command([sys.executable, "-c", tells % end], "anthropic")
+    print(run_agent(agent, [], {AgentUpstream(): url}, private), flush=True)
+print(os.listdir(private))
+"""
+
+
+def test_a_run_has_the_agents_exit_code_and_a_direct_way_to_the_gateway(tmp_path: Path) -> None:
+    (private := tmp_path / "private").mkdir()
+    command = [sys.executable, "-c", RUNS, str(private)]
+    environ = {**{k: v for k, v in os.environ.items() if k.lower() != "no_proxy"}, "no_proxy": "intern"}
+    ran = subprocess.run(command, capture_output=True, text=True, env=environ, check=True)
+    told, *lines = ran.stdout.splitlines()
+    assert [line for line in lines if not line.startswith("{")] == ["0", "3", "137", "[]"], "nothing is left behind"
+    found = json.loads(told)
+    assert found["NO_PROXY"] == found["no_proxy"] == "intern,127.0.0.1,localhost"
+    assert found["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:9/t/token"
+
+
+def test_before_anything_is_made_the_agent_must_be_there() -> None:
+    agent_run.check_agent_program(build_agent_of_command([sys.executable], "anthropic"))
+    with pytest.raises(NotFound, match="no-such-agent was not found"):
+        agent_run.check_agent_program(build_agent_of_command(["no-such-agent"], "anthropic"))
+
+
+def test_a_gateway_that_is_not_there_says_nothing() -> None:
+    assert agent_run.fetch_gateway_status("http://127.0.0.1:9/t/token") is None
+
+
+def test_this_program_is_started_on_the_home_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = program_folders.find_program_folders(tmp_path / "home")
+    assert agent_run.command_of_this_program(own)[-2:] == ["--home", str(own.data)]
+    monkeypatch.delenv("HELIX_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    usual = program_folders.find_program_folders()
+    assert ("--home" in agent_run.command_of_this_program(usual)) == (usual.data == usual.config)
+    assert "--home" in agent_run.command_of_this_program(own)

@@ -361,7 +361,7 @@ def test_a_hidden_reply_stands_before_its_results_as_the_provider_wrote_it(proto
     )
 
     def shown(*parts: Part) -> Json:
-        hidden = [Hidden(json.dumps(units), parts), Returned(name, "recall", "the text")]
+        hidden: list[Any] = [Hidden(json.dumps(units), parts), Returned(name, "recall", "the text")]
         return build_folded_body(protocol, body, messages, [As(0), As(1), As(2), *hidden, As(3)])
 
     whole = shown()

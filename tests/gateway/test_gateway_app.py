@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import json
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +19,16 @@ import pytest
 from helix_desktop import program_folders
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import ModelFailed, NotFound
-from helix_desktop.gateway import gateway_app
+from helix_desktop.gateway import gateway_app, request_parsing
 from helix_desktop.gateway.gateway_app import GatewayApp
 from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
+from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
+from helix_desktop.gateway.request_parsing import IncomingRequest
+from helix_desktop.gateway.request_routes import CODEX_SUBSCRIPTION_URL, UPSTREAMS, parse_route
 from tests.conftest import Expect
-from tests.gateway.running import Agent
-from tests.peers.agent_provider import Asked, Block, Provider, Says
+from tests.gateway.running import TOOL, Agent
+from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 
 Script = Callable[[Asked], Sequence[Block] | int]
 
@@ -248,3 +254,178 @@ async def test_a_web_socket_is_refused_so_that_agents_ask_plainly() -> None:
 async def test_the_application_starts_and_ends_in_order() -> None:
     sent = await speak({"type": "lifespan"}, "lifespan.startup", "lifespan.shutdown")
     assert [event["type"] for event in sent] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+# --- what is refused, and what goes on as it came ---------------------------------------------------------------------------
+
+
+async def test_a_packed_request_is_read_and_one_that_stands_for_too_much_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, sees_all=True) as here:
+        agent = Agent("anthropic", here.url)
+        agent.say("look" * 100)
+        content, headers = json.dumps(agent.body()).encode(), {"x-api-key": "k", "content-encoding": "gzip"}
+        fine = await here.client.post(here.url + agent.path, content=gzip.compress(content), headers=headers)
+        assert fine.status_code == 200
+        assert here.app._last_requests.keys() == {here.conversation}
+        monkeypatch.setattr(request_parsing, "MOST_BODY_BYTES", len(content) - 1)
+        refused = await here.client.post(here.url + agent.path, content=gzip.compress(content), headers=headers)
+        sentence = "A request of more than 64 MB after decompression is refused. Nothing was sent on."
+        assert (refused.status_code, refused.json()["error"]["message"]) == (413, sentence)
+        assert len(here.provider.asked) == 1
+
+
+async def test_a_large_request_is_understood_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_app, "LARGE_BODY_BYTES", 10)
+    async with running(tmp_path, sees_all=True) as here:
+        assert (await here.ask("look")).status_code == 200
+        assert (await here.status())["agents"][0]["requests"] == 1
+
+
+async def test_a_provider_whose_certificates_cannot_be_read_is_told(tmp_path: Path) -> None:
+    async with running(tmp_path) as here:
+        proxies = {"ssl_cert_file": str(tmp_path / "nowhere.pem")}
+        here.app._registrations.replace_all([GatewayRegistration("token", "https://llm.example", proxies=proxies)])
+        refused = await here.ask("look")
+        assert refused.status_code == 502
+        assert "SSL_CERT_FILE cannot be read" in refused.json()["error"]["message"]
+
+
+async def test_a_mistake_of_this_program_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expect: Expect, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a mistake in the program")
+
+    expect("a request was not understood; it goes on as it came")
+    monkeypatch.setattr(gateway_app, "parse_incoming_request", fail)
+    async with running(tmp_path) as here:
+        assert (await here.ask("look")).status_code == 200
+    assert "a request was not understood; it goes on as it came" in caplog.messages
+
+
+async def test_tokens_are_counted_of_what_would_be_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expect: Expect, caplog: pytest.LogCaptureFixture
+) -> None:
+    expect("a count of tokens is asked for the request as it came")
+    answers: list[Sequence[Block]] = [[Calls(TOOL, {"command": "ls"}, "c1")], [Says("fine")]]
+    async with running(tmp_path, lambda _: answers.pop(0)) as here:
+        agent = Agent("anthropic", here.url, streams=False)
+        agent.say("look")
+
+        async def post(path: str) -> Any:
+            reply = await here.client.post(here.url + path, json=agent.body(), headers={"x-api-key": "k"})
+            assert reply.status_code == 200
+            return reply.json()
+
+        async def counted() -> bytes:
+            assert (await post("/v1/messages/count_tokens"))["passed"] is True
+            return here.provider.asked[-1].raw
+
+        own = json.dumps(agent.body()).encode()
+        assert json.loads(await counted()) == agent.body(), "nothing is known of it yet"
+        agent.units.append({"role": "assistant", "content": (await post("/v1/messages"))["content"]})
+        agent.results([("c1", TOOL, "a line of it\n" * 40_000)])
+        await post("/v1/messages")
+        own = json.dumps(agent.body()).encode()
+        assert len(await counted()) < len(own) / 10
+        assert b"tool_result" in here.provider.asked[-1].raw
+
+        async def fail(*_: object) -> None:
+            raise RuntimeError("the journal is gone")
+
+        monkeypatch.setattr(LocalAgentConversations, "preview_request", fail)
+        assert json.loads(await counted()) == agent.body()
+    assert "a count of tokens is asked for the request as it came" in caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "more", "address"),
+    [
+        ("/v1/messages", {}, {}, UPSTREAMS["anthropic"]),
+        ("/v1/messages", {}, {"upstream": "http://own.example"}, "http://own.example"),
+        ("/v1/messages", {}, {"upstreams": {"anthropic": "http://a.example"}}, "http://a.example"),
+        ("/v1/messages", {}, {"upstreams": {"openai-chat": "http://a.example"}}, UPSTREAMS["anthropic"]),
+        ("/v1/responses", {}, {}, UPSTREAMS["openai-responses"]),
+        ("/v1/responses", {"chatgpt-account-id": "x"}, {}, CODEX_SUBSCRIPTION_URL),
+        ("/v1/chat/completions", {"chatgpt-account-id": "x"}, {}, UPSTREAMS["openai-chat"]),
+        ("/v1/models", {"x-api-key": "k"}, {}, UPSTREAMS["anthropic"]),
+        ("/v1/models", {}, {}, UPSTREAMS["openai-chat"]),
+        ("/v1beta/models", {}, {}, UPSTREAMS["gemini"]),
+    ],
+)
+def test_a_request_goes_where_its_registration_its_protocol_or_its_headers_say(
+    path: str, headers: Mapping[str, str], more: dict[str, Any], address: str
+) -> None:
+    incoming = IncomingRequest("POST", parse_route(path), "", (), headers, b"", GatewayRegistration("t", **more))
+    assert gateway_app._provider_address(incoming) == address
+
+
+class Connection:
+    """One request as a server passes it on; the agent hangs up behind it, or stays."""
+
+    def __init__(self, raw_path: bytes, content: bytes, *, stays: bool = False) -> None:
+        self.scope = {
+            "type": "http", "method": "POST", "raw_path": raw_path, "query_string": b"",
+            "headers": [(b"host", b"127.0.0.1"), (b"x-api-key", b"k")],
+        }  # fmt: skip
+        self.events = [
+            {"type": "http.request", "body": content[:9], "more_body": True},
+            {"type": "http.request", "body": content[9:]},
+        ]
+        self.stays, self.sent = stays, list[Any]()
+
+    async def receive(self) -> Any:
+        if self.events:
+            return self.events.pop(0)
+        if self.stays:
+            await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, event: Any) -> None:
+        self.sent.append(event)
+
+
+async def test_an_address_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path) as here:
+        odd = Connection(b"/t/token/v1/" + b"a" * 70_000, b"{}", stays=True)
+        await here.app(odd.scope, odd.receive, odd.send)
+        start, body = odd.sent
+        assert start["status"] == 400
+        assert "not one that can be sent on. Nothing was sent." in json.loads(body["body"])["error"]["message"]
+        assert body["more_body"] is False
+
+
+async def test_when_an_agent_hangs_up_nobody_waits_for_its_reply(tmp_path: Path) -> None:
+    go_on = threading.Event()
+
+    def script(_: Asked) -> Sequence[Block]:
+        go_on.wait(60)
+        return [Says("too late")]
+
+    async with running(tmp_path, script) as here:
+        agent = Agent("anthropic", "")
+        agent.say("look")
+        gone = Connection(b"/t/token/v1/messages", json.dumps(agent.body()).encode())
+        await here.app(gone.scope, gone.receive, gone.send)
+        assert not go_on.is_set()
+        go_on.set()
+        assert gone.sent == []
+        assert here.app.idle_seconds > 0
+
+
+async def test_a_long_reply_goes_on_in_pieces_that_leave_others_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_app, "SLICE", 100)
+    async with running(tmp_path) as here:
+        agent = Agent("anthropic", "", streams=False)
+        agent.say("look")
+        stays = Connection(b"/t/token/v1/messages", json.dumps(agent.body()).encode(), stays=True)
+        await here.app(stays.scope, stays.receive, stays.send)
+        start, *pieces, end = stays.sent
+        assert start["status"] == 200
+        assert end == {"type": "http.response.body", "body": b"", "more_body": False}
+        assert all(0 < len(piece["body"]) <= 100 and piece["more_body"] for piece in pieces)
+        assert json.loads(b"".join(piece["body"] for piece in pieces))["content"][0]["text"] == "fine"

@@ -11,7 +11,7 @@ import pytest
 
 from helix_desktop import tasks
 from helix_desktop.errors import InvalidInput
-from helix_desktop.gateway.gateway_socket import CAN_RESERVE_PORTS, listen_on_loopback, reserve_port
+from helix_desktop.gateway.gateway_socket import CAN_RESERVE_PORTS, agent_address, listen_on_loopback, reserve_port
 
 pytestmark = pytest.mark.skipif(not CAN_RESERVE_PORTS, reason="ports are reserved on Linux alone")
 SQUATTER = """
@@ -87,3 +87,11 @@ def test_a_reserved_port_takes_no_connection_from_its_listener() -> None:
                     listener.accept()[0].close()
             with pytest.raises(OSError, match="Invalid argument"):
                 reserved.accept()
+
+
+def test_a_port_that_is_anothers_is_not_reserved_and_an_address_has_port_and_token() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        assert reserve_port(other.getsockname()[1]) is None
+    assert agent_address(4356, "token") == "http://127.0.0.1:4356/t/token"

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
-from helix_desktop.gateway.process_protocol import LastSentValues, ProcessTalk, decode_line, encode_line
+from helix_desktop.gateway.process_protocol import (
+    MOST_HELD_VALUES,
+    LastSentValues,
+    ProcessTalk,
+    decode_line,
+    encode_line,
+)
 from helix_desktop.gateway.view_entries import As
 from helix_desktop.protocols.wire_message import Piece, PieceKind, Speaker, Wired
 from tests.conftest import Expect
@@ -96,3 +102,18 @@ def test_only_what_differs_is_told_again() -> None:
     for value, known in ((("a", "b"), 0), (("a", "b", "c"), 2), (("a", "x"), 1), ((), 0)):
         same, rest = here.split_off_known("s", value)
         assert (same, there.restore_whole("s", same, rest)) == (known, value)
+
+
+def test_of_many_names_the_one_told_longest_ago_is_told_whole_again() -> None:
+    here, there = LastSentValues(), LastSentValues()
+
+    def tell(name: str) -> int:
+        same, rest = here.split_off_known(name, ("a", "b"))
+        assert there.restore_whole(name, same, rest) == ("a", "b")
+        return same
+
+    for number in range(MOST_HELD_VALUES):
+        assert tell(str(number)) == 0
+    assert tell("0") == 2
+    assert tell("one more") == 0
+    assert [tell(name) for name in ("0", "2", "1")] == [2, 2, 0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.histories.recorded_session import (
     RecordedCall,
     RecordedCompaction,
@@ -15,7 +15,13 @@ from helix_desktop.histories.recorded_session import (
     texts_to_count,
 )
 
-PARTS = [Reasoning("hm"), Reasoning("", opaque="sealed"), Text("I look."), Text(""), ToolCall("c", "Bash", '{"a": 1}')]
+PARTS: list[ReplyPart] = [
+    Reasoning("hm"),
+    Reasoning("", opaque="sealed"),
+    Text("I look."),
+    Text(""),
+    ToolCall("c", "Bash", '{"a": 1}'),
+]
 
 
 def test_a_reply_has_its_parts_and_what_they_say() -> None:

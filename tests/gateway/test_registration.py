@@ -1,0 +1,54 @@
+"""Who may come in to the gateway, and which conversations are whose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from helix_desktop.gateway.registration import (
+    GatewayRegistration,
+    GatewayRegistrations,
+    RegisteredConversations,
+    new_token,
+)
+
+
+def test_only_the_addresses_of_now_answer_and_none_without_a_token() -> None:
+    one, two = GatewayRegistration("one"), GatewayRegistration("two")
+    known = GatewayRegistrations(one, GatewayRegistration(""))
+    assert known.find_by_token("one") is one
+    assert known.find_by_token("") is None
+    known.replace_all([two])
+    assert (known.find_by_token("one"), known.find_by_token("two")) == (None, two)
+    assert new_token() != new_token()
+    assert "/" not in new_token()
+
+
+def test_a_key_goes_to_no_other_process_and_into_no_text() -> None:
+    registration = GatewayRegistration("token-4711", "http://own.example", key="secret-4711", proxies={"a": "b"})
+    told = registration.as_json_without_key()
+    assert "key" not in told
+    assert (told["token"], told["upstream"], told["proxies"]) == ("token-4711", "http://own.example", {"a": "b"})
+    assert GatewayRegistration(**told).upstream == registration.upstream
+    assert "4711" not in repr(registration)
+
+
+def test_the_gateway_that_follows_a_killed_one_knows_whose_conversations_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "conversations.json"
+    known = RegisteredConversations(file)
+    assert known.find_conversations("one") == {}
+    known.note_conversation("one", "c1", "w1")
+    known.note_conversation("one", "c2", "w2")
+    known.note_conversation("two", "c3", "w1")
+    written = file.read_bytes()
+    assert b"one" not in written, "no token stands in a file"
+    file.unlink()
+    known.note_conversation("one", "c1", "w1")
+    assert not file.exists(), "nothing new is not written again"
+    known.note_conversation("one", "c1", "w2")
+    again = RegisteredConversations(file)
+    assert again.find_conversations("one") == {"c1": "w2", "c2": "w2"}
+    assert again.find_conversations("two") == {"c3": "w1"}
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["conversations.json"]
+    file.write_text("broken")
+    assert RegisteredConversations(file).find_conversations("one") == {}
+    assert RegisteredConversations().find_conversations("one") == {}
