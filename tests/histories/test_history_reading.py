@@ -264,3 +264,21 @@ def test_links_that_lead_out_of_a_folder_are_not_followed(tmp_path: Path) -> Non
     (tmp_path / "in" / "link.jsonl").symlink_to(outside)
     written(tmp_path / "in", "msg_1.json", HELLO)
     assert history_reading.history_files_in(tmp_path / "in") == [kept]
+
+
+def test_of_a_list_that_is_cut_the_whole_messages_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    for end, count in (("", 2), (",", 2), (', {"role": "us', 2), ("  \t\r\n ", 2)):
+        path.write_text("[" + json.dumps(HELLO) + " ,\n" + json.dumps(ANSWER) + end)
+        found = history_reading.read_history_file(path)
+        assert [message.text for message in found.recordings[0].messages] == ["hello", "hi"]
+        assert f"{count} messages before it could be read" in found.complaints[0]
+    path.write_text("[")
+    with pytest.raises(InvalidInput, match="the file was left out"):
+        history_reading.read_history_file(path)
+
+
+def test_a_mark_of_the_byte_order_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+    for name, lines in (("s.jsonl", [HELLO, ANSWER]), ("t.json", [[HELLO, ANSWER]])):
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + b"\n".join(json.dumps(line).encode() for line in lines))
+        assert texts(tmp_path / name) == [["hello", "hi"]]

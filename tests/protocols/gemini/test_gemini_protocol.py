@@ -235,3 +235,57 @@ def test_options_that_are_refused_are_left_out_and_nothing_else() -> None:
 def test_a_budget_nobody_knows_is_left_to_the_model() -> None:
     settings = sent(asking(reasoning="unheard-of"), reasoning="budget")["generationConfig"]
     assert settings["thinkingConfig"] == {"includeThoughts": True, "thinkingBudget": -1}
+
+
+@pytest.mark.parametrize(("reasoning", "wanted"), [("budget", ""), ("level", ""), ("effort", "high")])
+def test_effort_is_asked_for_only_where_there_is_one_and_the_model_knows_it(reasoning: str, wanted: str) -> None:
+    config = sent(asking(reasoning=wanted), reasoning=reasoning)["generationConfig"]
+    assert config["thinkingConfig"] == {"includeThoughts": True}
+
+
+@pytest.mark.parametrize(
+    ("last", "complete"),
+    [
+        (response([{"text": "Yes"}]), False),
+        (response([], "STOP"), True),
+        (response([], "SAFETY"), True),
+        (response([], "OTHER_REASON"), False),
+        ({"promptFeedback": {"blockReason": "SAFETY"}}, True),
+    ],
+)
+def test_a_reply_is_complete_with_a_reason_that_is_known(last: Any, complete: bool) -> None:
+    reading = GeminiReplyReader(HERE.reasoning_tag, "peer", "scripted")
+    reading.feed_event(ServerSentEvent(json.dumps(response([{"text": "Hi"}]))))
+    assert not reading.is_reply_complete
+    reading.feed_event(ServerSentEvent(json.dumps(last)))
+    assert reading.is_reply_complete == complete
+    assert not reading.is_stream_over, "figures may follow"
+
+
+def test_an_error_without_a_code_is_one_of_the_server() -> None:
+    with pytest.raises(ModelFailed) as coded:
+        read([{"error": {"code": 500, "message": "no"}}])
+    with pytest.raises(ModelFailed) as bare:
+        read([{"error": {"message": "no"}}])
+    assert (type(bare.value), bare.value.remedy) == (type(coded.value), coded.value.remedy)
+
+
+def test_each_signature_seals_the_reasoning_before_it_and_one_that_follows_another_has_a_part_of_its_own() -> None:
+    def sealed(*parts: dict[str, Any]) -> list[tuple[str, str]]:
+        answered = read([*(response([part]) for part in parts), response([], "STOP")])[1]
+        found = [part for part in answered.parts if isinstance(part, Reasoning)]
+        return [(part.text, json.loads(part.opaque)["signature"] if part.opaque else "") for part in found]
+
+    one, other = {"text": "", "thoughtSignature": "A"}, {"text": "", "thoughtSignature": "B"}
+    assert sealed(one, other) == [("", "A"), ("", "B")]
+    thought, more = {"text": "hm", "thought": True}, {"text": "and on", "thought": True}
+    assert sealed(thought, one) == [("hm", "A")]
+    assert sealed(thought, one, {"text": "Yes"}, more, other) == [("hm", "A"), ("and on", "B")]
+
+
+def test_a_call_without_a_name_is_told_to_the_model_unless_the_reply_broke_off() -> None:
+    nameless = response([{"functionCall": {"args": {}}}])
+    (call,) = read([nameless, response([], "STOP")])[1].parts
+    assert isinstance(call, ToolCall)
+    assert call.name == "unnamed"
+    assert read([nameless])[1].parts == ()

@@ -234,3 +234,43 @@ def test_a_call_whose_arguments_had_not_begun_when_the_reply_broke_off_is_not_ma
 def test_a_model_without_tools_is_offered_none() -> None:
     assert "tools" not in sent(asking(), tools=False)
     assert "tools" not in sent(asking(tools=()))
+
+
+def test_a_reply_that_says_nothing_beside_its_call_goes_back_as_the_call() -> None:
+    request = asking(user("Go"), assistant("", CALL), user(ToolResult(CALL.id, "x")))
+    assert [item["type"] for item in sent(request)["input"]] == ["message", "function_call", "function_call_output"]
+
+
+def failed(error: dict[str, Any]) -> ModelFailed:
+    with pytest.raises(ModelFailed) as found:
+        read([{"type": "error", "error": {"message": "no", **error}}])
+    return found.value
+
+
+def test_a_failure_is_known_by_its_code_or_by_its_kind() -> None:
+    by_code, by_kind = failed({"code": "rate_limit_exceeded"}), failed({"type": "rate_limit_exceeded"})
+    assert (type(by_kind), by_kind.remedy) == (type(by_code), by_code.remedy)
+    assert type(failed({"type": "unheard_of"})) is type(failed({}))
+
+
+def test_a_message_that_came_in_pieces_is_not_taken_again_when_it_comes_whole() -> None:
+    item = {"type": "message", "content": [{"type": "output_text", "text": "Yes"}]}
+    made = [
+        {"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "Yes"},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.output_item.added", "output_index": 1, "item": item},
+    ]
+    assert read(made)[1].parts == (Text("Yes"),), "and before it is done nothing of it is whole"
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [({"id": "fc_00000001"}, "fc_00000001"), ({"id": "fc_1", "call_id": "call_00000001"}, "call_00000001")],
+)
+def test_a_call_is_named_by_its_own_id_or_that_of_its_item(ids: dict[str, str], expected: str) -> None:
+    item = {"type": "function_call", "name": "read", "arguments": "{}", **ids}
+    made = [{"type": "response.output_item.done", "output_index": 0, "item": item}, {"type": "response.completed", "response": {"status": "completed"}}]  # fmt: skip
+    (call,) = read(made)[1].parts
+    assert isinstance(call, ToolCall)
+    assert (call.id, call.name) == (expected, "read")
