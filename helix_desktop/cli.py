@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Exit codes: 0 done; 1 not there or failed; 2 wrong use; 130 Ctrl+C. Errors go to stderr."""
     given = list(sys.argv[1:] if argv is None else argv)
     _set_output_to_utf8()
-    place = _split_off_target(given)
+    place = _pop_target_argument(given)
     try:
         return _run_command_line(given, place) if given else _open_window(None, place)
     except HelixError as error:
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
 
 
-def _split_off_target(given: list[str]) -> str:
+def _pop_target_argument(given: list[str]) -> str:
     """Removes the target from the arguments and returns it: a link that the desktop passes on, or a folder to open."""
     last = given[-1] if given else ""
     if last.startswith("helix:"):

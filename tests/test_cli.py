@@ -315,7 +315,7 @@ async def test_every_command_works_beside_the_owner(helix: Helix, tmp_path: Path
     workspaces = workspace_access.open_all_workspaces(where)
     known = workspaces.create_stored_workspace("Open", tmp_path)
     workspace = await workspaces.open_stored_workspace(known.id)
-    serving = await workspace_access.serve_commands(workspace, where)
+    serving = await workspace_access.listen_for_commands(workspace, where)
     content = os.urandom(2_500_000)
     try:
         put = await _elsewhere("cache", "put", "-w", "open", "-", given=content)
@@ -340,7 +340,7 @@ async def test_a_home_named_from_another_folder_is_meant_as_seen_from_there(tmp_
     where = program_folders.find_program_folders(tmp_path / "home")
     workspaces = workspace_access.open_all_workspaces(where)
     workspace = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Open", tmp_path).id)
-    serving = await workspace_access.serve_commands(workspace, where)
+    serving = await workspace_access.listen_for_commands(workspace, where)
     where.window_memory_file.write_text('{"history": ["my long secret"]}')
     forget = ("forget", "-w", "open", "--text", "my long secret", "--yes")
     try:

@@ -71,7 +71,7 @@ class ConversationUpdates:
             case session_events.CallStageChanged(call=call, stage=session_events.CallStage.RUNNING):
                 yield helpers.update_tool_call(call, status="in_progress")
             case session_events.ToolPrinted(call=call, text=text):
-                yield self._printed_update(call, text)
+                yield self._terminal_output_update(call, text)
         if isinstance(event, session_events.MeterChanged) or (
             isinstance(event, session_events.FactAppended)
             and isinstance(
@@ -156,7 +156,7 @@ class ConversationUpdates:
         except HelixError:
             return ""
 
-    def _printed_update(self, call: str, text: str) -> Any:
+    def _terminal_output_update(self, call: str, text: str) -> Any:
         if self.abilities.terminal_output:
             self._printed[call] = ""
             update = helpers.update_tool_call(call)

@@ -43,7 +43,7 @@ class EditorAgent:
         """Answers an editor about this workspace until it goes away; then the turns it waits for are stopped."""
         router = build_agent_router(cast(Any, self), use_unstable_protocol=True)
         router.add_route(Route("session/delete", self._delete_session, "request"))
-        guarded = GuardedRouter(router, self._inspect_client_request)
+        guarded = GuardedRouter(router, self._note_abilities_and_check_folders)
         self._client = Connection(guarded, ConsoleTransport(console), listening=False)
         unsubscribe = self._bench.subscribe_to_events(self.hear_event)
         self._bench.mcp_servers.listeners.append(self._send_changed_commands)
@@ -69,7 +69,7 @@ class EditorAgent:
         for conversation in self._open.values():
             self._tasks.spawn_task(conversation.send_commands_if_changed(), name="commands for an editor")
 
-    def _inspect_client_request(self, method: str, params: Any) -> None:
+    def _note_abilities_and_check_folders(self, method: str, params: Any) -> None:
         """The SDK leaves out what it does not know yet of a client's abilities."""
         given = params if isinstance(params, dict) else {}
         if method == "initialize":
@@ -85,8 +85,8 @@ class EditorAgent:
     # --- The editor starts, loads, forks, closes and lists conversations
 
     async def new_session(self, **_: Any) -> Result:
-        conversation = self._attach(new_conversation_id())
-        self._tasks.spawn_task(conversation.send_state(), name="state for an editor")
+        conversation = self._open_editor_conversation(new_conversation_id())
+        self._tasks.spawn_task(conversation.send_commands_and_usage(), name="state for an editor")
         return {"sessionId": conversation.id, **build_choices(self._bench, conversation.id)}
 
     async def load_session(self, session_id: str, **_: Any) -> Result:
@@ -96,13 +96,13 @@ class EditorAgent:
     async def resume_session(self, session_id: str, **_: Any) -> Result:
         conversation = self._find_stored(session_id)
         await conversation.open_session()
-        self._tasks.spawn_task(conversation.send_state(), name="state for an editor")
+        self._tasks.spawn_task(conversation.send_commands_and_usage(), name="state for an editor")
         return build_choices(self._bench, session_id)
 
     async def fork_session(self, session_id: str, **_: Any) -> Result:
         self._find_stored(session_id)
         fork = (await self._bench.fork_conversation(session_id)).id
-        self._attach(fork)
+        self._open_editor_conversation(fork)
         return {"sessionId": fork, **build_choices(self._bench, fork)}
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> Result:
@@ -150,7 +150,7 @@ class EditorAgent:
             await each.send_choices_if_changed()
         return {"configOptions": build_options(self._bench, session_id)}
 
-    def _attach(self, identity: str) -> EditorConversation:
+    def _open_editor_conversation(self, identity: str) -> EditorConversation:
         if identity not in self._open:
             if len(self._open) >= MOST_OPEN:
                 raise ActionRefused(f"More than {MOST_OPEN} sessions are open.", remedy="Close some of them first.")
@@ -163,13 +163,13 @@ class EditorAgent:
         row = self._bench.conversation_row(identity)
         if row is None or row.trashed:
             raise NotFound(f"There is no conversation {identity[:80]} in {self._bench.name}.")
-        return self._attach(identity)
+        return self._open_editor_conversation(identity)
 
     def _find_open(self, identity: str) -> EditorConversation:
         """One that is open here, or was open in the process that had the workspace before, begun or not."""
         row, is_known = self._bench.conversation_row(identity), identity in self._open
         if (row is None or not row.trashed) and (is_known or re.fullmatch("[0-9a-f]{20}", identity)):
-            return self._attach(identity)
+            return self._open_editor_conversation(identity)
         return self._find_stored(identity)
 
     def _check_folder(self, folder: str) -> None:

@@ -121,9 +121,9 @@ class EditorConversation:
             self._ended = event.recorded.fact
         self._waiting.put_nowait(event)
         if isinstance(event, session_events.ActivityChanged):
-            self._note_activity(event)
+            self._end_turn_when_idle(event)
 
-    def _note_activity(self, event: session_events.ActivityChanged) -> None:
+    def _end_turn_when_idle(self, event: session_events.ActivityChanged) -> None:
         if event.running not in (session_events.ConversationActivity.IDLE, session_events.ConversationActivity.FAILED):
             return
         if event.running is session_events.ConversationActivity.FAILED and self._ended is None:
@@ -142,9 +142,9 @@ class EditorConversation:
         for recorded in (await self.open_session()).conversation.state.facts_on_path():
             async for update in self._updates.updates_of_fact(recorded.fact, again=True):
                 await self.send_update(update)
-        await self.send_state()
+        await self.send_commands_and_usage()
 
-    async def send_state(self) -> None:
+    async def send_commands_and_usage(self) -> None:
         """What an editor shows around a conversation: its commands, and how full its window is."""
         self._commands = {}
         await self.send_commands_if_changed()

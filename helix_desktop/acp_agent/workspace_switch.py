@@ -88,7 +88,7 @@ class WorkspaceSwitch:
 
     async def run_until_input_ends(self, read: Callable[[], Awaitable[bytes]]) -> None:
         """Serves the editor until it closes its end; then all is stopped within two seconds."""
-        writing = self._tasks.spawn_task(self._write_unsent(), name="write to the editor")
+        writing = self._tasks.spawn_task(self._write_queued_until_closed(), name="write to the editor")
         unfinished = bytearray()
         while not writing.done() and (piece := await read()):
             unfinished += piece
@@ -122,7 +122,7 @@ class WorkspaceSwitch:
     async def _route_message(self, message: Message) -> None:
         method, asks = message.get("method"), "id" in message
         if method is None:
-            self._return_answer(message)
+            self._pass_answer_to_asker(message)
         elif method == "initialize" and asks:
             self._greeting = message
             await self._send({"jsonrpc": "2.0", "id": message["id"], "result": build_initialize_result()})
@@ -138,7 +138,7 @@ class WorkspaceSwitch:
                 line.waiting[_key_of_id(message["id"])] = message
             line.send_message(message)
 
-    def _return_answer(self, message: Message) -> None:
+    def _pass_answer_to_asker(self, message: Message) -> None:
         """To whoever asked; an answer to what nobody asked is none."""
         line, own = self._asked.pop(str(message["id"]), (None, None))
         if line is not None:
@@ -209,7 +209,7 @@ class WorkspaceSwitch:
     async def _send(self, message: Message) -> None:
         await self._unsent.put(encode_message(message))
 
-    async def _write_unsent(self) -> None:
+    async def _write_queued_until_closed(self) -> None:
         """Writes on a thread of its own: an editor that does not read must not hold anything up."""
         while True:
             pieces = [await self._unsent.get()]

@@ -65,7 +65,7 @@ class AgentConnection:
         self._why = ""  # Why the connection has ended; empty while the connection works.
         self._ways_to_sign_in = ""
         self._complaint = b""
-        self._complaining = spawn(self._read_complaints(), name=f"complaints of {name}")
+        self._complaining = spawn(self._drain_standard_error(), name=f"complaints of {name}")
         self._link = Connection(self._answer_sdk_request, cast(Any, self))
 
     @classmethod
@@ -133,19 +133,19 @@ class AgentConnection:
         last = " ".join(self._complaint.decode("utf-8", "replace").split())[-_COMPLAINT:]
         return f"{self._name} stopped working: {self._why or ended}.{f' It said: {last}' if last else ''}"
 
-    async def _read_complaints(self) -> None:
+    async def _drain_standard_error(self) -> None:
         """All of its standard error, so that it never waits for us; the end is kept."""
         while piece := await cast(asyncio.StreamReader, self._command.process.stderr).read(_PIECE):
             self._complaint = (self._complaint + piece)[-4 * _COMPLAINT :]
         await self._command.process.wait()
 
-    def end_because(self, why: str) -> None:
+    def kill_with_reason(self, why: str) -> None:
         self._why = self._why or why
         self._command.kill_process_tree()
 
     async def end_agent_process(self) -> None:
         """Ends it and all it started, in under a second."""
-        self.end_because("it was ended")
+        self.kill_with_reason("it was ended")
         await self._link.close()
         await self._command.end_and_wait()
 
@@ -171,17 +171,17 @@ class AgentConnection:
             try:
                 await asyncio.shield(self._handle_session_update(object_at(message, "params", "update"), len(line)))
             except HelixError as error:  # The update was too large or could not be recorded.
-                self.end_because(str(error))
+                self.kill_with_reason(str(error))
         return None
 
     def _count_request(self, message: dict[str, Any], size: int) -> None:
         """Requests are handled side by side, so it is ended before too many of them wait."""
         if "method" in message and "id" in message:
             if message["id"] in self._open_requests:
-                self.end_because("it sent two requests with the same id")
+                self.kill_with_reason("it sent two requests with the same id")
             self._open_requests[message["id"]] = max(size, _PIECE)
             if sum(self._open_requests.values()) > MOST_WAITING:
-                self.end_because("it sent too many requests at once")
+                self.kill_with_reason("it sent too many requests at once")
 
     async def _read_line(self) -> bytes | None:
         while not self._lines:
@@ -195,7 +195,7 @@ class AgentConnection:
                 self._lines.extend((b"".join(self._unfinished), *others[:-1]))
                 self._unfinished = [others[-1]]
             if len(self._unfinished) > LONGEST_MESSAGE // _PIECE and sum(map(len, self._unfinished)) > LONGEST_MESSAGE:
-                self.end_because(f"it sent a message of more than {LONGEST_MESSAGE:,} bytes")
+                self.kill_with_reason(f"it sent a message of more than {LONGEST_MESSAGE:,} bytes")
         return self._lines.popleft()
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -205,7 +205,7 @@ class AgentConnection:
                 raise OSError(self._why)  # noqa: TRY301 -- as from a pipe that is closed
             stdin.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
             if stdin.transport.get_write_buffer_size() > MOST_WAITING:
-                self.end_because("it did not read the data it requested")
+                self.kill_with_reason("it did not read the data it requested")
             await stdin.drain()
         except (OSError, RuntimeError) as error:
             if "method" in message:  # If an answer can't be sent, nobody waits for it.

@@ -139,7 +139,7 @@ class AgentRequests:
             self._allowed_commands.add(action.command)
         if action.effect is ActionEffect.EDIT:
             for each in call.differences:
-                shown, _, _ = self._judge_path(text_at(each, "path"), action.effect)
+                shown, _, _ = self._describe_path_danger(text_at(each, "path"), action.effect)
                 self._allowed_edits.append((shown, text_at(each, "oldText"), text_at(each, "newText")))
 
     def _action_of_call(self, call: AcpCall) -> ToolAction:
@@ -165,7 +165,7 @@ class AgentRequests:
             effect = ActionEffect.RUN  # Whatever its kind: agents give a command that reads the kind "read".
         elif not needed.get(effect, "none"):
             effect = ActionEffect.FOREIGN  # The call names no command, no file and nothing to search for.
-        shown, danger, apart = self._judge_path(path, effect) if path else ("", "", "")
+        shown, danger, apart = self._describe_path_danger(path, effect) if path else ("", "", "")
         host, runs = _host_of_call(call), effect is ActionEffect.RUN
         known = ToolName.FETCH_URL if effect is ActionEffect.FETCH and host else _TOOLS.get(effect)
         return ToolAction(
@@ -181,7 +181,7 @@ class AgentRequests:
             separate_permission="outside_sandbox" if runs else apart,
         )
 
-    def _judge_path(self, path: str, effect: ActionEffect) -> tuple[str, str, str]:
+    def _describe_path_danger(self, path: str, effect: ActionEffect) -> tuple[str, str, str]:
         """Where it really is, as rules name it, and why it is asked about; what lies outside the roots as the agent names it."""
         roots = self.kit.resources.roots.with_nothing_hidden
         try:
@@ -300,7 +300,7 @@ class AgentRequests:
         def show_live(text: str) -> None:
             whole = terminal.printed + text
             terminal.printed, terminal.is_cut = whole[-terminal.limit_bytes :], len(whole) > terminal.limit_bytes
-            self.recorder.show_printed(name, text)
+            self.recorder.notify_of_printed(name, text)
 
         outcome = await self._run_own_tool(call, self._build_context(self._ask, show_live))
         start = max(0, outcome.output.size - terminal.limit_bytes)

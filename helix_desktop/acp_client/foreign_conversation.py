@@ -134,7 +134,7 @@ class ForeignConversation:
     async def _prompt_agent(self, turn: AgentRequests) -> dict[str, Any]:
         link = await self.open_agent_session(turn.conversation, turn.kit)
         branch = turn.conversation.state.branch
-        said = _unanswered_parts(branch)
+        said = _parts_since_last_reply(branch)
         if self._is_session_new:
             self._cost = self._cost_before = 0.0
             await turn.conversation.append_facts(facts.Received((), (), session=self._session))
@@ -178,14 +178,14 @@ class ForeignConversation:
             if self._link is None or not self._link.has_live_process:
                 await self.end_agent()
                 agent, environment, find_route = await self._find_agent(self.name)
-                handlers = (self._answer_agent, self._handle_session_update)
+                handlers = (self._answer_agent_in_turn, self._handle_session_update)
                 self._link = await AgentConnection.start_agent(agent, environment, kit, self._spawn, handlers)
-                self._is_routed = await self._set_provider(self._link, conversation.id, find_route)
+                self._is_routed = await self._set_gateway_as_provider(self._link, conversation.id, find_route)
             link = self._link
             await self._ensure_session(link, conversation, kit)
             return link
 
-    async def _set_provider(self, link: AgentConnection, conversation: str, find_route: FindRoute) -> bool:
+    async def _set_gateway_as_provider(self, link: AgentConnection, conversation: str, find_route: FindRoute) -> bool:
         """Sets the agent's provider to the gateway, which can fold, if the agent allows that. Returns whether it was set."""
         can = link.abilities.get("providers") is not None
         with suppress(AgentRefused):  # An agent that refuses a new address is used as it is set up.
@@ -243,7 +243,7 @@ class ForeignConversation:
             raise NotFound(f"The agent {self.name} has no option {identity[:80]}.", remedy=f"Available: {there}.")
         return self.choices[identity]
 
-    async def choose(self, conversation: Conversation, identity: str, value: str) -> None:
+    async def choose_agent_option(self, conversation: Conversation, identity: str, value: str) -> None:
         """A mode, a model or another option. It holds also when the agent or the program is started again, and before the agent is started."""
         if self._link is not None and self._session:
             await self._send_choice(self._link, identity, value)
@@ -274,7 +274,7 @@ class ForeignConversation:
 
     # --- The agent's requests are answered, and its updates recorded
 
-    async def _answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    async def _answer_agent_in_turn(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if self._turn is None:
             raise ActionRefused("No turn is running, so the agent is not allowed to do anything.")
         self._turn.recorder.has_heard_agent = True
@@ -305,7 +305,7 @@ def _known_session(conversation: Conversation) -> str:
     return ""
 
 
-def _unanswered_parts(branch: ConversationBranch) -> list[facts.UserPart]:
+def _parts_since_last_reply(branch: ConversationBranch) -> list[facts.UserPart]:
     """What the user has said since the agent's last reply."""
     last = branch.steps[-1] if branch.steps else 0
     later = (branch.message_at(seq).fact for seq in branch.order if seq > last)

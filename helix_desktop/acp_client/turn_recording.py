@@ -145,13 +145,13 @@ class TurnRecorder:
         call, status = self._calls[identity], text_at(told, "status")
         call.told |= {name: value for name, value in told.items() if value is not None}
         if status in ("completed", "failed"):
-            self._end_call(call)
+            self._mark_call_done(call)
         call.is_live = call.is_live or is_live or call.is_over or status == "in_progress"
         if call.is_live:
-            await self.record_progress()
+            await self.record_finished_parts()
         return call
 
-    def _end_call(self, call: AcpCall) -> None:
+    def _mark_call_done(self, call: AcpCall) -> None:
         call.is_live = call.is_over = True
         self._conversation.notify_listeners(CallStageChanged(self._conversation.id, call.id, CallStage.DONE))
 
@@ -162,20 +162,20 @@ class TurnRecorder:
             shown = AcpCall(command.id, {"title": command.name, "rawInput": json.loads(command.arguments)})
             self._calls[shown.id] = shown
             self._draft.append(shown)
-            self._end_call(shown)
+            self._mark_call_done(shown)
         self._outcomes[shown.id] = outcome
-        await self.record_progress()
+        await self.record_finished_parts()
 
     def _find_call_of_terminal(self, terminal: str) -> AcpCall | None:
         return next((call for call in self._calls.values() if call.shows_terminal(terminal)), None)
 
-    def show_printed(self, terminal: str, text: str) -> None:
+    def notify_of_printed(self, terminal: str, text: str) -> None:
         if (call := self._find_call_of_terminal(terminal)) is not None:
             self._conversation.notify_listeners(ToolPrinted(self._conversation.id, call.id, text))
 
     # --- Replies and results become facts
 
-    async def record_progress(self) -> None:
+    async def record_finished_parts(self) -> None:
         """Records all that can be: results once the last call of a reply is over, the next reply once a call of it runs."""
         async with self._lock:
             while all(call.is_over for call in self._running):
@@ -191,7 +191,7 @@ class TurnRecorder:
         for part in self._draft:
             if isinstance(part, AcpCall):
                 part.is_live = True
-        await self.record_progress()
+        await self.record_finished_parts()
         async with self._lock:
             if not self._running and self._draft_size > MOST_TEXT:
                 await self._record_draft(facts.Stop.END)
@@ -201,8 +201,8 @@ class TurnRecorder:
         self._draft = [part for part in self._draft if not isinstance(part, AcpCall) or part.is_over]
         for call in self._running:
             call.was_cut = not call.is_over
-            self._end_call(call)
-        await self.record_progress()
+            self._mark_call_done(call)
+        await self.record_finished_parts()
         if self._draft:
             await self._record_draft(stop)
         if usage != facts.Usage():

@@ -95,7 +95,7 @@ def add_options(parser: argparse.ArgumentParser, options: Options) -> None:
         if len(names) == len(words):
             settings.setdefault("action", "store_true")
         elif names:
-            settings = _option_settings(words[-1]) | settings
+            settings = _argparse_settings(words[-1]) | settings
         else:
             settings["metavar"] = words[0].strip("[.]")
             several, may_be_left_out = "..." in words[0], words[0].startswith("[")
@@ -105,7 +105,7 @@ def add_options(parser: argparse.ArgumentParser, options: Options) -> None:
         parser.add_argument(*names, **settings)
 
 
-def _option_settings(value: str) -> dict[str, Any]:
+def _argparse_settings(value: str) -> dict[str, Any]:
     if "|" in value:
         return {"choices": value.split("|"), "default": value.partition("|")[0]}
     if value.endswith("..."):

@@ -100,7 +100,7 @@ async def _run_asked_turn(
         raise _no_model_chosen_error(bench)
     session = await _open_asked_session(bench, arguments, console)
     if reached:
-        session = await _begin_writable_turn(bench, session, arguments.if_busy, console)
+        session = await _acquire_or_fork_session(bench, session, arguments.if_busy, console)
     if arguments.model:
         bench.use_conversation_model(session.id, arguments.model)
     elif not (session.conversation.state.acp_agent or bench.model_of_conversation(session.id)):
@@ -144,7 +144,7 @@ async def _fetch_from_other_machines(bench: Workbench, console: Console) -> bool
     return False
 
 
-async def _begin_writable_turn(bench: Workbench, session: Session, if_busy: str, console: Console) -> Session:
+async def _acquire_or_fork_session(bench: Workbench, session: Session, if_busy: str, console: Console) -> Session:
     """The conversation in which this machine may write now: where another one works in it, by the user's choice."""
     told = ""
     while True:
@@ -193,10 +193,10 @@ async def _open_asked_session(bench: Workbench, arguments: argparse.Namespace, c
     if session.conversation.state.own_copy == session.id:
         line = f"helix-desktop copy bring-back -w {bench.id} {session.id}"
         await console.print_error(f"The agent works in a copy. To bring back its changes, run: {line}")
-    for choice in arguments.choose:
+    for choice in arguments.choose_agent_option:
         what, _, value = choice.partition("=")
         foreign = await bench.acp.open_conversation(session.conversation)
-        await foreign.choose(session.conversation, what, value)
+        await foreign.choose_agent_option(session.conversation, what, value)
     return session
 
 

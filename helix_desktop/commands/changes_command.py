@@ -13,7 +13,7 @@ from helix_desktop.commands.workspace_access import (
     add_workspace_verb,
     print_json,
     print_result,
-    run_after_asking,
+    run_if_confirmed,
 )
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.engine.changes.turn_changes import printable_path
@@ -49,7 +49,7 @@ def add_changes_command(nouns: Subparsers) -> None:
     work = partial(workspace_access.act_on_workbench, _restore_files)
     sentence = "restore files to their state before the agent changed them"
     add_workspace_verb(
-        verbs, "restore", sentence, work, options, run=partial(run_after_asking, question="Restore these files? [y/N] ")
+        verbs, "restore", sentence, work, options, run=partial(run_if_confirmed, question="Restore these files? [y/N] ")
     )
 
 

@@ -16,10 +16,10 @@ from helix_desktop.commands import (
 )
 from helix_desktop.commands.workspace_access import (
     add_workspace_verb,
-    delete_after_consent,
+    delete_if_confirmed,
     find_conversation_by_prefix,
     print_result,
-    run_after_asking,
+    run_if_confirmed,
 )
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
@@ -44,7 +44,7 @@ def add_conversation_command(nouns: Subparsers) -> None:
     conversation_restore_command.add_restore_command(verbs)
     add_workspace_verb(
         verbs, "delete", "permanently delete conversations, with cached content that nothing else uses",
-        delete_chosen_conversations, DELETE, run=lambda given: run_after_asking(given, "Delete these conversations? [y/N] "),
+        delete_chosen_conversations, DELETE, run=lambda given: run_if_confirmed(given, "Delete these conversations? [y/N] "),
     )  # fmt: skip
     options: Options = {
         **CONVERSATION,
@@ -81,7 +81,7 @@ async def delete_chosen_conversations(
     if arguments.agent or arguments.before:
         kinds, before = kinds_of_agents(arguments.agent), parse_date(arguments.before)
         chosen += await find_recorded_conversations(workspace, kinds, before)
-    return await delete_after_consent(arguments, workspace, console, chosen)
+    return await delete_if_confirmed(arguments, workspace, console, chosen)
 
 
 def parse_date(text: str) -> float:

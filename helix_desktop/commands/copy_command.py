@@ -14,7 +14,7 @@ from helix_desktop.commands.workspace_access import (
     add_workspace_verb,
     pick_id_by_prefix,
     print_result,
-    run_after_asking,
+    run_if_confirmed,
 )
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.errors import format_things
@@ -48,7 +48,7 @@ def add_copy_command(nouns: Subparsers) -> None:
         sentence,
         work,
         BRINGING_BACK,
-        run=partial(run_after_asking, question="Delete this copy? [y/N] "),
+        run=partial(run_if_confirmed, question="Delete this copy? [y/N] "),
     )
 
 

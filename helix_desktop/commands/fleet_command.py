@@ -58,17 +58,17 @@ def _run_fleet_command(arguments: argparse.Namespace) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     workspaces.remove_unfinished_imports()
     with Terminal() as console:
-        return asyncio.run(_act_in_each(arguments, {one.id: one.name for one in workspaces.list_workspaces()}, console))
+        return asyncio.run(_act_in_all(arguments, {one.id: one.name for one in workspaces.list_workspaces()}, console))
 
 
-async def _act_in_each(arguments: argparse.Namespace, names: dict[str, str], console: Console) -> int:
+async def _act_in_all(arguments: argparse.Namespace, names: dict[str, str], console: Console) -> int:
     """In each workspace, here or where it is open; one whose store is away holds up no other."""
     found: list[dict[str, Any]] = []
     for identity, name in names.items():
         words = [*arguments.argv, "--workspace", identity, "--json"]
         one, kept = argparse.Namespace(**{**vars(arguments), "json": True, "argv": words}), CollectingConsole()
         try:
-            await workspace_access.run_here_or_there(one, identity, kept)
+            await workspace_access.run_here_or_at_owner(one, identity, kept)
             found.append(json.loads("\n".join(kept.answers)))
         except (HelixError, ValueError) as error:
             found.append({"workspace": identity, "name": name, "trouble": str(error)})

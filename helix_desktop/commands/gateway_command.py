@@ -77,7 +77,7 @@ def run_gateway_command(arguments: argparse.Namespace) -> int:
         sys.stdout.write(f"listening on {gateway_socket.agent_address(sock.getsockname()[1], registration.token)}\n")
         sys.stdout.flush()
 
-    serve = partial(workspace_access.serve_commands, where=where)
+    serve = partial(workspace_access.listen_for_commands, where=where)
     asyncio.run(gateway_server.serve_gateway(where, sock, registrations, arguments.workspace, serve, told))
     return 0
 

@@ -96,7 +96,7 @@ def _find_history_files() -> list[Path]:
 async def import_into_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     if arguments.watch:
         return await _import_until_stopped(arguments, workspace, console)
-    await _say_import_result(arguments, workspace, await _import_once(arguments, workspace), console)
+    await _forget_keys_and_print_result(arguments, workspace, await _import_once(arguments, workspace), console)
     return 0
 
 
@@ -137,7 +137,7 @@ async def _import_until_stopped(arguments: argparse.Namespace, workspace: Stored
                 result = await _import_once(arguments, workspace)
                 seen |= {one.id: one.state for one in result.imported}
                 if result.imported or not begun:
-                    await _say_import_result(arguments, workspace, result, console)
+                    await _forget_keys_and_print_result(arguments, workspace, result, console)
                 begun = True
     except asyncio.CancelledError:
         if (task := asyncio.current_task()) is not None:
@@ -149,7 +149,7 @@ async def _import_until_stopped(arguments: argparse.Namespace, workspace: Stored
     return 0
 
 
-async def _say_import_result(
+async def _forget_keys_and_print_result(
     arguments: argparse.Namespace, workspace: StoredWorkspace, result: ImportResult, console: Console
 ) -> None:
     keys = [{"key": mask_key(key), "places": counts} for key, counts in result.keys.places.items()]
@@ -173,7 +173,7 @@ async def _say_import_result(
         await console.print_line(
             f"{one.id}  {one.messages:>5} messages {one.outputs:>5} outputs  {one.title or one.path}"
         )
-    await _say_import_complaints(result, console)
+    await _print_import_summary(result, console)
     for found in keys[:KEYS_SHOWN]:
         await console.print_line(f"This looks like a key: {found['key']}{' (forgotten)' if forgotten else ''}")
     if keys and not forgotten:
@@ -182,7 +182,7 @@ async def _say_import_result(
         )
 
 
-async def _say_import_complaints(result: ImportResult, console: Console) -> None:
+async def _print_import_summary(result: ImportResult, console: Console) -> None:
     for complaint in result.complaints[:SHOWN]:
         await console.print_error(complaint)
     if len(result.complaints) > SHOWN:

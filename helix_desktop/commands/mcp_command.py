@@ -100,7 +100,7 @@ def build_context_shelf(workspace: StoredWorkspace, where: program_folders.Progr
     async def run_task_command(words: Sequence[str]) -> Any:
         kept = CollectingConsole()
         argv = ["task", words[0], "--workspace", workspace.id, "--json", *words[1:]]
-        await workspace_access.answer_command(workspace, where, False, None, argv, kept)
+        await workspace_access.run_command_of_caller(workspace, where, False, None, argv, kept)
         return json.loads("\n".join(kept.answers))
 
     return ContextShelf(

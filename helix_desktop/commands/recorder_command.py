@@ -35,7 +35,7 @@ IN_USE_SECONDS = 3600.0  # A database may be in use for this long: it says only 
 def add_recorder_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("recorder", help="save the conversations of the agents on this computer")
     noun.add_argument("--run", dest="run_here", action="store_true", help=argparse.SUPPRESS)
-    noun.set_defaults(run=lambda given: (_import_what_is_asked if given.run_here else _print_recorder_status)(given), json=False)  # fmt: skip
+    noun.set_defaults(run=lambda given: (_answer_import_requests if given.run_here else _print_recorder_status)(given), json=False)  # fmt: skip
     verbs = noun.add_subparsers(metavar="VERB")
     options: Options = {
         "--at-login": "start recording when you log in",
@@ -103,7 +103,7 @@ def _run_in_workspace(where: ProgramFolders, workspace: str, words: Sequence[str
     argv = [*words[:2], "-w", workspace, *words[2:]]
     arguments = commands.build_command_line_parser(argv).parse_args(argv)
     arguments.argv, arguments.places = argv, where
-    return asyncio.run(workspace_access.run_here_or_there(arguments, workspace, console))
+    return asyncio.run(workspace_access.run_here_or_at_owner(arguments, workspace, console))
 
 
 def _print_recorder_status(arguments: argparse.Namespace) -> int:
@@ -143,7 +143,7 @@ def _folders_and_settings(arguments: argparse.Namespace) -> tuple[ProgramFolders
     return where, ProgramSettings(where.settings_file)
 
 
-def _import_what_is_asked(arguments: argparse.Namespace) -> int:
+def _answer_import_requests(arguments: argparse.Namespace) -> int:
     """Answers each request, a line of input, with a line of output, until the input ends."""
     where = program_folders.find_program_folders(arguments.home)
     while (claim := running_instance.claim_instance(where.run, CLAIM)) is None:

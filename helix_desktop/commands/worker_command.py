@@ -82,7 +82,7 @@ async def _work_in_one(arguments: argparse.Namespace, workspace: str, console: C
     """Here, or in the program that has the workspace open; when that ends, here."""
     while not arguments.is_draining:
         try:
-            code = await workspace_access.run_here_or_there(arguments, workspace, console)
+            code = await workspace_access.run_here_or_at_owner(arguments, workspace, console)
         except HelixError as error:
             if type(error) is not HelixError and not isinstance(error, StoreBusy | SharedStoreUnreachable):
                 raise
@@ -103,10 +103,10 @@ async def work_in_workspace(arguments: argparse.Namespace, workspace: StoredWork
     from helix_desktop import workbench
 
     async with workbench.use_workbench(workspace, arguments.places) as bench:
-        return await _do_tasks(arguments, bench, console)
+        return await _work_on_tasks(arguments, bench, console)
 
 
-async def _do_tasks(arguments: argparse.Namespace, bench: Workbench, console: Console) -> int:
+async def _work_on_tasks(arguments: argparse.Namespace, bench: Workbench, console: Console) -> int:
     from helix_desktop.gateway import gateway_workspaces
     from helix_desktop.workbench.fleet_worker import FleetWorker
 

@@ -61,7 +61,7 @@ def run_on_workspace(
     known = find_chosen_workspace(arguments, workspaces)
     workspaces.remove_unfinished_imports()
     with Terminal(source=source, target=target, gather=gather) as console:
-        code = asyncio.run(run_here_or_there(arguments, known.id, console))
+        code = asyncio.run(run_here_or_at_owner(arguments, known.id, console))
         if code and target is not None:
             raise SystemExit(code)  # Raised inside `with`, so that the output file is not replaced.
     return code
@@ -104,7 +104,7 @@ def ask_yes_or_no(question: str) -> bool:
         return False
 
 
-def run_after_asking(arguments: argparse.Namespace, question: str) -> int:
+def run_if_confirmed(arguments: argparse.Namespace, question: str) -> int:
     """Asks here before the work is done, so that the process that has the workspace open never waits for a person."""
     code = run_on_workspace(arguments)
     if code != ASKING:
@@ -115,7 +115,7 @@ def run_after_asking(arguments: argparse.Namespace, question: str) -> int:
     return run_on_workspace(arguments)
 
 
-async def run_here_or_there(arguments: argparse.Namespace, identity: str, console: Console) -> int:
+async def run_here_or_at_owner(arguments: argparse.Namespace, identity: str, console: Console) -> int:
     """Do `arguments.work` on this workspace here, or in the process that has it open. The exit code."""
     where = arguments.places
     counting = OptionalTokenCounter(wanted=_needs_token_counts(arguments))
@@ -137,12 +137,12 @@ async def run_here_or_there(arguments: argparse.Namespace, identity: str, consol
         except errors.StoreFailed:
             if not getattr(arguments, "reads", False) or not reading_copy.is_disk_unwritable(known.folder):
                 raise
-            return await _run_on_reading_copy(arguments, known, counting, console)
+            return await _run_on_temporary_copy(arguments, known, counting, console)
         else:
             return await _run_as_owner(arguments, workspace, counting, console)
 
 
-async def _run_on_reading_copy(
+async def _run_on_temporary_copy(
     arguments: argparse.Namespace, known: KnownWorkspace, counting: OptionalTokenCounter, console: Console
 ) -> int:
     """Runs a command that only reads on a temporary copy, when the disk is read-only."""
@@ -185,7 +185,7 @@ async def _run_as_owner(
     async with AsyncExitStack() as last_first:
         last_first.push_async_callback(workspace.aclose)
         link_to_shared_store(workspace, arguments.places, working=not leaving)
-        serving = await serve_commands(workspace, arguments.places, leaving=leaving, counting=counting)
+        serving = await listen_for_commands(workspace, arguments.places, leaving=leaving, counting=counting)
         last_first.push_async_callback(serving.finish_requests)
         for note in workspace.notes:  # Each note describes a repair made when the workspace was opened.
             await console.print_error(note)
@@ -232,7 +232,7 @@ def open_all_workspaces(
     return AllWorkspaces(where.workspaces_folder, count=count or OptionalTokenCounter())
 
 
-async def serve_commands(
+async def listen_for_commands(
     workspace: StoredWorkspace,
     where: program_folders.ProgramFolders,
     *,
@@ -245,12 +245,12 @@ async def serve_commands(
     return await running_instance.listen_for_requests(
         where.run,
         workspace.id,
-        partial(answer_command, workspace, where, leaving, counting),
+        partial(run_command_of_caller, workspace, where, leaving, counting),
         patience=None if leaving else LASTING_PATIENCE,
     )
 
 
-async def answer_command(
+async def run_command_of_caller(
     workspace: StoredWorkspace,
     where: program_folders.ProgramFolders,
     leaving: bool,  # noqa: FBT001
@@ -278,7 +278,7 @@ async def answer_command(
     return int(await arguments.work(arguments, workspace, console))
 
 
-async def delete_after_consent(
+async def delete_if_confirmed(
     arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console, chosen: Collection[str]
 ) -> int:
     """Deletes these conversations for good where `--yes` was given; else lists them."""

@@ -39,7 +39,7 @@ def add_workspace_command(nouns: Subparsers) -> None:
         "--yes": "do not ask for confirmation (by default, show what would be removed, and ask if there is a terminal)",
     }
     sentence = "permanently remove the conversations in a workspace's trash"
-    run = partial(workspace_access.run_after_asking, question="Delete them permanently? [y/N] ")
+    run = partial(workspace_access.run_if_confirmed, question="Delete them permanently? [y/N] ")
     add_verb(verbs, "empty-trash", sentence, run, options, work=empty_workspace_trash)
     sharing_commands.add_sharing_commands(verbs)
     options = {"FILE": {"type": Path}, "--name NAME": "a name for the workspace (default: the exported name)"}
@@ -159,4 +159,4 @@ async def export_workspace_file(arguments: argparse.Namespace, workspace: Stored
 
 async def empty_workspace_trash(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     trashed = [row.id for row in await workspace.journal.list_conversations() if row.trashed]
-    return await workspace_access.delete_after_consent(arguments, workspace, console, trashed)
+    return await workspace_access.delete_if_confirmed(arguments, workspace, console, trashed)

@@ -43,7 +43,7 @@ async def _fold_old_outputs(_: ContextShelf, session: Session, __: str) -> str:
     return f"The next request takes {session.next_request_meter().used:,} tokens instead of {before:,}."
 
 
-async def _keep_newest_with(_: ContextShelf, session: Session, words: str) -> str:
+async def _pin_newest_message_with(_: ContextShelf, session: Session, words: str) -> str:
     state = session.conversation.state
     kinds = (UserSaid, ModelReplied, ToolReturned) if words else ToolReturned
     for message in reversed(state.facts_on_path()):
@@ -63,7 +63,7 @@ async def _undo_last_fold(_: ContextShelf, session: Session, __: str) -> str:
     return f"{shown} shown in full again: {session.next_request_meter().format_meter()}."
 
 
-async def _recall_for_user(shelf: ContextShelf, _: Session, words: str) -> str:
+async def _recall_best_hit(shelf: ContextShelf, _: Session, words: str) -> str:
     hits = (await search_content(shelf, query=words, limit=1))["hits"]
     found = await recall_content(shelf, sha256=hits[0]["sha256"] if hits else words, find=words if hits else "")
     return f"This is the cached content {found['sha256']}:\n{found['text']}"
@@ -73,9 +73,9 @@ async def _recall_for_user(shelf: ContextShelf, _: Session, words: str) -> str:
 PROMPTS: Mapping[str, tuple[str, str, SessionAct]] = {
     "context": ("Show what is in the context and what it costs", "", _describe_context),
     "fold_now": ("Fold old outputs now", "", _fold_old_outputs),
-    "keep": ("Keep a part in the context", "words of it; without them, the last output", _keep_newest_with),
+    "keep": ("Keep a part in the context", "words of it; without them, the last output", _pin_newest_message_with),
     "undo_fold": ("Undo the last fold", "", _undo_last_fold),
-    "recall": ("Bring something back from the cache", "words of it, or its hash", _recall_for_user),
+    "recall": ("Bring something back from the cache", "words of it, or its hash", _recall_best_hit),
 }
 
 
@@ -190,15 +190,15 @@ class _CacheServerRequests:
     async def update_mcp_task(self, context: Any, params: _UpdateTaskRequestParams) -> types.EmptyResult:
         """Accepts answers that no task has asked for and ignores them, as the extension has it."""
         _require_tasks(context)
-        await self._run_on_task("show", params.task_id)
+        await self._act_on_mcp_task("show", params.task_id)
         return types.EmptyResult()
 
     async def cancel_mcp_task(self, context: Any, params: types.CancelTaskRequestParams) -> types.EmptyResult:
         _require_tasks(context)
-        await self._run_on_task("cancel", params.task_id)
+        await self._act_on_mcp_task("cancel", params.task_id)
         return types.EmptyResult()
 
-    async def _run_on_task(self, act: str, task: str) -> dict[str, Any]:
+    async def _act_on_mcp_task(self, act: str, task: str) -> dict[str, Any]:
         try:
             return dict((await self._shelf.run_task_command([act, "--", task]))[0])
         except HelixError as error:
@@ -206,7 +206,7 @@ class _CacheServerRequests:
 
     async def _describe_mcp_task(self, name: str, kind: str) -> dict[str, Any]:
         """As the extension has it: with a result once it has ended, also if it failed."""
-        task = await self._run_on_task("show", name)
+        task = await self._act_on_mcp_task("show", name)
         status, why = _MCP_TASK_STATUS.get(task["state"], "working"), task["why"]
         began, now = (datetime.fromtimestamp(at, UTC).isoformat() for at in (task["added"], time.time()))
         shown: dict[str, Any] = {"taskId": task["id"], "status": status, "createdAt": began, "lastUpdatedAt": now}

@@ -198,7 +198,7 @@ class WindowProgram:
     async def _serve_workspace_commands(self, workspace: Any) -> Any:
         from helix_desktop.commands import workspace_access
 
-        return await workspace_access.serve_commands(workspace, self._where)
+        return await workspace_access.listen_for_commands(workspace, self._where)
 
     async def _listen_for_second_start(self) -> None:
         """Listens for a second start of the program. Only the holder of the claim answers."""

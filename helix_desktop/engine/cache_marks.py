@@ -38,15 +38,15 @@ class MarkedRequest:
         """The numbers of the blocks, from 0, after which a mark is set; the mark after the head is not included."""
         return tuple(place - 1 for place in self.marks)
 
-    def mark_following(self, now: Sequence[object]) -> "MarkedRequest":
-        same = count_equal_start(self.blocks, now)
+    def mark_next_request(self, blocks: Sequence[object]) -> "MarkedRequest":
+        same = count_equal_blocks(self.blocks, blocks)
         known = sorted(place for place in {*self.known, *self.marks} if place <= same)
         stable = known[-1] if known else 0
         settled, base = self.settled, self.base
         if same < len(self.blocks):
-            settled, base = self._end_of_change(now, same), stable or 1
-        marks = sorted({stable, settled, len(now)} - {0})
-        return MarkedRequest(now, tuple(known[-REMEMBERED:]), tuple(marks), stable, settled, base)
+            settled, base = self._end_of_changed_part(blocks, same), stable or 1
+        marks = sorted({stable, settled, len(blocks)} - {0})
+        return MarkedRequest(blocks, tuple(known[-REMEMBERED:]), tuple(marks), stable, settled, base)
 
     def limit_marks(self, count: int, *, near: bool) -> "MarkedRequest":
         """The request with at most `count` marks. `near`: cached content is found only shortly before its end."""
@@ -55,24 +55,24 @@ class MarkedRequest:
         places = [place for place in dict.fromkeys((len(self.blocks), *order)) if 0 < place <= len(self.blocks)]
         return replace(self, marks=tuple(sorted(places[: max(0, count)])))
 
-    def _end_of_change(self, now: Sequence[object], same: int) -> int:
+    def _end_of_changed_part(self, now: Sequence[object], same: int) -> int:
         """Returns where the changed part ends. Blocks after the end of the last request are additions, not changes."""
         last = self.blocks[-1]
         end = next((place for place in range(len(now), same, -1) if now[place - 1] == last), 0)
         if not end:
             return min(self.settled, same)
-        return max(same, end - count_equal_start(self.blocks[::-1], now[:end][::-1]))
+        return max(same, end - count_equal_blocks(self.blocks[::-1], now[:end][::-1]))
 
 
-def count_equal_start(before: Sequence[object], now: Sequence[object]) -> int:
+def count_equal_blocks(before: Sequence[object], now: Sequence[object]) -> int:
     """Counts the blocks at the start that are equal to those of the previous request."""
-    same = count_identical_start(before, now)
+    same = count_identical_blocks(before, now)
     rest = zip(before[same:], now[same:], strict=False)
     changed = (at for at, (one, other) in enumerate(rest, same) if one != other)
     return next(changed, min(len(before), len(now)))
 
 
-def count_identical_start(one: Sequence[object], other: Sequence[object]) -> int:
+def count_identical_blocks(one: Sequence[object], other: Sequence[object]) -> int:
     try:
         return operator.indexOf(map(operator.is_, one, other), False)
     except ValueError:

@@ -105,10 +105,10 @@ class Conversation:
 
     async def _advance_state(self, recorded: Sequence[Recorded]) -> None:
         for one in recorded:
-            branch = await self._branch_after_rewind(one.fact)
+            branch = await self._build_branch_after_rewind(one.fact)
             self.state.advance_state(one, branch)
 
-    async def _branch_after_rewind(self, fact: Fact) -> ConversationBranch | None:
+    async def _build_branch_after_rewind(self, fact: Fact) -> ConversationBranch | None:
         """Builds the branch that a rewind continues from, in a thread, because a long one takes a second."""
         if not isinstance(fact, Rewound):
             return None
@@ -148,7 +148,7 @@ class Conversation:
             listener(event)
 
     def current_view(self) -> View:
-        return self.state.take_view()
+        return self.state.get_view()
 
     @property
     def policy(self) -> Policy:

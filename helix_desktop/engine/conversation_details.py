@@ -349,10 +349,10 @@ class _DetailCollector:
                 self._add_detail_line("path", path, source.seq, WORD)
             numbered = (name for word in words if _DIGITS.search(word) for name in _NUMBERED.findall(word))
             for name in dict.fromkeys((*_IDENTIFIER.findall(" ".join(words)), *numbered)):
-                if name not in paths and self._is_new_apart_from_digits(name):
+                if name not in paths and self._is_rare_apart_from_digits(name):
                     self._add_detail_line("identifier", name, source.seq)
 
-    def _is_new_apart_from_digits(self, word: str) -> bool:
+    def _is_rare_apart_from_digits(self, word: str) -> bool:
         shape = _DIGITS.sub("0", word)
         if shape == word:
             return True

@@ -101,13 +101,13 @@ def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMateria
     items = tuple(branch.items_in_span(plan.span))
     kept = branch.count_tokens_kept_beside_fold(plan.span, panic=plan.panic)
     shown = sum(item.tokens for item in items)
-    view = situation.state.take_view()
+    view = situation.state.get_view()
     return DocumentMaterial(plan, situation, branch, items, view, situation.state.last_seq, shown, kept, branch.todo)
 
 
 def is_material_current(reading: DocumentMaterial, state: ConversationState) -> bool:
     """Returns whether the covered facts are still shown as they were when read. Markers made since do not count."""
-    if state.branch is not reading.branch or not reading.branch.may_nest(reading.plan.span):
+    if state.branch is not reading.branch or not reading.branch.would_fold_nest(reading.plan.span):
         return False
     return not any(_changes_material(recorded.fact, reading) for recorded in state.facts[reading.seq :])
 
@@ -213,7 +213,7 @@ class DocumentWriter:
 
     async def write_truncation(self, reading: DocumentMaterial, fold: str) -> WrittenDocument:
         """Writes the last resort: without a model, and short enough that the next request fits."""
-        limit = max(min(self._document_limit_tokens(reading), _room_after_fold_tokens(reading)), SMALLEST)
+        limit = max(min(self._document_limit_tokens(reading), _free_tokens_after_fold(reading)), SMALLEST)
         found, entry, _ = await self._gather_details(reading)
         critical = min(reading.situation.policy.critical_tokens, limit // 2)
         making = DocumentPlan(reading.plan, fold, 0, found, entry, critical, limit)
@@ -406,7 +406,7 @@ def _answer_limit_tokens(situation: FoldSituation, role: facts.ModelRole) -> int
     return min(ANSWER, _role_window_tokens(situation, role) // 4)
 
 
-def _room_after_fold_tokens(reading: DocumentMaterial) -> int:
+def _free_tokens_after_fold(reading: DocumentMaterial) -> int:
     """Returns the free tokens of the window after the fold, not counting what stays of the span."""
     meter, state = reading.situation.meter, reading.situation.state
     free = (meter.window - meter.reserve) / meter.factor
@@ -417,7 +417,7 @@ def _combine_details(
     before: Sequence[Detail], sources: Sequence[DetailSource], stored: Iterable[Detail], todo: Sequence[tuple[str, str]]
 ) -> tuple[list[Detail], str]:
     """Merges details of earlier entries and new messages, and formats the entry; in a thread, as it takes long."""
-    fresh = conversation_details.collect_details(sources, between=_InterpreterPauses().pause_if_long)
+    fresh = conversation_details.collect_details(sources, between=_InterpreterPauses().sleep_after_long_stretch)
     found = conversation_details.combine_with_inherited(before, [*fresh, *stored], todo)
     return found, details_entry.format_details_entry(found)
 
@@ -428,7 +428,7 @@ class _InterpreterPauses:
     def __init__(self) -> None:
         self._begun = time.thread_time()
 
-    def pause_if_long(self) -> None:
+    def sleep_after_long_stretch(self) -> None:
         took = time.thread_time() - self._begun
         if took > STRETCH:
             time.sleep(took)

@@ -84,7 +84,7 @@ class FoldExperience:
 NO_EXPERIENCE = FoldExperience()
 
 
-def recalled_share(saved: float, recalls: float) -> float:
+def recall_cost_share(saved: float, recalls: float) -> float:
     """What recalls cost as a share of what folds saved. The first evidence counts little beside what is usual."""
     return (recalls + RECALLS_EXPECTED * EXPECTED_WEIGHT) / (saved + EXPECTED_WEIGHT)
 
@@ -143,7 +143,7 @@ def find_clearing_start(  # It has many parameters because the rule compares all
     return found
 
 
-def pays_to_clear_cold(freed: int, context: int, share: float = COLD_SHARE) -> bool:
+def pays_to_clear_when_cold(freed: int, context: int, share: float = COLD_SHARE) -> bool:
     """After a pause that left the cache cold all is written anew in any case: clear if it frees a third."""
     return freed > 0 and freed >= share * context
 
@@ -179,14 +179,14 @@ def handover_cost(
     return writing + price.write * (plan.summary + plan.stays)
 
 
-def handover_pays(paid: float, saved: float, cost: float, seen: FoldExperience = NO_EXPERIENCE) -> bool:
-    """Rent or buy: whether the rent `paid` so far for what it would take away has reached its cost, and what each step
+def handover_pays(rent_paid: float, saved_per_step: float, cost: float, seen: FoldExperience = NO_EXPERIENCE) -> bool:
+    """Rent or buy: whether the rent `rent_paid` so far for what it would take away has reached its cost, and what each step
     will save pays it back in time.
     """
-    return seen.net_share * min(paid, saved * PAYBACK_SHARE * seen.steps) >= cost
+    return seen.net_share * min(rent_paid, saved_per_step * PAYBACK_SHARE * seen.steps) >= cost
 
 
-def rewriting_after_pause(tokens: int, price: RelativePrices) -> float:
+def expected_rewriting_cost(tokens: int, price: RelativePrices) -> float:
     """What a pause that outlives the provider's cache is expected to cost: if the conversation goes on,
     the tokens are written again.
     """

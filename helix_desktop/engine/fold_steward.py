@@ -45,9 +45,9 @@ class FoldPlanner:
 
     def find_due_fold(self, situation: FoldSituation) -> FoldPlan | None:
         due = (strategy.due(situation) for strategy in STRATEGIES.values())
-        return next((plan for plan in due if plan is not None and not self._is_resting(plan.kind, situation)), None)
+        return next((plan for plan in due if plan is not None and not self._is_paused(plan.kind, situation)), None)
 
-    def _is_resting(self, kind: facts.FoldKind, situation: FoldSituation) -> bool:
+    def _is_paused(self, kind: facts.FoldKind, situation: FoldSituation) -> bool:
         if situation.branch.failures[kind] >= situation.policy.failures:
             return True
         failed = self._failed_at.get(kind)
@@ -208,7 +208,7 @@ class FoldSteward:
             raise NotFound(f"There is no fold {fold!r} in this conversation.")
         if fold in branch.live:
             raise ActionRefused("This fold is already active.")
-        if not branch.may_nest(folded.cover):
+        if not branch.would_fold_nest(folded.cover):
             raise ActionRefused("Another fold now replaces some of the same messages.", remedy="Undo that fold first.")
         return await self.conversation.append_facts(facts.Refolded(fold))
 
@@ -222,7 +222,7 @@ class FoldSteward:
         if ready is not None:
             await self.conversation.append_facts(*ready.spent)
 
-    def has_nothing_due(self, tokens: int) -> bool:
+    def can_skip_folding(self, tokens: int) -> bool:
         """Whether nothing is to be done before a step that so many tokens of outputs and messages come in for: they are shown
         whole and fit, no fold waits to be adopted, and the provider's cache is warm.
         """
@@ -236,7 +236,7 @@ class FoldSteward:
         )
 
     @property
-    def is_at_rest(self) -> bool:
+    def has_no_fold_in_work(self) -> bool:
         """Returns whether no fold is being made and none waits to be adopted."""
         return self._flying is None and self._ready is None
 
@@ -287,7 +287,7 @@ class FoldSteward:
         return None if span is None else FoldPlan(kind, span, ASKED, wish=wish)
 
     def _start_due_fold(self, situation: FoldSituation | None = None) -> None:
-        if self.is_at_rest:
+        if self.has_no_fold_in_work:
             plan = self._planner.find_due_fold(situation or self.current_situation())
             if plan is not None:
                 self._start_fold(plan)
@@ -374,12 +374,12 @@ class FoldSteward:
 
     async def _reduce_in_panic(self, *, overflowed: bool) -> None:
         """The ladder, until the next request fits."""
-        aid = PanicSupport(self.current_situation, self.spawn, self.append_written_fold, self.wait_for_fold_in_flight)
+        aid = PanicSupport(self.current_situation, self.spawn, self.append_written_fold, self.wait_and_adopt_fold)
         await PanicReduction(self.conversation, self._writer, self._sweeping, aid).reduce_until_it_fits(
             overflowed=overflowed
         )
 
-    async def wait_for_fold_in_flight(self, seconds: float) -> bool:
+    async def wait_and_adopt_fold(self, seconds: float) -> bool:
         """Wait for the fold in flight, if there is one, and adopt it. False where it had to be given up."""
         flying, plan = self._flying, self._flying_plan
         if flying is None or plan is None:

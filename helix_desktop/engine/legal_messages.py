@@ -94,7 +94,7 @@ class _MessageBuilder:
 
     def finish_messages(self) -> tuple[Message, ...]:
         """All messages, the last one the user's."""
-        self._answer_last_reply()
+        self._ensure_last_is_user()
         return tuple(Message(role, tuple(content)) for role, content in self.written)
 
     def _add_reply_part(self, block: Block) -> None:
@@ -103,7 +103,7 @@ class _MessageBuilder:
             raise TypeError("a reply has no attachments")
         seq = block.source.seq if isinstance(block.source, PartRef) else block.source.first
         if seq != self.reply:
-            self._answer_last_reply()
+            self._ensure_last_is_user()
             self.reply, self.is_complete = seq, block.ok
         self._add_parts(
             Role.ASSISTANT, [with_plain_name(restore_call_as_made(part)) if isinstance(part, ToolCall) else part]
@@ -122,7 +122,7 @@ class _MessageBuilder:
         if isinstance(shown, Image):
             self._add_result_picture(block.call, shown)
         if not self.waiting:
-            self._add_held_parts()
+            self._flush_held_parts()
 
     def _add_result_picture(self, call: str, image: Image) -> None:
         parts = self.written[-1][1] if self.written else []
@@ -146,35 +146,35 @@ class _MessageBuilder:
             case _:
                 return []  # Providers refuse reasoning that is incomplete, so it is not sent.
 
-    def _answer_last_reply(self) -> None:
+    def _ensure_last_is_user(self) -> None:
         """Makes the last message the user's."""
-        self._answer_open_calls()
-        self._drop_lone_reasoning()
+        self._add_interrupted_results()
+        self._remove_lone_reasoning()
         if not self.written:
             self._add_parts(Role.USER, [Text(BEGIN)])
         elif self.written[-1][0] is Role.ASSISTANT:
             self._add_parts(Role.USER, [Text(CONTINUE if self.is_complete else GO_ON)])
 
-    def _answer_open_calls(self) -> None:
+    def _add_interrupted_results(self) -> None:
         """Calls of an interrupted run get a result that says so."""
         if self.waiting:
             self._add_parts(Role.USER, [ToolResult(call, INTERRUPTED, ok=False) for call in self.waiting])
             self.waiting.clear()
-        self._add_held_parts()
+        self._flush_held_parts()
 
-    def _add_held_parts(self) -> None:
+    def _flush_held_parts(self) -> None:
         if self.held:
             held, self.held = self.held, []
             self._add_parts(Role.USER, held)
 
-    def _drop_lone_reasoning(self) -> None:
+    def _remove_lone_reasoning(self) -> None:
         """Leaves out reasoning that was cut off before anything was said."""
         if self.written and all(isinstance(part, Reasoning) for part in self.written[-1][1]):
             self.written.pop()
 
     def _add_parts(self, role: Role, parts: list[MessagePart]) -> None:
         if role is Role.USER:
-            self._drop_lone_reasoning()
+            self._remove_lone_reasoning()
         if self.written and self.written[-1][0] is role:
             self.written[-1][1].extend(parts)
         else:

@@ -44,7 +44,7 @@ class PartClearer:
         made = [await self.build_marker(ref, block) for ref in refs if (block := self.find_block(ref)) is not None]
         n, total = len(made), sum(one.block.tokens for one in made)
         reason = f"{why}: {n} parts, {total:,} tokens in total" if n > 1 else f"{why}: 1 part, {total:,} tokens"
-        return await self.append_shortened(
+        return await self.append_folds_of_shortened(
             made, batch or self.conversation.new_fold_name(facts.FoldKind.MARKER), reason, panic=panic
         )
 
@@ -55,7 +55,7 @@ class PartClearer:
             return ()
         is_call = isinstance(block.content, facts.ToolCall)
         made = await self.build_marker(ref, block) if is_call else await self._build_excerpt(ref, block, tokens)
-        return await self.append_shortened([made], self.conversation.new_fold_name(made.kind), why, panic=True)
+        return await self.append_folds_of_shortened([made], self.conversation.new_fold_name(made.kind), why, panic=True)
 
     def find_block(self, ref: facts.PartRef) -> Block | None:
         branch = self.conversation.state.branch
@@ -104,7 +104,7 @@ class PartClearer:
             return part
         raise NotFound(f"Part {ref.part} of record {ref.seq} is not in the cache.")
 
-    async def append_shortened(
+    async def append_folds_of_shortened(
         self, made: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
     ) -> tuple[facts.Recorded, ...]:
         """One transaction; under the lock every part must still show what it showed."""

@@ -69,7 +69,7 @@ class ReplyCalls:
                     done += [await self._result_of_unrun_call(call, SKIPPED) for call in waiting]
                     waiting.clear()
                     break
-            await self._record_last_results(done, seqs)
+            await self._record_unrecorded_results(done, seqs)
         except BaseException:  # Even after a user's stop or a tool's bug, all calls are answered and all tools stopped.
             for task in tasks:
                 task.cancel()
@@ -96,7 +96,7 @@ class ReplyCalls:
         now, waits = self.crew.clock.current_time, list[float]()
         started = now()
         outcome = await (
-            self._outcome_of_torn_call(call)
+            self._outcome_of_cut_off_call(call)
             if call is torn
             else self.crew.tools.run_tool_call(call, self._build_call_context(call, waits))
         )
@@ -105,7 +105,7 @@ class ReplyCalls:
         self._notify_stage([call], CallStage.DONE)
         return returned, _facts_of_outcome(call, outcome), outcome.keep
 
-    async def _outcome_of_torn_call(self, call: ToolCall) -> CallOutcome:
+    async def _outcome_of_cut_off_call(self, call: ToolCall) -> CallOutcome:
         return CallOutcome(await self.crew.cache.store_content(TORN.encode(), EntryOrigin(call.name)), ok=False)
 
     def _build_call_context(self, call: ToolCall, waits: list[float]) -> CallContext:
@@ -162,7 +162,7 @@ class ReplyCalls:
         recorded = await self.conversation.append_facts(*(result for result, _, _ in results), *folds, *beside)
         return [one.seq for one in recorded[: len(results)]]
 
-    async def _record_last_results(self, results: Sequence[Result], seqs: Sequence[int]) -> None:
+    async def _record_unrecorded_results(self, results: Sequence[Result], seqs: Sequence[int]) -> None:
         """Those without a seq and all excerpts, in one transaction; a stop meanwhile leaves the results whole."""
         last, keeps = results[len(seqs) :], {result.call: keep for result, _, keep in results}
         try:

@@ -70,7 +70,7 @@ def find_changes(
         elif isinstance(fact, facts.Folded):
             name = batches.setdefault(fact.batch or fact.fold, fact.fold)
             found.append(ChangePlace(_first_fact_in(fact.cover), Cause(CauseKind.FOLD, name), recorded.time))
-        elif (edit := _place_of_edit(fact, covers)) is not None:
+        elif (edit := _start_and_name_of_edit(fact, covers)) is not None:
             found.append(ChangePlace(edit[0], Cause(CauseKind.EDIT, edit[1]), recorded.time))
     return found
 
@@ -132,7 +132,7 @@ def _differing_bytes(old: bytes, new: bytes) -> tuple[int, int]:
     return start, len(new) - same
 
 
-def _place_of_edit(fact: facts.Fact, folds: dict[str, facts.Folded]) -> tuple[int, str] | None:
+def _start_and_name_of_edit(fact: facts.Fact, folds: dict[str, facts.Folded]) -> tuple[int, str] | None:
     """Where a person's change begins, and what it was."""
     match fact:
         case facts.Rewound(to=to):

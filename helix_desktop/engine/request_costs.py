@@ -113,7 +113,7 @@ class RequestCostReader:
         )
         before = self._last.get(reply.model)
         same = _count_same_pieces(before.pieces, now.pieces) if before else 0
-        now.ends = _billed_ends(now, before, same)
+        now.ends = _piece_ends_as_billed(now, before, same)
         now.places = [*(place for place in (before.places if before else ()) if place <= same), len(now.pieces)]
         self._marks_prefixes |= reply.usage.cache_write > 0
         cost = self._price_request(recorded, reply.model, reply.usage, self._explain_request(now, before, same), chosen)
@@ -152,7 +152,7 @@ class RequestCostReader:
         elif read > 0 and pause > 0:
             self._lives[now.reply.model] = max(self._lives.get(now.reply.model, 0.0), pause)
         changes = self._changes_between(last, now, kept_until=last.asked + now.life)
-        yield from self._explain_rest(now, same, max(read, known), changes, always, _sent_before(last, same))
+        yield from self._explain_uncached(now, same, max(read, known), changes, always, _pieces_behind(last, same))
 
     def _changes_between(self, last: _AskedRequest, now: _AskedRequest, *, kept_until: float) -> list[ChangePlace]:
         """What changed in what was sent before. A fold that was made when the cache was gone already cost nothing."""
@@ -170,7 +170,7 @@ class RequestCostReader:
         place = max((place for place in now.places[:-1]), default=0)
         return now.ends[place - 1] if place and not self._was_imported(now.view.seq) else 0
 
-    def _explain_rest(
+    def _explain_uncached(
         self,
         now: _AskedRequest,
         same: int,
@@ -255,9 +255,9 @@ def explain_requests(facts: Sequence[Recorded], prices: Prices) -> list[RequestC
     for recorded in facts:
         state.advance_state(recorded)
         if recorded.seq in wanted:
-            views[recorded.seq] = state.take_view()
+            views[recorded.seq] = state.get_view()
         if isinstance(recorded.fact, ModelReplied) and recorded.fact.usage.input > 0:
-            view = views.get(newest_fact_seen_by(recorded)) or state.past_moment(0).take_view()
+            view = views.get(newest_fact_seen_by(recorded)) or state.past_moment(0).get_view()
             found.append(reader.read_reply(recorded, recorded.fact, state, view))
         elif isinstance(recorded.fact, Spent) and recorded.fact.usage.input > 0:
             found.append(reader.read_spent(recorded, recorded.fact, state))
@@ -275,7 +275,7 @@ def explain_last_turn(state: ConversationState) -> list[RequestCost]:
     for seq in replies[max(0, first - 1) :]:
         recorded = state.facts[seq - 1]
         if isinstance(recorded.fact, ModelReplied):
-            view = state.past_moment(newest_fact_seen_by(recorded)).take_view()
+            view = state.past_moment(newest_fact_seen_by(recorded)).get_view()
             found.append(reader.read_reply(recorded, recorded.fact, state, view))
     return [one for one in found if one.seq > since]
 
@@ -293,7 +293,7 @@ def _find_model_settings_for_reply(model: str, settings: RequestSettings) -> Mod
     )
 
 
-def _billed_ends(now: _AskedRequest, before: _AskedRequest | None, same: int) -> list[int]:
+def _piece_ends_as_billed(now: _AskedRequest, before: _AskedRequest | None, same: int) -> list[int]:
     """Where each piece ends, in billed tokens: up to where the last request ended as it was billed, the rest in proportion."""
     billed, known = now.reply.usage.input, list(before.ends[:same]) if before else []
     counted = [piece.tokens for piece in now.pieces[len(known) :]]
@@ -318,7 +318,7 @@ def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) ->
     return next(different, min(len(before), len(now)))
 
 
-def _sent_before(last: _AskedRequest, same: int) -> frozenset[tuple[object, ...]]:
+def _pieces_behind(last: _AskedRequest, same: int) -> frozenset[tuple[object, ...]]:
     """What the last request had behind the first difference: an agent that edits its history sends it again as new messages."""
     return frozenset(_comparable_piece(piece) for piece in last.pieces[same:])
 

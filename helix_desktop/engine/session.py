@@ -15,7 +15,7 @@ from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fold_steward import FoldSteward
-from helix_desktop.engine.history.request_digest import digest_of
+from helix_desktop.engine.history.request_digest import digest_of_request
 from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.request_costs import RequestCost, explain_last_turn
@@ -93,7 +93,7 @@ class Session:
     @property
     def is_idle(self) -> bool:
         """Whether nothing runs or waits here, so that closing the session loses nothing."""
-        return self._turn is None and not self.queue and not self.questions and self.steward.is_at_rest
+        return self._turn is None and not self.queue and not self.questions and self.steward.has_no_fold_in_work
 
     def subscribe_to_events(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Hear everything from now on; call what is returned to stop."""
@@ -189,7 +189,7 @@ class Session:
         ahead = self.conversation.expected_state
         return token_budget.estimate_next_message(ahead, self.conversation.policy_at(ahead))
 
-    def expect_setup(self, setup: collaborators.ConversationSetup) -> None:
+    def preview_setup(self, setup: collaborators.ConversationSetup) -> None:
         """Its next request will depend on this: what is shown of it goes by that, and nothing is recorded."""
         if self.agent or self.conversation.state.acp_agent or not self.is_idle:
             return
@@ -205,7 +205,7 @@ class Session:
         tokens = sum(self._with_text_tokens(part).tokens for part in parts)
         return (
             price.cost_when_sent(self._crew.clock.current_time())
-            + token_budget.correct_tokens(tokens, ahead) * price.per_token
+            + token_budget.estimate_billed_tokens(tokens, ahead) * price.per_token
         )
 
     def estimate_saving_of_markers(self) -> float:
@@ -235,7 +235,7 @@ class Session:
         """The request as it was, or would be, sent: `seq` of a ModelReplied, or None for the next one."""
         state = self.conversation.expected_state
         saw = state.seq if seq is None else newest_fact_seen_by(state.facts[self._require_reply(seq)[0] - 1])
-        view = (await self.conversation.moment_at(saw)).take_view() if seq is not None else state.take_view()
+        view = (await self.conversation.moment_at(saw)).get_view() if seq is not None else state.get_view()
         contents = await ViewContents(self._crew.cache).read_view_contents(view)
         request = await asyncio.to_thread(legal_messages.build_request, view, contents)
         reply = None if seq is None else self._require_reply(seq)[1]
@@ -246,7 +246,7 @@ class Session:
     def matches_sent_request(self, seq: int, request: Request) -> bool | None:
         """Whether this is what the reply `seq` answered, by the digest stored with it; None where none was stored."""
         known = self._require_reply(seq)[1].request
-        return None if known is None else digest_of(request) == known
+        return None if known is None else digest_of_request(request) == known
 
     def _require_reply(self, seq: int) -> tuple[int, facts.ModelReplied]:
         fact = self.conversation.fact_at(seq)
@@ -350,7 +350,7 @@ class Session:
         await self.conversation.append_facts(facts.Rewound(end, again=True))
 
     @asynccontextmanager
-    async def hold_session(self) -> AsyncIterator[None]:
+    async def pause_session(self) -> AsyncIterator[None]:
         """Inside, no turn runs and no fact is added, so that recorded facts may be changed. New messages wait."""
         self._refuse_while_running("forget")
         self._is_held = True
@@ -363,7 +363,7 @@ class Session:
             self._contents.clear_read_contents()
             self._start_turn_if_due()
 
-    async def end_turn_of_fork(self, title: str = "") -> None:
+    async def finish_new_fork(self, title: str = "") -> None:
         """Closes a copy that ends in the middle of a turn, so that it is not shown as a failed
         answer, and corrects its meter.
         """

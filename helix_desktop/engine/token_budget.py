@@ -105,7 +105,7 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
 
 def count_unfoldable_tokens(state: ConversationState, *more: facts.Cover) -> int:
     """What no fold can make shorter: system prompt, tools, rules and pins, `more` among them; corrected tokens."""
-    return correct_tokens(state.settings.settings_tokens + state.branch.tokens_pinned(*more), state)
+    return estimate_billed_tokens(state.settings.settings_tokens + state.branch.count_pinned_tokens(*more), state)
 
 
 def window_tokens(state: Moment, policy: Policy) -> int:
@@ -131,7 +131,7 @@ def whole_entry_tokens(state: ConversationState, policy: Policy, least: int, mos
     return fold_economics.whole_entry_tokens(context, len(state.branch.steps), price, least, most)
 
 
-def correct_tokens(tokens: int, state: Moment) -> int:
+def estimate_billed_tokens(tokens: int, state: Moment) -> int:
     """What the main model would bill for so many counted tokens."""
     return round(tokens * state.main_model_factor())
 
@@ -168,7 +168,7 @@ def estimate_next_message(state: Moment, policy: Policy, *, before: int = 0) -> 
     if chosen is None or chosen.price_input <= 0:
         return None
     left = count_item_tokens(state.branch.items_from(before)) if before else 0
-    used, ledger = max(0, measure_window(state, policy).used - correct_tokens(left, state)), state.record.ledger
+    used, ledger = max(0, measure_window(state, policy).used - estimate_billed_tokens(left, state)), state.record.ledger
     cached = min(used, count_cached_tokens(state, chosen.model))
     reply = ledger.median_reply_tokens(state.seq)
     warm = facts.Usage(used, cache_read=cached, cache_write=used - cached, output=reply)
@@ -191,7 +191,7 @@ def count_cached_tokens(state: Moment, model: str) -> int:
     front = state.settings.settings_tokens + count_item_tokens(
         item for item in state.branch.items if item.first < changed
     )
-    return min(billed, correct_tokens(front, state)) if changed else 0
+    return min(billed, estimate_billed_tokens(front, state)) if changed else 0
 
 
 def will_request_head_change(state: Moment) -> bool:

@@ -12,7 +12,7 @@ from helix_desktop.engine.collaborators import ConversationSetup, SessionCollabo
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fold_steward import FoldSteward
-from helix_desktop.engine.history.request_digest import digest_of
+from helix_desktop.engine.history.request_digest import digest_of_request
 from helix_desktop.engine.ports import ModelClient
 from helix_desktop.engine.reply_calls import ReplyCalls
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
@@ -110,7 +110,7 @@ class TurnLoop:
 
     async def run_turn(self) -> facts.TurnEnded:
         """Steps until there is an end, which is recorded and returned."""
-        end = self._reached_spending_limit()  # No turn begins once a spending limit is reached.
+        end = self._turn_end_at_spending_limit()  # No turn begins once a spending limit is reached.
         try:
             while end is None:
                 await record_changed_settings(self._crew, self._conversation)
@@ -122,7 +122,7 @@ class TurnLoop:
                     self._talk.running(ConversationActivity.TOOLS)
                     await self._calls.run_reply_calls(reply)
                 steered = await self._record_steering(within=called)
-                end = self._end_after_reply(reply, going_on=called or steered)
+                end = self._turn_end_after_reply(reply, going_on=called or steered)
                 if end is None and self._cuts:
                     await self._prepare_retry(reply)
         except errors.HelixError as error:
@@ -156,7 +156,7 @@ class TurnLoop:
         contents = await self._contents.read_view_contents(view)
         request, digest, blocks = await asyncio.to_thread(_build_digested_request, view, contents)
         before = self._conversation.sent
-        now = self._conversation.sent = before.mark_following(blocks)
+        now = self._conversation.sent = before.mark_next_request(blocks)
         stable = now.stable if before.blocks else request.stable
         return _PreparedRequest(
             replace(request, model=self._main_model_client().model_name, stable=stable, settled=now.settled),
@@ -257,7 +257,7 @@ class TurnLoop:
                 raise
         return bool(steering)
 
-    def _end_after_reply(self, reply: Reply, *, going_on: bool) -> facts.TurnEnded | None:
+    def _turn_end_after_reply(self, reply: Reply, *, going_on: bool) -> facts.TurnEnded | None:
         calls_or_text = (
             isinstance(part, facts.ToolCall) or (isinstance(part, facts.Text) and part.text.strip())
             for part in reply.parts
@@ -279,9 +279,9 @@ class TurnLoop:
             return facts.TurnEnded(facts.TurnEnd.FAILED, reply.why or "The provider withheld the reply.")
         if not going_on:
             return facts.TurnEnded(facts.TurnEnd.DONE)
-        return self._reached_limit()
+        return self._turn_end_at_limit()
 
-    def _reached_limit(self) -> facts.TurnEnded | None:
+    def _turn_end_at_limit(self) -> facts.TurnEnded | None:
         limits = self._crew.limits()
         if self._steps >= limits.steps:
             return facts.TurnEnded(facts.TurnEnd.STEP_LIMIT, f"This turn reached its step limit ({self._steps}).")
@@ -290,9 +290,9 @@ class TurnLoop:
             return facts.TurnEnded(
                 facts.TurnEnd.REPEATING, f"{name} was called {count} times with the same arguments and the same result."
             )
-        return self._reached_spending_limit()
+        return self._turn_end_at_spending_limit()
 
-    def _reached_spending_limit(self) -> facts.TurnEnded | None:
+    def _turn_end_at_spending_limit(self) -> facts.TurnEnded | None:
         limits = self._crew.limits()
         day, ever = self._crew.spent()
         paid = [one.usage.cost for one in self._conversation.state.spent]
@@ -321,4 +321,4 @@ def _build_digested_request(
 ) -> tuple[Request, Digest, tuple[int, ...]]:
     """The request, its digest, and a number for each message by which the next request tells what changed."""
     request = legal_messages.build_request(view, contents)
-    return request, digest_of(request), tuple(map(hash, request.messages))
+    return request, digest_of_request(request), tuple(map(hash, request.messages))

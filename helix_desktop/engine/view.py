@@ -70,11 +70,11 @@ class ConversationState(Moment):
         """
         self._shown = None
         self.record.facts.append(recorded)
-        self.record.ledger.add_cost_of(recorded)
+        self.record.ledger.add_figures_of_fact(recorded)
         self.seq = recorded.seq
         fact = recorded.fact
         if isinstance(fact, Rewound):
-            target = self.record.note_rewind(recorded.seq, fact.to)
+            target = self.record.add_rewind(recorded.seq, fact.to)
             self.branch = branch or self.branch_at_rewind(target)
         else:
             self._note_fact(recorded)
@@ -93,10 +93,10 @@ class ConversationState(Moment):
     def _empty_branch(self) -> ConversationBranch:
         return ConversationBranch(facts=self.record.facts, ids=self.record.ids, answered=self.record.answered)
 
-    def take_view(self) -> View:
+    def get_view(self) -> View:
         """The view now. Blocks are shared with the views before; nothing is computed twice."""
         if self._shown is None and self._of is not None:
-            behind = self._of.take_view().blocks[len(self._of.settings.settings_blocks) :]
+            behind = self._of.get_view().blocks[len(self._of.settings.settings_blocks) :]
             self._shown = self._view_of_blocks((*self.settings.settings_blocks, *behind))
         if self._shown is None:
             self._refresh_blocks()
@@ -137,18 +137,18 @@ class ConversationState(Moment):
         settings = self.settings.settings_after(recorded)
         if settings is not self.settings:
             self.settings = settings
-            self.record.note_settings(recorded.seq, settings)
+            self.record.add_settings(recorded.seq, settings)
             return
         messages = len(self.branch.order)
         effect = self.branch.advance_branch(recorded)
         if effect is not None:
-            self.record.note_effect(effect)
+            self.record.add_effect(effect)
         elif len(self.branch.order) > messages:
             self.record.messages.append(recorded.seq)
 
     def _refresh_blocks(self) -> None:
         """Bring the list of blocks up to date from the first item that changed."""
-        changed = self.branch.take_first_changed_index()
+        changed = self.branch.pop_first_changed_index()
         if self._head is not self.settings.settings_blocks:
             self._head = self.settings.settings_blocks
             self._blocks, self._starts = list(self._head), []

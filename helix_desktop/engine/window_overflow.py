@@ -17,7 +17,7 @@ from helix_desktop.engine.document_writer import (
 from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning, Span
 from helix_desktop.engine.part_clearing import PartClearer
 from helix_desktop.engine.strategies import fold_strategy, marker_clearing, truncation
-from helix_desktop.engine.token_budget import correct_tokens, reserved_tokens
+from helix_desktop.engine.token_budget import estimate_billed_tokens, reserved_tokens
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 
@@ -101,7 +101,7 @@ class PanicReduction:
         standing = [block for item in branch.items_from(until) for block in item.blocks]
         shown = sum(EXCERPT if block.tokens > LARGE and _is_excerptable(block) else block.tokens for block in standing)
         fixed = state.settings.settings_tokens
-        return correct_tokens(fixed + words + SMALLEST + shown, state) <= self._target
+        return estimate_billed_tokens(fixed + words + SMALLEST + shown, state) <= self._target
 
     async def _clear_old_parts(self) -> None:
         situation = self._aid.situation()

@@ -78,7 +78,7 @@ class OpenAgentConversation:
         return self.follower.conversation
 
     @asynccontextmanager
-    async def write_together(self) -> AsyncIterator["OpenAgentConversation"]:
+    async def write_in_one_transaction(self) -> AsyncIterator["OpenAgentConversation"]:
         """The same, but all that is appended meanwhile is written in one transaction."""
         async with self.conversation.append_together() as draft:
             yield replace(self, follower=self.follower.follow_draft(draft))
@@ -163,7 +163,7 @@ class OpenAgentConversation:
             return False
         if sum(len(piece.text) for piece in pieces) > LONG_TEXT_CHARACTERS:
             return False
-        return self.session.steward.has_nothing_due(
+        return self.session.steward.can_skip_folding(
             sum(self.bench.token_counter.count_tokens(piece.text) for piece in pieces)
         )
 
@@ -176,7 +176,7 @@ class OpenAgentConversation:
         outputs: list[tuple[int, AgentOutput]] = []
         seqs: dict[int, int] = {}
         for at, message in enumerate(messages):
-            results, others = self._split_off_results(message, {output.call for _, output in outputs}, stored)
+            results, others = self._split_off_awaited_results(message, {output.call for _, output in outputs}, stored)
             if outputs and (not results or message.speaker is Speaker.ASSISTANT):
                 await self._append_call_results(outputs, seqs)
             outputs.extend((at, output) for output in results)
@@ -204,7 +204,7 @@ class OpenAgentConversation:
         put = (self.follower.store_output(text, calls[call]) for call, text in texts.items())
         return dict(zip(texts, await asyncio.gather(*put), strict=True))
 
-    def _split_off_results(
+    def _split_off_awaited_results(
         self, message: Wired, waiting: set[str], stored: Mapping[str, facts.Stored]
     ) -> tuple[list[AgentOutput], list[Piece]]:
         """The results somebody waits for, and all else."""

@@ -24,7 +24,7 @@ from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
 from helix_desktop.gateway.conversations_port import AgentConversations, Sent, Ticket
 from helix_desktop.gateway.provider_reply_bodies import build_own_refusal, read_refusal
 from helix_desktop.gateway.reply_relay import RecordedBehind, ReplyRelay
-from helix_desktop.gateway.request_forwarding import RequestForwarder, run_beside_if_large
+from helix_desktop.gateway.request_forwarding import RequestForwarder, run_in_thread_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.taken_out_messages import TakenOutMessages
 from helix_desktop.json_values import text_at
@@ -88,7 +88,7 @@ class AgentExchange:
         before, behind, sent = self.behind.get(name), None, None
         if await _may_forward_unread(request, room):
             tasks = self.behind[name] = OwnedTasks("requests that went on unread")
-            reading = tasks.spawn_task(self._record_behind(request, room, before), name="read and record")
+            reading = tasks.spawn_task(self._record_after_forwarding(request, room, before), name="read and record")
             behind = RecordedBehind(room, tasks, reading)
             sent = Sent(UNREAD_TICKET, (), recallable=False)
         else:
@@ -99,7 +99,7 @@ class AgentExchange:
         ticket = sent.ticket
         tools = request.adds_tools and ticket.conversation not in self.refused_conversations
         try:
-            content, body = await run_beside_if_large(
+            content, body = await run_in_thread_if_large(
                 len(self.sending.incoming.content), partial(self._build_body_to_send, request, sent, tools=tools)
             )
         except Exception:
@@ -129,11 +129,11 @@ class AgentExchange:
         await self.sending.forward_without_reading(content)
 
     async def _build_agents_form(self, request: ParsedRequest) -> tuple[BodyPieces | None, dict[str, Json]]:
-        return await run_beside_if_large(  # type: ignore[no-any-return]
+        return await run_in_thread_if_large(  # type: ignore[no-any-return]
             len(self.sending.incoming.content), self.taken_out.body_in_agents_form, request
         )
 
-    async def _record_behind(
+    async def _record_after_forwarding(
         self, request: ParsedRequest, room: AgentConversations, before: OwnedTasks | None
     ) -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
         """Reads and records a request that has gone on, whether its agent waits for the reply or not. The last is what went on."""
@@ -152,7 +152,7 @@ class AgentExchange:
             async with asyncio.timeout(RECORD_TIMEOUT_SECONDS):
                 if before is not None:
                     await before.wait_for_all_tasks()
-                request = await run_beside_if_large(len(request.body.content), request.with_rest_read)
+                request = await run_in_thread_if_large(len(request.body.content), request.with_all_messages)
                 messages = request.messages_after_instructions
                 sent = await room.receive_request(request.arrival, messages)
                 self.taken_out.note_taken_out(request.arrival, sent.taken_out)
@@ -204,7 +204,7 @@ class AgentExchange:
         if too_long and request.arrival.fold:
             shorter = await room.fold_after_overflow(sent.ticket)
             if shorter is not None:
-                content, body = await run_beside_if_large(
+                content, body = await run_in_thread_if_large(
                     len(self.sending.incoming.content), partial(self._build_body_to_send, request, shorter, tools=tools)
                 )
                 again = await self.sending.send_to_provider(content, reads_reply=tools)

@@ -101,7 +101,7 @@ def _checked_address(address: Any, source: str) -> str:
     return address
 
 
-def _refuse(title: str, reason: str) -> ActionRefused:
+def _refusal(title: str, reason: str) -> ActionRefused:
     return ActionRefused(
         f"{title} can't use the gateway: {reason}. Nothing was sent.",
         remedy="Start the agent without wrap, or change that setting.",
@@ -149,17 +149,17 @@ def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
         value, file = find_variable(f"CLAUDE_CODE_USE_{name}")
         if value.casefold() not in ("", "0", "false"):
             place = f" in {_locate_in_file(file, name)}" if file else ""
-            raise _refuse("Claude Code", f"it uses {title}, whose requests are signed (CLAUDE_CODE_USE_{name}{place})")
+            raise _refusal("Claude Code", f"it uses {title}, whose requests are signed (CLAUDE_CODE_USE_{name}{place})")
     address, file = find_variable("ANTHROPIC_BASE_URL")
     if file is None:
         return [AgentUpstream("", _checked_address(address, "ANTHROPIC_BASE_URL"), "ANTHROPIC_BASE_URL in the environment") if address else AgentUpstream()]  # fmt: skip
     place = _locate_in_file(file, "ANTHROPIC_BASE_URL")
     if file == CLAUDE_MANAGED_SETTINGS:
-        raise _refuse("Claude Code", f"your organization sets its address ({place})")
+        raise _refusal("Claude Code", f"your organization sets its address ({place})")
     if file.parent.parent == where.folder != where.home and not _is_folder_trusted(where):
-        raise _refuse("Claude Code", f"{place} names an address, and you have not trusted this folder in Claude Code")
+        raise _refusal("Claude Code", f"{place} names an address, and you have not trusted this folder in Claude Code")
     if any(one.partition("=")[0] == "--settings" for one in where.arguments):
-        raise _refuse("Claude Code", f"{place} names an address, which wrap replaces with --settings, as you do")
+        raise _refusal("Claude Code", f"{place} names an address, which wrap replaces with --settings, as you do")
     return [AgentUpstream("", _checked_address(address, place), f"ANTHROPIC_BASE_URL in {place}")]
 
 
@@ -185,7 +185,7 @@ def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
         layers.append((layered, _read_toml(layered)))
     given = [one.partition("=") for one in _option_values(where.arguments, "-c", "--config")]
     if "--oss" in where.arguments or any("base_url" in name for name, _, _ in given):
-        raise _refuse("Codex", "its arguments name an address")
+        raise _refusal("Codex", "its arguments name an address")
     chosen = [str(layer["model_provider"]) for _, layer in layers if layer.get("model_provider")]
     chosen += [value.strip(" \"'") for name, _, value in given if name.strip() == "model_provider"]
     provider = chosen[-1] if chosen else "openai"
@@ -196,7 +196,7 @@ def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
             place = _locate_in_file(path, str(address))
             return [AgentUpstream("" if provider == "openai" else provider, _checked_address(address, place), place)]
     if provider != "openai":
-        raise _refuse("Codex", f"its provider {provider!r} is built in, and its address can't be changed")
+        raise _refusal("Codex", f"its provider {provider!r} is built in, and its address can't be changed")
     address = where.environ.get("OPENAI_BASE_URL", "")
     return [AgentUpstream("", _checked_address(address, "OPENAI_BASE_URL"), "OPENAI_BASE_URL in the environment") if address else AgentUpstream()]  # fmt: skip
 
@@ -241,7 +241,7 @@ def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     name, settings = "GOOGLE_GEMINI_BASE_URL", where.home / ".gemini" / "settings.json"
     chosen = _object(_object(_read_json_settings(settings).get("security")).get("auth")).get("selectedType")
     if kind := _GEMINI_SIGN_INS.get(str(chosen), ""):
-        raise _refuse("Gemini CLI", f"it signs in with {kind} ({_locate_in_file(settings, 'selectedType')})")
+        raise _refusal("Gemini CLI", f"it signs in with {kind} ({_locate_in_file(settings, 'selectedType')})")
     if address := where.environ.get(name, ""):
         return [AgentUpstream("", _checked_address(address, name), f"{name} in the environment")]
     for folder in dict.fromkeys((where.folder, *where.folder.parents, where.home)):
@@ -253,7 +253,7 @@ def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
                 return [AgentUpstream()]
             place = _locate_in_file(file, name)
             if folder != where.home:
-                raise _refuse("Gemini CLI", f"{place} names an address. Set {name} in your shell to use it")
+                raise _refusal("Gemini CLI", f"{place} names an address. Set {name} in your shell to use it")
             return [AgentUpstream("", _checked_address(told[1], place), place)]
     return [AgentUpstream()]
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import orjson
 
-from helix_desktop.engine.cache_marks import count_identical_start
+from helix_desktop.engine.cache_marks import count_identical_blocks
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.folded_body import PreviousBody, count_leading_instructions
@@ -123,7 +123,7 @@ class ParsedBody:
             group = units[at : at + VALUES_IN_GROUP]
             held, written = known[len(groups)] if len(groups) < len(known) else ((), b"")
             pieces: BodyPieces = (written,)
-            if not len(held) == len(group) == count_identical_start(held, group):
+            if not len(held) == len(group) == count_identical_blocks(held, group):
                 pieces = tuple(self._encode_group([(unit, places.get(id(unit), -1)) for unit in group]))
                 small = sum(map(len, pieces)) < MOST_WRITTEN
                 held, written = (group, b"".join(pieces)) if small else ((), b"")
@@ -231,13 +231,13 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
     protocol: Any = WIRE_MODULES[wire]
     messages = protocol.parse_messages(value, _messages_of_known_values(before, known))
     first = count_leading_instructions(messages)
-    same = count_identical_start(messages, before.messages)
+    same = count_identical_blocks(messages, before.messages)
     same_line = first == count_leading_instructions(before.messages) <= same
     chain = compute_message_hashes(wire, messages[first:], before.chain[: same - first] if same_line else ())
     marked = _find_marked_values(content, begins, ends, known, before.marked or ())
     body = ParsedBody(wire, content, value, begins, ends, messages, chain, before.head, marked, before.previous)
     if body.fields_beside_messages == before.fields_beside_messages and not any(
-        map(_belongs_to_head, (*before.message_units[known:], *fresh))
+        map(_is_instruction_or_tools, (*before.message_units[known:], *fresh))
     ):
         return body
     return replace(body, head=protocol.parse_head(value))
@@ -256,11 +256,11 @@ def _find_marked_values(
     content: BodyBytes, begins: Sequence[int], ends: Sequence[int], known: int = 0, before: Iterable[int] = ()
 ) -> frozenset[int]:
     """Which values may carry a mark; `before`: those there were, of which as many as `known` are the same."""
-    places = _find_in_steps(content, b'"cache_control"', begins[known], ends[-1]) if known < len(begins) else ()
+    places = _find_all_in_steps(content, b'"cache_control"', begins[known], ends[-1]) if known < len(begins) else ()
     return frozenset((*(at for at in before if at < known), *(bisect_right(begins, at) - 1 for at in places)))
 
 
-def _belongs_to_head(unit: Json) -> bool:
+def _is_instruction_or_tools(unit: Json) -> bool:
     return object_at(unit).get("role") in _SYSTEM or "tools" in object_at(unit)
 
 
@@ -282,9 +282,9 @@ def _parse_around_messages(
 
 def parse_whole_body(content: BodyBytes) -> Json:
     """The JSON of all of it. ValueError where it is none."""
-    begin = _skip_over(_SPACE, content, 0)
+    begin = _end_of_repeat(_SPACE, content, 0)
     end = _find_value_end(content, begin)
-    if _skip_over(_SPACE, content, end) != len(content):
+    if _end_of_repeat(_SPACE, content, end) != len(content):
         raise ValueError("there is something behind the body")
     return parse_value_between(content, begin, end)
 
@@ -310,9 +310,9 @@ def _parse_members(content: BodyBytes, begin: int, end: int, level: int) -> Json
     """A long list or object: as many members at once as a slice holds, and long ones alone."""
     opening, closing = content[begin : begin + 1], content[end - 1 : end]
     found: Any = {} if opening == b"{" else []
-    at = _skip_over(_SPACE, content, begin + 1)
+    at = _end_of_repeat(_SPACE, content, begin + 1)
     while at < end - 1 or found:  # A member must follow each comma.
-        last = _find_end(_WHOLE_MEMBERS, content, at, min(at + SLICE, end - 1)) - 1
+        last = _match_end_up_to(_WHOLE_MEMBERS, content, at, min(at + SLICE, end - 1)) - 1
         if last >= at:
             members = orjson.loads(opening + content[at:last] + closing)
         else:
@@ -328,11 +328,11 @@ def _parse_members(content: BodyBytes, begin: int, end: int, level: int) -> Json
 
 def _parse_long_member(content: BodyBytes, at: int, level: int, *, is_named: bool) -> tuple[Json, int]:
     """A list or an object of the one member that begins here, and the place behind it."""
-    begin = _skip_over(_SPACE, content, at)
+    begin = _end_of_repeat(_SPACE, content, at)
     named, at = _find_named_value(content, begin) if is_named else (0, begin)
     last = _find_value_end(content, at)
     value = parse_value_between(content, at, last, level)
-    return {orjson.loads(content[begin:named]): value} if is_named else [value], _skip_over(_SPACE, content, last)
+    return {orjson.loads(content[begin:named]): value} if is_named else [value], _end_of_repeat(_SPACE, content, last)
 
 
 def _slice_positions(content: BodyBytes, at: int, end: int) -> Iterator[int]:
@@ -368,7 +368,7 @@ def count_common_bytes(one: BodyBytes, other: BodyBytes) -> int:
     return stop - (differing.bit_length() + 7) // 8
 
 
-def _find_in_steps(content: BodyBytes, words: bytes, at: int, end: int) -> Iterator[int]:
+def _find_all_in_steps(content: BodyBytes, words: bytes, at: int, end: int) -> Iterator[int]:
     """Where these words stand; looked for in steps, so that other threads go on between."""
     while at < end:
         stop = min(at + STEP, end)
@@ -393,12 +393,12 @@ def parse_values_of_list(
     """The objects of the list of that name: where each begins and ends, and what it is, of which only so many are held.
     MessagesNotFound where there is none.
     """
-    at = _skip_over(_SPACE, content, 0)
+    at = _end_of_repeat(_SPACE, content, 0)
     if content[at : at + 1] != b"{":
         raise MessagesNotFound
     at += 1
     while True:
-        begin = _skip_over(_SPACE_AND_COMMAS, content, at)
+        begin = _end_of_repeat(_SPACE_AND_COMMAS, content, at)
         end, at = _find_named_value(content, begin)
         if content[begin + 1 : end - 1] == name:
             if content[at : at + 1] != b"[":
@@ -412,10 +412,10 @@ def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
     if content[at : at + 1] != b'"':
         raise MessagesNotFound
     end = _find_string_end(content, at + 1)
-    at = _skip_over(_SPACE, content, end)
+    at = _end_of_repeat(_SPACE, content, end)
     if content[at : at + 1] != b":":
         raise MessagesNotFound
-    return end, _skip_over(_SPACE, content, at + 1)
+    return end, _end_of_repeat(_SPACE, content, at + 1)
 
 
 def _parse_values_from(
@@ -426,7 +426,7 @@ def _parse_values_from(
     values: list[Json] = []
     one_by_one_until = at
     while True:
-        behind, at = at, _skip_over(_SPACE_AND_COMMAS, content, at)
+        behind, at = at, _end_of_repeat(_SPACE_AND_COMMAS, content, at)
         sign = content[at : at + 1]
         if sign == b"]":
             return begins, ends, values
@@ -476,14 +476,14 @@ def _pattern_of_seams(first_names: frozenset[str]) -> re.Pattern[bytes]:
     return re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{[ \t\r\n]*(?:%s)[ \t\r\n]*:)" % names)
 
 
-def _skip_over(pattern: re.Pattern[bytes], content: BodyBytes, at: int) -> int:
+def _end_of_repeat(pattern: re.Pattern[bytes], content: BodyBytes, at: int) -> int:
     """Where what the pattern repeats ends, looked for in steps: a pattern holds the interpreter."""
-    while (end := _find_end(pattern, content, at, at + STEP)) > at:
+    while (end := _match_end_up_to(pattern, content, at, at + STEP)) > at:
         at = end
     return at
 
 
-def _find_end(pattern: re.Pattern[bytes], content: BodyBytes, at: int, most: int) -> int:
+def _match_end_up_to(pattern: re.Pattern[bytes], content: BodyBytes, at: int, most: int) -> int:
     """Where what the pattern matches from here on ends; nothing behind `most` is looked at."""
     found = pattern.match(content, at, most)
     return at if found is None else found.end()
@@ -494,7 +494,7 @@ def _find_value_end(content: BodyBytes, at: int) -> int:
     if first == b'"':
         return _find_string_end(content, at + 1)
     if first not in (b"[", b"{"):
-        return _skip_over(_PLAIN_VALUE, content, at)
+        return _end_of_repeat(_PLAIN_VALUE, content, at)
     whole = _NESTED_VALUE.match(content, at, at + STEP)
     return whole.end() if whole is not None else _find_end_step_by_step(content, at + 1)
 
@@ -503,7 +503,7 @@ def _find_end_step_by_step(content: BodyBytes, at: int) -> int:
     """Where a list or an object ends that is deep or long, from behind its first sign on."""
     depth = 1
     while depth:
-        at = _skip_over(_UNTIL_SIGN, content, at)
+        at = _end_of_repeat(_UNTIL_SIGN, content, at)
         sign = content[at : at + 1]
         if sign == b'"':
             at = _find_string_end(content, at + 1)
@@ -521,7 +521,7 @@ def _find_string_end(content: BodyBytes, at: int) -> int:
     if quote >= 0 and content[quote - 1] != _BACKSLASH:
         return quote + 1
     while quote >= 0:
-        at = _skip_over(_TEXT, content, at)
+        at = _end_of_repeat(_TEXT, content, at)
         if content[at : at + 1] == b'"':
             return at + 1
         at += 2  # Skips the escape sequence at which the search stopped.

@@ -50,7 +50,7 @@ class MessageLine:
         self.is_recorded.set()
 
     @asynccontextmanager
-    async def hold_when_recorded(self) -> AsyncIterator[None]:
+    async def lock_once_recorded(self) -> AsyncIterator[None]:
         """Holds the line when everything sent ahead of the journal is recorded."""
         async with self.lock:
             self.is_wanted.set()
@@ -58,7 +58,7 @@ class MessageLine:
             yield
 
     @property
-    def is_lockable(self) -> bool:
+    def can_lock_now(self) -> bool:
         return self.is_recorded.is_set() and not self.lock.locked()
 
     @property

@@ -7,10 +7,10 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from helix_desktop.engine.cache_marks import MarkedRequest, count_equal_start, count_identical_start
+from helix_desktop.engine.cache_marks import MarkedRequest, count_equal_blocks, count_identical_blocks
 from helix_desktop.engine.message_blocks import EXCLUDED
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway.view_entries import As, Changed, Entry, Hidden, Part, Returned, Says, parse_hidden_reply
+from helix_desktop.gateway.view_entries import As, Changed, Entry, Hidden, Part, Returned, Says, parse_hidden_messages
 from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.protocols.openai_responses import responses_wire
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
@@ -131,10 +131,10 @@ def _build_messages(
 
 def _count_known_entries(before: BuiltMessages, messages: Sequence[Wired], first: int, entries: Sequence[Entry]) -> int:
     """How many entries are as before, and of the very same messages."""
-    same = count_identical_start(before.messages, messages)
+    same = count_identical_blocks(before.messages, messages)
     if same <= first:
         return 0
-    return min(count_equal_start(before.entries, entries), bisect_right(before.message_counts, same))
+    return min(count_equal_blocks(before.entries, entries), bisect_right(before.message_counts, same))
 
 
 def pair_calls_with_results(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> dict[str, Json] | None:
@@ -174,7 +174,7 @@ def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> U
         case Returned(call=call, name=name, text=text, ok=ok):
             return [(protocol.result_message(call, name, text, ok=ok), True)]
         case Hidden(raw=raw, parts=parts):
-            values = parse_hidden_reply(raw)
+            values = parse_hidden_messages(raw)
             message = protocol.parse_message(values if protocol is responses_wire else values[0])
             return [(unit, True) for unit in _edit_message(protocol, message, parts)]
 
@@ -216,14 +216,14 @@ def remember_client_marks(wire: str, units: Sequence[Json], marked: Collection[i
         bare = list(units)
         for at in places:
             bare[at] = anthropic_wire.without_cache_marks(bare[at])
-        kept.marked_request = replace(kept.marked_request.mark_following(bare), marks=tuple(at + 1 for at in places))
+        kept.marked_request = replace(kept.marked_request.mark_next_request(bare), marks=tuple(at + 1 for at in places))
 
 
 def _set_cache_marks(rest: Json, units: list[Json], usual: Json, inside: int, kept: PreviousBody) -> None:
     """Sets cache marks where the provider is likely to have the request cached, replacing the
     client's own marks on messages.
     """
-    now = kept.marked_request.mark_following(list(units))
+    now = kept.marked_request.mark_next_request(list(units))
     near = sum(map(anthropic_wire.count_blocks, units[now.stable :])) < anthropic_wire.LOOK_BACK
     kept.marked_request = now.limit_marks(
         anthropic_wire.MOST_MARKS - anthropic_wire.count_cache_marks(rest) - inside, near=near

@@ -35,7 +35,7 @@ from helix_desktop.gateway.request_forwarding import (
     LARGE_BODY_BYTES,
     RequestForwarder,
     build_provider_request,
-    run_beside_if_large,
+    run_in_thread_if_large,
 )
 from helix_desktop.gateway.request_parsing import (
     MOST_BODY_BYTES,
@@ -197,7 +197,7 @@ class GatewayApp:
         sending = RequestForwarder(incoming, url, self._providers.get_client_for(incoming.registration), start, body)
         request = await self._parse_if_understood(incoming)
         async with AsyncExitStack() as lasting:
-            room = await self._enter_conversations(incoming, lasting) if request is not None else None
+            room = await self._open_conversations_or_none(incoming, lasting) if request is not None else None
             if request is None:
                 if len(incoming.content) >= SIDE_REQUEST_BYTES:
                     session = agent_identity.session_of_request(incoming.headers, {})
@@ -209,8 +209,8 @@ class GatewayApp:
             elif where.counts_tokens:
                 await self._forward_token_count(sending, request, room)
             else:
-                self._note_activity(request, incoming)
-                remember = partial(self._remember_request, sending, room)
+                self._count_agent_request(request, incoming)
+                remember = partial(self._remember_last_request, sending, room)
                 behind, taken_out = self._recording_behind, self._taken_out
                 exchange = AgentExchange(sending, remember, self._refused_conversations, behind, taken_out)
                 await exchange.run_exchange(request, room)
@@ -233,7 +233,7 @@ class GatewayApp:
             log.exception("a request was not understood; it goes on as it came")
             return None
 
-    async def _enter_conversations(
+    async def _open_conversations_or_none(
         self, incoming: IncomingRequest, lasting: AsyncExitStack
     ) -> AgentConversations | None:
         try:
@@ -258,7 +258,7 @@ class GatewayApp:
             pieces, _ = self._taken_out.body_in_agents_form(request)
         await sending.forward_without_reading(pieces)
 
-    def _note_activity(self, request: ParsedRequest, incoming: IncomingRequest) -> None:
+    def _count_agent_request(self, request: ParsedRequest, incoming: IncomingRequest) -> None:
         seen = self.agent_activity.setdefault(request.arrival.agent, AgentActivity(request.arrival.agent))
         seen.requests += 1
         seen.last = time.time()
@@ -294,7 +294,7 @@ class GatewayApp:
 
     # --- An agent's own model is asked to write folds
 
-    def _remember_request(
+    def _remember_last_request(
         self,
         sending: RequestForwarder,
         room: AgentConversations,
@@ -325,7 +325,7 @@ class GatewayApp:
             raise ModelFailed("The agent hasn't sent a request since the gateway started.")
         wire: Any = WIRE_MODULES[last.request.body.wire]
         work = partial(_build_fold_question, wire, last, question, alone, most)
-        pieces = await run_beside_if_large(len(last.request.body.content), work)
+        pieces = await run_in_thread_if_large(len(last.request.body.content), work)
         unwanted = {b"accept-encoding", b"content-encoding"}
         headers = [(n, v) for n, v in last.headers if n.lower() not in unwanted]
         url = last.url.replace(":streamGenerateContent", ":generateContent").replace("alt=sse", "")

@@ -71,7 +71,7 @@ async def serve_gateway(
 
     @contextlib.asynccontextmanager
     async def use_conversations(name: str) -> AsyncIterator[AgentConversations]:
-        async with (await ensure_workspaces()).use_workspace(name) as found:
+        async with (await ensure_workspaces()).hold_workspace_open(name) as found:
             yield found
 
     async def open_usual_workspace() -> None:

@@ -43,7 +43,7 @@ class GatewayWorkspaces:
         self._ask = ask
 
     @asynccontextmanager
-    async def use_workspace(self, name: str) -> AsyncIterator[AgentConversations]:
+    async def hold_workspace_open(self, name: str) -> AsyncIterator[AgentConversations]:
         """The engine of a workspace, which stays open while this lasts; of the usual one where none is named."""
         wanted = name or self._usual or USUAL_WORKSPACE_NAME
         room = await self._find_or_open(wanted)

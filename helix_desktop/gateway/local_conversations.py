@@ -70,8 +70,8 @@ class LocalAgentConversations:
         messages = (*(UNSENT_MESSAGE,) * known_count, *messages)
         await self._read_stored_lines_once()
         if (ahead := self._find_running_import(arrival)) is None:
-            return await self._receive_in_turn(arrival, messages, known_count)
-        self._tasks.spawn_task(self._receive_in_turn(arrival, messages, known_count), name="record behind a history")
+            return await self._receive_when_free(arrival, messages, known_count)
+        self._tasks.spawn_task(self._receive_when_free(arrival, messages, known_count), name="record behind a history")
         line, ticket = ahead
         ticket = replace(ticket, messages=len(arrival.chain), last=arrival.chain[-1])
         conversation = (await self._get_open_conversation(line)).conversation
@@ -84,7 +84,7 @@ class LocalAgentConversations:
         chain = arrival.chain
         return next((i for i in self._imports if chain[i[1].messages - 1 : i[1].messages] == (i[1].last,)), None)
 
-    async def _receive_in_turn(self, arrival: Arrival, messages: Sequence[Wired], known_count: int) -> Sent:
+    async def _receive_when_free(self, arrival: Arrival, messages: Sequence[Wired], known_count: int) -> Sent:
         while True:
             place = self._find_position_of(arrival)
             track = place.line or self._add_new_line(arrival)
@@ -93,7 +93,7 @@ class LocalAgentConversations:
                 and (sent := self._forward_if_nothing_due(arrival, messages, place, track)) is not None
             ):
                 return sent
-            async with track.hold_when_recorded():
+            async with track.lock_once_recorded():
                 now = self._find_position_of(arrival) if place.line is not None else place
                 if now.line is not place.line:
                     continue
@@ -181,7 +181,7 @@ class LocalAgentConversations:
         What the new messages make due is folded for the next request. Returns None when something may be due now.
         """
         follower = self._open_conversations.get(track.conversation)
-        if follower is None or not track.is_lockable or not place.is_at_end or place.known_count == len(messages):
+        if follower is None or not track.can_lock_now or not place.is_at_end or place.known_count == len(messages):
             return None
         shown, state = follower.last_entries, follower.conversation.state
         if (
@@ -228,7 +228,7 @@ class LocalAgentConversations:
         many = _is_long_history(messages, track)
         while (known := len(track.chain)) < len(messages):
             ends = _end_of_next_batch(messages, known)
-            async with follower.write_together() if many else nullcontext(follower) as writer:
+            async with follower.write_in_one_transaction() if many else nullcontext(follower) as writer:
                 first = writer.conversation.state.last_seq + 1
                 seqs = await writer.append_messages(messages[known:ends], track.last_message_seq)
                 new_facts: list[facts.Fact] = [
@@ -319,8 +319,8 @@ class LocalAgentConversations:
             for call in calls
         ]
         if track is not None and ticket.live:
-            async with track.hold_when_recorded():
-                if self._is_still_at_ticket(track, ticket):
+            async with track.lock_once_recorded():
+                if self._is_unchanged_since(track, ticket):
                     follower = await self._get_open_conversation(track)
                     await follower.follower.record_reply(
                         follower.build_agent_reply(replied), _newest_fact_sent(track, ticket)
@@ -344,8 +344,8 @@ class LocalAgentConversations:
         track = self._line_of_ticket(ticket)
         if track is None or not ticket.live:
             return
-        async with track.hold_when_recorded():
-            if not self._is_still_at_ticket(track, ticket):
+        async with track.lock_once_recorded():
+            if not self._is_unchanged_since(track, ticket):
                 return
             follower = await self._get_open_conversation(track)
             conversation = follower.conversation
@@ -378,8 +378,8 @@ class LocalAgentConversations:
         track = self._line_of_ticket(ticket)
         if track is None or not ticket.live:
             return None
-        async with track.hold_when_recorded():
-            if not self._is_still_at_ticket(track, ticket):
+        async with track.lock_once_recorded():
+            if not self._is_unchanged_since(track, ticket):
                 return None
             follower = await self._get_open_conversation(track)
             conversation = follower.conversation
@@ -413,7 +413,7 @@ class LocalAgentConversations:
         )
 
     @staticmethod
-    def _is_still_at_ticket(track: MessageLine, ticket: Ticket) -> bool:
+    def _is_unchanged_since(track: MessageLine, ticket: Ticket) -> bool:
         return len(track.chain) == ticket.messages and track.chain[-1] == ticket.last
 
     async def _run_recall_call(self, call: Piece, track: MessageLine | None) -> tuple[str, bool]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from helix_desktop.engine.cache_marks import count_equal_start
+from helix_desktop.engine.cache_marks import count_equal_blocks
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway.agent_figures import Figures
@@ -49,19 +49,19 @@ class LastSentValues:
     def __init__(self) -> None:
         self._held: OrderedDict[str, Tuple] = OrderedDict()
 
-    def split_off_known(self, name: str, value: Tuple) -> tuple[int, Tuple]:
+    def split_off_known_start(self, name: str, value: Tuple) -> tuple[int, Tuple]:
         """Returns how many items at the beginning are the same as last time, and the rest."""
         before = self._held.get(name, ())
-        same = count_equal_start(before, value)
-        self._hold_value(name, value)
+        same = count_equal_blocks(before, value)
+        self._remember_value(name, value)
         return same, value[same:]
 
     def restore_whole(self, name: str, same: int, rest: Tuple) -> Tuple:
         value = (*self._held.get(name, ())[:same], *rest)
-        self._hold_value(name, value)
+        self._remember_value(name, value)
         return value
 
-    def _hold_value(self, name: str, value: Tuple) -> None:
+    def _remember_value(self, name: str, value: Tuple) -> None:
         self._held[name] = value
         self._held.move_to_end(name)
         if len(self._held) > MOST_HELD_VALUES:
@@ -112,7 +112,7 @@ class ProcessTalk:
             log.exception("a question of another process failed")
             await self._send(("failed", number, f"a mistake in Helix Desktop ({type(error).__name__})"))
 
-    def end_with(self, error: HelixError) -> None:
+    def fail_all_questions(self, error: HelixError) -> None:
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(error)

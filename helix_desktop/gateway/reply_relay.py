@@ -20,7 +20,7 @@ from helix_desktop.gateway import provider_reply_bodies
 from helix_desktop.gateway.body_parsing import BodyPieces
 from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
 from helix_desktop.gateway.folded_body import PreviousBody, build_folded_body, count_leading_instructions
-from helix_desktop.gateway.request_forwarding import RequestForwarder, run_beside_if_large
+from helix_desktop.gateway.request_forwarding import RequestForwarder, run_in_thread_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.view_entries import As, Entry, Hidden, Returned
 from helix_desktop.json_values import text_at
@@ -87,7 +87,7 @@ class ReplyRelay:
             try:
                 if self.request.body.read_rest and isinstance(self.conversations, RecordedBehind):
                     self.request, _, self.body = await self.conversations.reading
-                pieces = await run_beside_if_large(
+                pieces = await run_in_thread_if_large(
                     len(self.request.body.content), self._build_request_after_recall, answer
                 )
             except Exception:
@@ -115,7 +115,7 @@ class ReplyRelay:
             return await (self._relay_stream(response, reading) if streams else self._relay_whole_reply(response))
         except (httpx.HTTPError, asyncio.CancelledError):
             if not reading.is_done:
-                await self._record_cut_reply(reading.whole_reply())
+                await self._record_usage_of_cut_reply(reading.whole_reply())
             raise
         finally:
             await response.aclose()
@@ -177,7 +177,7 @@ class ReplyRelay:
                     if event is not None:
                         reading.add_reply_event(event)
                     shown = self.call_filter.filter_event(raw, event) if self.tools else b"" if coding else raw
-                    if answer is None and reading.is_done and self._is_end_of_reply(raw, event):
+                    if answer is None and reading.is_done and self._is_last_event(raw, event):
                         await self._send_and_clear_pieces(out)
                         answer = await self._parse_and_record(reading.whole_reply())
                     out.append(shown)
@@ -192,7 +192,7 @@ class ReplyRelay:
             answer = await self._parse_and_record(reading.whole_reply())
         return answer
 
-    async def _record_cut_reply(self, value: Json) -> None:
+    async def _record_usage_of_cut_reply(self, value: Json) -> None:
         """What the provider told of a reply that broke off is paid, though the agent asks again."""
         with suppress(ValueError, KeyError, TypeError, AttributeError, HelixError):
             if (answer := self._parse_answer(value)).usage.input:
@@ -221,7 +221,7 @@ class ReplyRelay:
         async for chunk in chunks:
             await self.sending.send(chunk)
 
-    def _is_end_of_reply(self, raw: bytes, event: Json | None) -> bool:
+    def _is_last_event(self, raw: bytes, event: Json | None) -> bool:
         kind = text_at(event, "type")
         return (
             b"[DONE]" in raw

@@ -96,7 +96,7 @@ async def _slices_of_pieces(pieces: BodyPieces) -> AsyncIterator[bytes]:
         yield b"".join(parts)
 
 
-async def run_beside_if_large(size: int, work: Callable[..., Any], *arguments: Any) -> Any:
+async def run_in_thread_if_large(size: int, work: Callable[..., Any], *arguments: Any) -> Any:
     """Large bodies are worked on in a thread, so that other streams go on."""
     return await asyncio.to_thread(work, *arguments) if size > LARGE_BODY_BYTES else work(*arguments)
 

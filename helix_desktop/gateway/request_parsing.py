@@ -47,7 +47,7 @@ class ParsedRequest:
     def messages_after_instructions(self) -> list[Wired]:
         return self.body.messages[count_leading_instructions(self.body.messages) :]
 
-    def with_rest_read(self) -> "ParsedRequest":
+    def with_all_messages(self) -> "ParsedRequest":
         """The request with all of its messages, where only the first ones were made."""
         body = (self.body.read_rest and self.body.read_rest()) or self.body
         system, tools = body.head.system, body.head.tools  # Some protocols also put instructions between messages.

@@ -109,7 +109,7 @@ class ViewEntriesBuilder:
         """
         first = 0
         blocks: Sequence[Block] = view.blocks
-        if before is not None and _continues_view(view, before):
+        if before is not None and _only_adds_to_view(view, before):
             self.out, self.spans, first = list(before.entries), list(before.spans), before.messages
             blocks = view.blocks[len(before.blocks) :]
         known = len(self.out)
@@ -125,7 +125,7 @@ class ViewEntriesBuilder:
     def find_taken_out(self) -> Iterator[Changed]:
         """The messages that the user took something out of, without it and without folds."""
         branch = self.conversation.state.branch
-        taken_out = (ref for cover in branch.exclusions for ref in branch.parts_under(cover))
+        taken_out = (ref for cover in branch.exclusions for ref in branch.parts_within(cover))
         places = {bisect_left(self.seqs, ref.seq) for ref in taken_out}
         for at in sorted(places - {len(self.seqs)}):
             recorded_facts = self._facts_of_message(at)
@@ -279,12 +279,12 @@ def leave_out_taken_out(count: int, taken_out: Sequence[Changed]) -> tuple[Entry
     return tuple(changed.get(at, As(at)) for at in range(count)) if changed else ()
 
 
-def _continues_view(view: View, before: ViewEntries) -> bool:
+def _only_adds_to_view(view: View, before: ViewEntries) -> bool:
     """Whether the view only adds to what it was before; blocks are shared with the views before."""
     known = len(before.blocks)
     return len(view.blocks) >= known and all(map(operator.is_, view.blocks, before.blocks))
 
 
-def parse_hidden_reply(raw: str) -> list[object]:
+def parse_hidden_messages(raw: str) -> list[object]:
     found = json.loads(raw)
     return found if isinstance(found, list) else [found]

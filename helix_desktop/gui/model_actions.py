@@ -145,7 +145,7 @@ def _show_agent_choices(window: MainWindow, session: Session, foreign: ForeignCo
 
 
 def _choose(window: MainWindow, session: Session, foreign: ForeignConversation, identity: str, value: str) -> None:
-    window.run_for_window(foreign.choose(session.conversation, identity, value))
+    window.run_for_window(foreign.choose_agent_option(session.conversation, identity, value))
 
 
 def _menu_text(foreign: str) -> str:

@@ -142,7 +142,7 @@ class BillingLedger:
         blocks = [hash(content) for content, _ in pieces]
         chain = list(accumulate(blocks, lambda sofar, one: hash((sofar, one)), initial=0))[1:]
         sizes = list(accumulate(tokens for _, tokens in pieces))
-        self._sent = self._sent.mark_following(blocks)
+        self._sent = self._sent.mark_next_request(blocks)
         marked = sorted({0, *(self._sent.marked_blocks if self.caching.at_the_change else (len(blocks) - 1,))})
         alive = self.caching.lifetime
         for hit in self._reachable_blocks(marked):

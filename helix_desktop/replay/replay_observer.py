@@ -199,7 +199,7 @@ def is_undo_exact(recorded_facts: Sequence[facts.Recorded]) -> bool:
             )
         if len(undone.live_folds) >= before:
             return False
-    return undone.take_view() == _state_without_folds(recorded_facts).take_view()
+    return undone.get_view() == _state_without_folds(recorded_facts).get_view()
 
 
 def _state_without_folds(recorded_facts: Sequence[facts.Recorded]) -> ConversationState:

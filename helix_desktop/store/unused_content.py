@@ -83,7 +83,7 @@ class UnusedContentRemoval:
                 continue
             self._live.add(digest)
             content = self._content_or_empty(digest)
-            found, behind = dict(folder_state.items_put_by_entry(content)), folder_state.entries_needed_before(content)
+            found, behind = dict(folder_state.items_set_by_entry(content)), folder_state.entries_to_read_first(content)
             self._mark_files(item for path, item in found.items() if path not in met or not behind)
             met.update(found)
             waiting += behind

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop.engine.changes.folder_state import decode_difference, merge_changes_per_path
-from helix_desktop.engine.changes.turn_changes import PlannedUndo, UndoOutlook, undone_facts
+from helix_desktop.engine.changes.turn_changes import PlannedUndo, UndoOutlook, undone_seqs
 from helix_desktop.engine.collaborators import FileRestoration
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged, FilesChanged, Recorded, ToolReturned
@@ -37,7 +37,7 @@ async def restore_files_to_before(facts: Sequence[Recorded], around: WorkspaceRe
     changes, broken = merge_changes_per_path(change for difference in differences for change in difference)
     planned = await change_restoring.plan_undo_of_changes(checkpoints, changes, broken)
     done = await change_restoring.restore_paths(checkpoints, change_restoring.restore_steps(planned))
-    undoes = undone_facts(facts, facts[0].conversation)
+    undoes = undone_seqs(facts, facts[0].conversation)
     fact = None if done.fact is None else replace(done.fact, undoes=undoes)
     return FileRestoration((*said, *_describe_restoration(checkpoints, planned, done)), fact)
 

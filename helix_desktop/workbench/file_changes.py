@@ -174,7 +174,7 @@ class FileChanges:
                 found.append((source, await self._differences.read_changes_of_step(source)))
         return await self._differences.with_line_counts(
             self._differences.join_differences(
-                await self._differences.without_foreign_lines(found), folder_state.changes_people_count
+                await self._differences.without_foreign_lines(found), folder_state.without_implied_changes
             )
         )
 
@@ -185,7 +185,7 @@ class FileChanges:
         changes = folder_state.compare_trees(before, self.workspace_checkpoints.known_items())
         found = [
             self._differences.build_file_change(change, (), broken=False)
-            for change in (changes if folders else folder_state.changes_people_count(changes))
+            for change in (changes if folders else folder_state.without_implied_changes(changes))
         ]
         return found if folders else await self._differences.with_line_counts(found)
 
@@ -242,9 +242,7 @@ class FileChanges:
         """Put files as they were. `choices`, for files that others have changed since: before, merge or now; without one the file is left alone.
         `undoes`: the facts it is about, where the files do not name them.
         """
-        undoes = undoes or turn_changes.undone_facts(
-            (source for file in files for source in file.sources), conversation
-        )
+        undoes = undoes or turn_changes.undone_seqs((source for file in files for source in file.sources), conversation)
         planned = await self.plan_undo(files)
         chosen: dict[str, TreeItem | None] = {}
         left: list[tuple[str, str]] = []
@@ -285,7 +283,7 @@ class FileChanges:
         done = await change_restoring.restore_paths(
             self.workspace_checkpoints, [change_restoring.RestoreStep(file.path_of_change, now, target)]
         )
-        return await self._record_undo(done, [], conversation, turn_changes.undone_facts(file.sources, conversation))
+        return await self._record_undo(done, [], conversation, turn_changes.undone_seqs(file.sources, conversation))
 
     async def three_versions_of_file(self, planned: PlannedUndo) -> tuple[bytes, bytes, bytes]:
         """Before the agent, after it, and now: for the user to choose."""

@@ -47,5 +47,5 @@ class OpenSessions:
         """All of them hold still; Refused while one works."""
         async with AsyncExitStack() as held:
             for session in self:
-                await held.enter_async_context(session.hold_session())
+                await held.enter_async_context(session.pause_session())
             yield

@@ -335,7 +335,7 @@ class Workbench:
 
     async def _predict_request_of(self, session: Session) -> None:
         with suppress(HelixError):  # The turn will meet this error again and show it.
-            session.expect_setup(await self._build_conversation_settings(session.conversation))
+            session.preview_setup(await self._build_conversation_settings(session.conversation))
 
     async def fork_conversation(
         self, conversation: str, at: int = 0, *, agent: str = "", title: str = "", in_copy: bool = False
@@ -360,7 +360,7 @@ class Workbench:
         await self._reread_rows([new])
         session = await self.open_session(new)
         if not agent:
-            await session.end_turn_of_fork(title)
+            await session.finish_new_fork(title)
         self._rows.update_row_meter(new, session.next_request_meter())
         return session
 
@@ -574,7 +574,7 @@ class Workbench:
         async with AsyncExitStack() as held:
             await held.enter_async_context(self._reading)
             if (session := self.sessions.find_open_session(conversation)) is not None:
-                await held.enter_async_context(session.hold_session())
+                await held.enter_async_context(session.pause_session())
             yield
 
     # --- Conversations that other machines write too, and forgetting

@@ -168,7 +168,7 @@ async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(
         await agent.set_config_option("model", new.session_id, "demo/demo")
         await agent.prompt(session_id=new.session_id, prompt=[text_block("read a.txt")])
         unused = await agent.new_session(cwd=str(folder), mcp_servers=[])
-        serve = partial(workspace_access.serve_commands, where=where)
+        serve = partial(workspace_access.listen_for_commands, where=where)
         window = Workbenches(where, SecretStorage(where.key_file, environ={}), serve=serve)
         try:
             bench = await window.open_workspace("project")

@@ -238,13 +238,13 @@ async def test_pictures_go_along_where_the_agent_sees_them(bench: Workbench) -> 
 async def test_a_mode_is_chosen_before_the_session_and_in_it(bench: Workbench, state_file: Path) -> None:
     session = await bench.start_conversation(acp_agent="Script")
     foreign = await bench.acp.open_conversation(session.conversation)
-    await foreign.choose(session.conversation, "mode", "auto")
+    await foreign.choose_agent_option(session.conversation, "mode", "auto")
     await run_turn(session, "say one")
     assert foreign.choices["mode"].current == "auto"
-    await foreign.choose(session.conversation, "mode", "ask")
+    await foreign.choose_agent_option(session.conversation, "mode", "ask")
     assert foreign.choices["mode"].current == "ask"
     with pytest.raises(NotFound, match="Available: ask, auto"):
-        await foreign.choose(session.conversation, "mode", "wild")
+        await foreign.choose_agent_option(session.conversation, "mode", "wild")
 
 
 async def test_idle_agents_beyond_a_few_are_ended_and_come_back(
@@ -277,7 +277,7 @@ async def test_what_an_agent_offers_is_known_before_the_first_message_and_what_w
     assert foreign.choices["mode"].values == {"ask": "Ask", "auto": "Auto"}
     assert foreign.choices["web"].values == {"true": "On", "false": "Off"}
     await run_turn(session, "say one")
-    await foreign.choose(session.conversation, "web", "true")
+    await foreign.choose_agent_option(session.conversation, "web", "true")
     assert foreign.choices["web"].current == "true"
     await foreign.end_agent()
     await bench.acp.start_agent(session.conversation)
@@ -328,7 +328,9 @@ async def test_what_was_chosen_for_an_agent_holds_after_a_restart(
     desk = desks()
     bench = await desk.create_workspace("w", folder)
     session = await bench.start_conversation(acp_agent="Script")
-    await (await bench.acp.open_conversation(session.conversation)).choose(session.conversation, "mode", "auto")
+    await (await bench.acp.open_conversation(session.conversation)).choose_agent_option(
+        session.conversation, "mode", "auto"
+    )
     await run_turn(session, "say one")
     await desk.aclose()
     bench = await desks().open_workspace(bench.id)

@@ -74,7 +74,7 @@ def _rows_at(length: int) -> list[Row]:
         parts[""] = sum(parts.values())
         for name, value in parts.items():
             taken[name].append(value)
-    nothing = Figure.of([_milliseconds(lambda: view.build_state(talk.facts).take_view()) for _ in range(3)])
+    nothing = Figure.of([_milliseconds(lambda: view.build_state(talk.facts).get_view()) for _ in range(3)])
     whole = taken.pop("")
     p99 = sorted(whole)[int(0.99 * (len(whole) - 1))]
     limit = 5.0 if length <= 10_000 else 10.0
@@ -104,7 +104,7 @@ def _past(talk: Talk, length: int) -> Row:
 
 
 def _request_at(talk: Talk, seq: int) -> object:
-    return legal_messages.build_request(talk.state.past_moment(seq).take_view(), {})
+    return legal_messages.build_request(talk.state.past_moment(seq).get_view(), {})
 
 
 RULES = context_policy.preset_policy("layered")

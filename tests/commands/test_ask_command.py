@@ -148,7 +148,7 @@ async def test_beside_an_open_program_it_works_on_the_same_sessions(workspace: s
     desk = Workbenches(
         where,
         SecretStorage(where.key_file),
-        serve=lambda opened: workspace_access.serve_commands(opened, where),
+        serve=lambda opened: workspace_access.listen_for_commands(opened, where),
         clock=ClockWithoutPauses(),
     )
     bench = await desk.open_workspace(workspace)

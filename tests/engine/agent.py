@@ -175,7 +175,7 @@ async def world(
 
     async def forget(*, text: str = "", entries: Sequence[Digest] = ()) -> ForgetResult:
         """The text stands in no other conversation: this one's facts are blanked, and a tombstone says so."""
-        async with session.hold_session():
+        async with session.pause_session():
             recorded = journal._facts["c1"]  # what only forgetting may do
             recorded[:] = [
                 replace(each, fact=decode_fact(encode_fact(each.fact).replace(text, "[forgotten]")))

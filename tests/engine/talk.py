@@ -74,7 +74,7 @@ class Talk:
         return self.add(Folded(name, kind, cover, f"text of {name}", tokens, 1_000))
 
     def view(self) -> View:
-        return self.state.take_view()
+        return self.state.get_view()
 
     def request(self) -> Request:
         return request_of(self.view())

@@ -13,7 +13,7 @@ def sent(*requests: str) -> MarkedRequest:
     """The last of some requests, a letter for each block."""
     last = MarkedRequest()
     for request in requests:
-        last = last.mark_following(request)
+        last = last.mark_next_request(request)
     return last
 
 
@@ -32,7 +32,7 @@ def test_after_a_fold_the_last_place_that_is_known_is_marked_and_what_the_fold_c
 def test_the_place_behind_the_last_change_stays_marked_until_the_next() -> None:
     later = sent("abcdefgh", "abXYefgh", "abXYefghij", "abXYefghijkl")
     assert later.marked_blocks == (3, 9, 11)
-    again = later.mark_following("abXYefZZijklmn")
+    again = later.mark_next_request("abXYefZZijklmn")
     assert (again.stable, again.settled) == (4, 8)
 
 
@@ -42,7 +42,7 @@ def test_where_marks_are_few_the_end_comes_first_and_then_what_the_provider_woul
     marks = [later.limit_marks(count, near=True).marks for count in range(-1, 5)]
     assert marks == [(), (), (10,), (4, 10), (1, 4, 10), (1, 4, 8, 10)]
     assert later.limit_marks(2, near=False).marks == (8, 10)
-    again = later.limit_marks(2, near=True).mark_following("abXYefZZijkl")
+    again = later.limit_marks(2, near=True).mark_next_request("abXYefZZijkl")
     assert (again.stable, again.settled, again.base) == (4, 8, 4)
     assert sent("abc").limit_marks(2, near=False).marks == (1, 3)
 
@@ -50,21 +50,21 @@ def test_where_marks_are_few_the_end_comes_first_and_then_what_the_provider_woul
 def test_where_the_last_block_is_another_one_what_was_settled_stays_so() -> None:
     settled = sent("abcdef", "abXdef", "abXdefg")
     assert settled.settled == 3
-    assert settled.mark_following("abXdefQ").settled == 3
-    assert settled.mark_following("aQ").settled == 1
+    assert settled.mark_next_request("abXdefQ").settled == 3
+    assert settled.mark_next_request("aQ").settled == 1
 
 
 def test_the_common_beginning_ends_at_the_first_change() -> None:
-    assert cache_marks.count_equal_start("abcd", "abxd") == 2
-    assert cache_marks.count_equal_start("abcd", "abcdef") == 4
-    assert cache_marks.count_equal_start("", "ab") == 0
+    assert cache_marks.count_equal_blocks("abcd", "abxd") == 2
+    assert cache_marks.count_equal_blocks("abcd", "abcdef") == 4
+    assert cache_marks.count_equal_blocks("", "ab") == 0
 
 
 @given(st.lists(st.text("abc", max_size=12), max_size=12))
 def test_marks_are_few_and_stand_where_an_earlier_request_was_marked_or_something_is_new(requests: list[str]) -> None:
     marked, last = set[str](), MarkedRequest()
     for request in requests:
-        last = last.mark_following(request)
+        last = last.mark_next_request(request)
         assert len(last.marked_blocks) < 4
         assert not request or last.marked_blocks[-1] == len(request) - 1
         assert not last.stable or request[: last.stable] in marked

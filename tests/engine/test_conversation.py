@@ -53,7 +53,7 @@ async def test_reopened_it_is_the_same() -> None:
     await conversation.append_facts(said("one"), said("two"))
     again = await Conversation.open(journal, "c")
     assert again.current_view() == conversation.current_view()
-    assert (await again.moment_at(1)).take_view() == (await conversation.moment_at(1)).take_view()
+    assert (await again.moment_at(1)).get_view() == (await conversation.moment_at(1)).get_view()
     assert again.current_meter().used == conversation.current_meter().used
     assert measure_window((await again.moment_at(1)), again.policy).used < again.current_meter().used
 
@@ -138,7 +138,7 @@ async def test_what_is_appended_together_is_in_the_journal_at_once_at_the_end() 
     assert [each.fact for each in recorded] == [said(text) for text in ("one", "two", "three")]
     assert heard == [FactAppended(each) for each in recorded[1:]]
     assert conversation.state.facts == list(recorded)
-    assert conversation.current_view().blocks == build_state(recorded).take_view().blocks
+    assert conversation.current_view().blocks == build_state(recorded).get_view().blocks
     async with conversation.append_together():
         pass
     assert conversation.state.last_seq == 3

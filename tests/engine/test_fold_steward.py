@@ -56,10 +56,10 @@ async def test_nothing_is_due_before_a_step_of_short_outputs_until_something_wai
     kept = await keeping("helix", window=100_000)
     await kept.say("do it")
     await worked(kept, 3)
-    assert kept.steward.has_nothing_due(300)
-    assert not kept.steward.has_nothing_due(98_000)
+    assert kept.steward.can_skip_folding(300)
+    assert not kept.steward.can_skip_folding(98_000)
     kept.clock.time += 3_600
-    assert not kept.steward.has_nothing_due(300)
+    assert not kept.steward.can_skip_folding(300)
 
 
 async def test_sixty_of_eighty_old_outputs_become_markers() -> None:
@@ -378,7 +378,7 @@ async def test_a_document_that_is_ready_is_not_lost_when_the_conversation_closes
     await worked(kept, 40, 500)
     await asyncio.wait([kept.steward._flying] if kept.steward._flying else [])
     before = len(kept.folds(FoldKind.HANDOVER))
-    assert not kept.steward.is_at_rest
+    assert not kept.steward.has_no_fold_in_work
     await kept.steward.aclose()
     assert len(kept.folds(FoldKind.HANDOVER)) == before + 1
 

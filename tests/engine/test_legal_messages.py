@@ -321,7 +321,7 @@ def test_a_call_through_call_tool_is_sent_as_it_was_made() -> None:
     talk = Talk()
     talk.user("open one")
     talk.add(ModelReplied((ToolCall("c1", "github__create", '{"title": "x"}', via="call_tool"),), "m", Stop.CALLS))
-    sent = legal_messages.build_legal_messages(talk.state.take_view(), lambda _: "").messages[1].parts[0]
+    sent = legal_messages.build_legal_messages(talk.state.get_view(), lambda _: "").messages[1].parts[0]
     assert isinstance(sent, ToolCall)
     assert sent.name == "call_tool"
     assert json.loads(sent.arguments) == {"name": "github__create", "arguments": {"title": "x"}}

@@ -245,7 +245,7 @@ class Shaken:
     async def check(self) -> None:
         state = self.kept.conversation.state
         assert len(await self.journal.read_facts("shaken")) == len(state.facts)
-        view = state.take_view()
+        view = state.get_view()
         request = legal_messages.build_request(view, await ViewContents(self.cache).read_view_contents(view))
         assert legal_messages.find_violations(request) == []
         assert legal_messages.MISSING not in str(request)
@@ -300,6 +300,6 @@ async def test_whatever_happens(seed: int) -> None:
     state = build_state(facts)
     for fold in reversed(state.live_folds):
         state.advance_state(Recorded("shaken", state.last_seq + 1, 0.0, Unfolded(fold.fold)))
-    assert body(state.take_view()) == body(without_folds(state.facts).take_view())
+    assert body(state.get_view()) == body(without_folds(state.facts).get_view())
     assert len(shaken.kept.folds()) > 10
     await shaken.kept.steward.aclose()

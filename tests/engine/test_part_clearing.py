@@ -46,7 +46,7 @@ async def test_what_changed_meanwhile_is_left_alone() -> None:
     assert block is not None
     made = await sweeping.build_marker(PartRef(seqs[0]), block)
     await kept.conversation.append_facts(Pinned(PartRef(seqs[0])))
-    assert await sweeping.append_shortened([made], "b", "why", panic=False) == ()
+    assert await sweeping.append_folds_of_shortened([made], "b", "why", panic=False) == ()
     assert await sweeping.clear_to_markers([PartRef(999), PartRef(seqs[1], 4)], "nothing there") == ()
 
 

@@ -211,7 +211,7 @@ def test_every_request_is_legal_at_every_moment(script: list[tuple[str, int, int
 @settings(max_examples=200)
 def test_the_view_is_the_same_computed_at_once_or_step_by_step(script: list[tuple[str, int, int]]) -> None:
     talk = played(script, lambda talk, _: looked(talk.view()))
-    assert view.build_state(talk.facts).take_view() == talk.view()
+    assert view.build_state(talk.facts).get_view() == talk.view()
 
 
 @given(SCRIPTS)
@@ -275,7 +275,7 @@ def test_undoing_all_folds_gives_the_view_without_any(script: list[tuple[str, in
     for live in reversed(talk.state.live_folds):
         talk.add(Unfolded(live.fold))
     assert talk.state.live_folds == ()
-    assert body(talk.view()) == body(without_folds(talk.facts).take_view())
+    assert body(talk.view()) == body(without_folds(talk.facts).get_view())
 
 
 @given(SCRIPTS, st.integers(0, 999))
@@ -285,7 +285,7 @@ def test_a_rewind_shows_the_view_as_it_was(script: list[tuple[str, int, int]], n
     to = number % (talk.state.last_seq + 1)
     then = talk.state.past_moment(to)
     talk.add(Rewound(to))
-    assert body(talk.view()) == body(then.take_view())
+    assert body(talk.view()) == body(then.get_view())
     assert [f.fold for f in talk.state.live_folds] == [f.fold for f in then.live_folds]
 
 
@@ -401,7 +401,7 @@ def test_nesting_and_the_outermost_spans_are_what_looking_at_every_fold_gives(
     spans = [cover for name in branch.live if isinstance(cover := branch.folds[name].cover, Span)]
     for one, other in pairs:
         cover = a_cover(talk, one, other)
-        assert branch.may_nest(cover) == all(covers_nest(cover, span) for span in spans)
+        assert branch.would_fold_nest(cover) == all(covers_nest(cover, span) for span in spans)
         if isinstance(cover, Span):
             inside = {span for span in spans if cover_contains(cover, span)}
             outermost = {span for span in inside if not any(cover_contains(more, span) for more in inside - {span})}

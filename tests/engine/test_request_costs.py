@@ -276,11 +276,11 @@ async def test_what_could_have_been_avoided_comes_dearest_first() -> None:
 async def test_a_choice_that_is_not_sent_yet_tells_what_it_would_write_again(name: str) -> None:
     trial = await Trial.start()
     session = trial.made.session
-    session.expect_setup(trial.made.setup)
+    session.preview_setup(trial.made.setup)
     assert session.pending_rewrite() is None
     before = session.next_message_cost()
     await INJECTED[name][0](trial)
-    session.expect_setup(trial.made.setup)
+    session.preview_setup(trial.made.setup)
     pending, after = session.pending_rewrite(), session.next_message_cost()
     assert pending is not None
     assert before is not None

@@ -366,11 +366,11 @@ async def test_what_changed_between_two_moments_is_told() -> None:
     await told(at, "one")
     then = at.session.all_facts[-1].seq
     await told(at, "two")
-    before = (await at.session.conversation.moment_at(then)).take_view()
+    before = (await at.session.conversation.moment_at(then)).get_view()
     after = at.session.conversation.current_view()
     assert after.blocks[: len(before.blocks)] == before.blocks
     assert len(after.blocks) == len(before.blocks) + 2
-    now = (await at.session.conversation.moment_at(at.session.all_facts[-1].seq)).take_view()
+    now = (await at.session.conversation.moment_at(at.session.all_facts[-1].seq)).get_view()
     assert now == at.session.conversation.current_view()
 
 
@@ -401,7 +401,7 @@ async def test_nothing_is_forgotten_while_the_agent_works_and_nothing_begins_mea
     at.tools.runs = {"look": look}
     await told(at, "hello there")
     assert refused
-    async with at.session.hold_session():
+    async with at.session.pause_session():
         at.session.send_message((Text("waits"),))
         assert at.session.running is ConversationActivity.IDLE
         for command in (at.session.start_fold(FoldKind.HANDOVER), at.session.rewind_to(1), at.forget(text="hello")):
@@ -491,5 +491,5 @@ async def test_the_price_of_a_first_message_is_known_once_it_was_looked_ahead_to
     at.setup = replace(at.setup, models=(priced,))
     words = (Text("word " * 1_000),)
     assert at.session.estimate_cost_with(words) == 0.0
-    at.session.expect_setup(at.setup)
+    at.session.preview_setup(at.setup)
     assert at.session.estimate_cost_with(words) >= 1_000 * 10 / 1e6

@@ -79,7 +79,7 @@ def test_claude_models_begin_with_what_was_measured() -> None:
     talk.user("go", tokens=1_000)
     assert talk.state.main_model_factor() == 1.32
     assert token_budget.measure_window(talk.state, LAYERED).used == round(1_004 * 1.32)
-    assert token_budget.correct_tokens(100, talk.state) == 132
+    assert token_budget.estimate_billed_tokens(100, talk.state) == 132
 
 
 def test_each_model_has_its_own_factor() -> None:

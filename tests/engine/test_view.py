@@ -297,8 +297,8 @@ def test_the_view_of_then_is_the_view_there_was() -> None:
     talk.fold("h", Span(1, 7))
     talk.add(Rewound(3))
     for seq, shown in views:
-        assert talk.state.past_moment(seq).take_view() == shown
-        assert view.build_state(talk.facts[:seq]).take_view() == shown
+        assert talk.state.past_moment(seq).get_view() == shown
+        assert view.build_state(talk.facts[:seq]).get_view() == shown
 
 
 def test_a_fork_is_the_same_view_and_goes_on_by_itself() -> None:
@@ -308,9 +308,9 @@ def test_a_fork_is_the_same_view_and_goes_on_by_itself() -> None:
     talk.fold("h", Span(2, 5))
     copied = view.build_state(Recorded("fork", one.seq, one.time, one.fact) for one in talk.facts)
     copied.advance_state(Recorded("fork", copied.last_seq + 1, 0, ConversationStarted(forked_from="talk", forked_at=8)))
-    assert copied.take_view() == talk.view()
+    assert copied.get_view() == talk.view()
     talk.add(Unfolded("h"))
-    assert copied.take_view() != talk.view()
+    assert copied.get_view() != talk.view()
 
 
 # --- what else a state knows
@@ -347,7 +347,7 @@ def test_the_view_carries_how_the_main_model_is_asked() -> None:
     state = view.build_state(
         [Recorded("c", 1, 0.0, ModelSet(ModelRole.MAIN, "m", 9_000, effort="high", temperature=0.5, top_p=0.9))]
     )
-    asked = state.take_view()
+    asked = state.get_view()
     assert (asked.effort, asked.temperature, asked.top_p) == ("high", 0.5, 0.9)
 
 
@@ -387,7 +387,7 @@ def test_the_system_prompt_is_a_block_of_the_fact_that_set_it() -> None:
     talk = Talk()
     talk.user("go")
     seq = talk.add(SystemSet("be brief", 10))
-    assert talk.state.take_view().blocks[0].source == PartRef(seq)
+    assert talk.state.get_view().blocks[0].source == PartRef(seq)
 
 
 def test_what_is_shown_of_the_past_was_born_at_no_step() -> None:

@@ -122,7 +122,7 @@ def open_desks(home: Path, routes: AgentRoutes | None = None) -> Workbenches:
     desks = Workbenches(
         where,
         SecretStorage(where.key_file, environ={}),
-        serve=lambda workspace: workspace_access.serve_commands(workspace, where),
+        serve=lambda workspace: workspace_access.listen_for_commands(workspace, where),
     )
     if routes is not None:
         desks.find_route = routes.find_route
@@ -200,7 +200,9 @@ async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) ->
         bench = await desks.create_workspace("w", folder)
         session = await bench.start_conversation(acp_agent=TITLES.get(agent, agent))
         if agent == "codex":
-            await (await bench.acp.start_agent(session.conversation)).choose(session.conversation, "mode", "read-only")
+            await (await bench.acp.start_agent(session.conversation)).choose_agent_option(
+                session.conversation, "mode", "read-only"
+            )
         watch, begun = Watcher(session), time.monotonic()
         watch.refuses = agent != "codex"  # a refusal ends its turn
         await one_turn(session, "do the work", found)

@@ -92,7 +92,7 @@ class Person:
         await until(lambda: bool(isinstance(self.window.current_session, Session) and self.window.foreign_agent_name))
         if self.agent == "codex":  # In its usual mode it asks nobody.
             foreign = await self.bench.acp.start_agent(self.session.conversation)
-            await foreign.choose(self.session.conversation, "mode", "read-only")
+            await foreign.choose_agent_option(self.session.conversation, "mode", "read-only")
 
     async def find_all_again(self) -> None:
         """A restart: the conversation is open, with all that the windows before have shown."""

@@ -105,7 +105,7 @@ def _facts(recording: RecordedSession, path: Path, found: Counter[str]) -> None:
     try:
         drafts = recording_facts.draft_facts(recording, Words(), lambda _: "")
         state = build_state(Recorded("c", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1))
-        request = legal_messages.build_request(state.take_view(), {})
+        request = legal_messages.build_request(state.get_view(), {})
     except Exception as error:  # noqa: BLE001 - this is what is looked for
         found[f"LOST: {type(error).__name__} while making facts of {path.name}: {error}"[:200]] += 1
         return

@@ -235,7 +235,7 @@ async def _end(machines: list[Machine], found: Counter[str]) -> None:
     found["LOST: cannot be read"] += sum(len(machine.shared.complaints) for machine in machines)
     for conversation in first.keys() & second.keys():
         one, other = [
-            build_state(await machine.thread.run_there(machine.journal.read_recorded, conversation)).take_view()
+            build_state(await machine.thread.run_there(machine.journal.read_recorded, conversation)).get_view()
             for machine in machines
         ]
         found["views"] += 1

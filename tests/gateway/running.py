@@ -41,7 +41,7 @@ def running(
     reading, writing = os.pipe()  # When it is closed, the gateway ends in order.
 
     async def nobody(workspace: Any) -> Any:
-        return await workspace_access.serve_commands(workspace, where) if serves else None
+        return await workspace_access.listen_for_commands(workspace, where) if serves else None
 
     def work() -> None:
         known = GatewayRegistrations(registration, *others)

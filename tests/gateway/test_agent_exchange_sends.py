@@ -360,7 +360,7 @@ async def test_what_went_on_unread_is_read_after_it_was_sent_and_after_the_reque
         room.told.append(words)
 
     before, now = OwnedTasks("before"), OwnedTasks("now")
-    reading = now.spawn_task(exchange._record_behind(request, room, before if waits else None), name="read")
+    reading = now.spawn_task(exchange._record_after_forwarding(request, room, before if waits else None), name="read")
     now.spawn_task(say("sending", 0), name="send")
     if waits:
         before.spawn_task(say("the request before", 20), name="before")

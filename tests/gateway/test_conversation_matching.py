@@ -189,20 +189,20 @@ def test_a_conversation_is_found_by_its_name_and_gone_when_it_is_removed() -> No
 
 async def test_who_asks_for_a_line_waits_until_all_is_recorded() -> None:
     line, order = MessageLine("one", "", ""), list[str]()
-    assert line.is_lockable
+    assert line.can_lock_now
     line.is_recorded.clear()
-    assert not line.is_lockable
+    assert not line.can_lock_now
 
     async def ask(name: str) -> None:
-        async with line.hold_when_recorded():
+        async with line.lock_once_recorded():
             order.append(name)
-            assert not line.is_lockable
+            assert not line.can_lock_now
 
     async def release() -> None:
         await line.is_wanted.wait()
         assert order == []
         line.is_recorded.set()
-        assert not line.is_lockable, "somebody has it"
+        assert not line.can_lock_now, "somebody has it"
 
     await asyncio.gather(ask("first"), ask("second"), release())
-    assert (order, line.is_lockable) == (["first", "second"], True)
+    assert (order, line.can_lock_now) == (["first", "second"], True)

@@ -66,7 +66,7 @@ async def running(tmp_path: Path, script: Script = lambda _: [Says("fine")], **o
             return await app.ask_agent_model(*asked)
 
         opened = GatewayWorkspaces(where, "", _not_served, ask)
-        app = GatewayApp(GatewayRegistrations(registration), opened.use_workspace)
+        app = GatewayApp(GatewayRegistrations(registration), opened.hold_workspace_open)
         app.open_conversations = opened.list_open_conversations
         try:
             transport = httpx.ASGITransport(app)

@@ -31,14 +31,14 @@ async def test_of_many_projects_few_stay_open_and_each_opens_again(tmp_path: Pat
     ]
     opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
     try:
-        async with opened.use_workspace(names[0]) as first:
+        async with opened.hold_workspace_open(names[0]) as first:
             for name in names[1:]:
-                async with opened.use_workspace(name):
+                async with opened.hold_workspace_open(name):
                     pass
             await opened._tasks.wait_for_all_tasks()  # those that nobody uses are closed
             assert len(opened.list_open_conversations()) == gateway_workspaces.OPEN_AT_MOST
             assert first in opened.list_open_conversations()  # it is used, though it was asked for longest ago
-        async with opened.use_workspace(names[1]) as again:
+        async with opened.hold_workspace_open(names[1]) as again:
             assert list(await again.figures_since()) == []
     finally:
         await opened.aclose()
@@ -51,7 +51,7 @@ async def test_nothing_is_held_of_projects_whose_workspaces_were_closed(tmp_path
     with Provider(lambda _: [Says("fine")]) as provider:
         known = GatewayRegistrations(*(GatewayRegistration(name, provider.url, workspace=name) for name in many))
         opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
-        app = GatewayApp(known, opened.use_workspace)
+        app = GatewayApp(known, opened.hold_workspace_open)
         app.open_conversations = opened.list_open_conversations
         try:
             async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
@@ -102,12 +102,12 @@ async def test_the_usual_workspace_is_made_when_it_is_asked_for_and_no_other(tmp
     opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
     try:
         with pytest.raises(NotFound):
-            async with opened.use_workspace("unknown"):
+            async with opened.hold_workspace_open("unknown"):
                 pass
         assert AllWorkspaces(where.workspaces_folder).list_workspaces() == ()
-        async with opened.use_workspace("") as first, opened.use_workspace("") as again:
+        async with opened.hold_workspace_open("") as first, opened.hold_workspace_open("") as again:
             assert first is again
-        async with opened.use_workspace(gateway_workspaces.USUAL_WORKSPACE_NAME) as named:
+        async with opened.hold_workspace_open(gateway_workspaces.USUAL_WORKSPACE_NAME) as named:
             assert named is first
         (made,) = AllWorkspaces(where.workspaces_folder).list_workspaces()
         assert made.name == gateway_workspaces.USUAL_WORKSPACE_NAME
@@ -125,7 +125,7 @@ async def test_a_workspace_that_another_process_wants_is_closed_and_can_be_opene
     name = known.create_stored_workspace("project").id
     opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
     try:
-        async with opened.use_workspace(name):
+        async with opened.hold_workspace_open(name):
             pass
         assert gateway_workspaces.close_for_other_process(name) == 0
         assert gateway_workspaces.close_for_other_process(name) == 1, "it is on its way"
@@ -133,7 +133,7 @@ async def test_a_workspace_that_another_process_wants_is_closed_and_can_be_opene
         assert opened.list_open_conversations() == ()
         there = await known.open_stored_workspace(name)
         await there.aclose()
-        async with opened.use_workspace(name) as again:
+        async with opened.hold_workspace_open(name) as again:
             assert list(await again.figures_since()) == []
     finally:
         await opened.aclose()

@@ -81,7 +81,7 @@ async def test_whoever_waits_hears_that_the_other_end_has_gone() -> None:
     ends = _TwoEnds()
     waiting = ends.left.tasks.spawn_task(ends.left.ask("never", ()), name="ask")
     await asyncio.sleep(0)
-    ends.left.end_with(StoppedByUser("It has closed."))
+    ends.left.fail_all_questions(StoppedByUser("It has closed."))
     with pytest.raises(StoppedByUser):
         await waiting
     ends.left.handle_message("answer", 1, "late")  # is nobody's any more
@@ -100,7 +100,7 @@ def test_a_line_holds_the_very_value_but_for_the_json_of_messages() -> None:
 def test_only_what_differs_is_told_again() -> None:
     here, there = LastSentValues(), LastSentValues()
     for value, known in ((("a", "b"), 0), (("a", "b", "c"), 2), (("a", "x"), 1), ((), 0)):
-        same, rest = here.split_off_known("s", value)
+        same, rest = here.split_off_known_start("s", value)
         assert (same, there.restore_whole("s", same, rest)) == (known, value)
 
 

@@ -51,7 +51,7 @@ async def test_a_window_that_opens_the_workspace_gets_it_and_sees_what_the_agent
         desk = Workbenches(
             where,
             SecretStorage(where.key_file),
-            serve=lambda workspace: workspace_access.serve_commands(workspace, where),
+            serve=lambda workspace: workspace_access.listen_for_commands(workspace, where),
         )
         bench = await desk.open_workspace(gateway_workspaces.USUAL_WORKSPACE_NAME)
         try:
@@ -352,4 +352,4 @@ async def test_what_the_other_process_complains_of_stands_in_the_log_and_what_it
 def test_what_differs_is_enough(values: list[tuple[str, tuple[int, ...]]]) -> None:
     here, there = LastSentValues(), LastSentValues()
     for name, value in values:
-        assert there.restore_whole(name, *here.split_off_known(name, value)) == value
+        assert there.restore_whole(name, *here.split_off_known_start(name, value)) == value

@@ -40,7 +40,7 @@ from helix_desktop.gateway.view_entries import (
     Says,
     ViewEntries,
     ViewEntriesBuilder,
-    parse_hidden_reply,
+    parse_hidden_messages,
 )
 from helix_desktop.store.memory_stores import MemoryJournal
 from helix_desktop.tasks import OwnedTasks
@@ -355,7 +355,7 @@ async def test_a_fold_that_covers_a_hidden_step_leaves_the_reply() -> None:
 
 @pytest.mark.parametrize(("raw", "messages"), [('{"a": 1}', [{"a": 1}]), ('[{"a": 1}, 2]', [{"a": 1}, 2])])
 def test_a_hidden_reply_is_one_message_or_several(raw: str, messages: list[object]) -> None:
-    assert parse_hidden_reply(raw) == messages
+    assert parse_hidden_messages(raw) == messages
 
 
 # --- views that go on from another ----------------------------------------------------------------------------------

@@ -231,7 +231,7 @@ class FakeSession(StandIn):
         return taken.parts
 
     def view(self) -> View:
-        return self.state.take_view()
+        return self.state.get_view()
 
     async def moment_at(self, seq: int) -> Moment:
         return self.state.past_moment(seq)
@@ -294,7 +294,7 @@ class FakeSession(StandIn):
 
     async def rebuild_request(self, seq: int | None = None) -> Request:
         then = self.state if seq is None else self.state.past_moment(newest_fact_seen_by(self.state.facts[seq - 1]))
-        view = then.take_view()
+        view = then.get_view()
         stored = [getattr(block.content, "stored", block.content) for block in view.blocks]
         return legal_messages.build_request(
             view, {one: story.CONTENT[one.digest] for one in stored if isinstance(one, Stored)}
@@ -492,7 +492,7 @@ class FakeAcpAgents:
     def commands_of(self, _conversation: str) -> dict[str, str]:
         return {"memory": "Shows what is kept"}
 
-    async def choose(self, _conversation: object, identity: str, value: str) -> None:
+    async def choose_agent_option(self, _conversation: object, identity: str, value: str) -> None:
         self.chosen.append((identity, value))
 
 

@@ -103,9 +103,9 @@ def test_a_compaction_is_a_fold_with_what_it_took_the_place_of_beneath() -> None
     facts = [Recorded("c", at, 0.0, fact) for at, fact in enumerate(made, 1)]
     state = build_state(facts)
     assert fold.fold in state.branch.live
-    assert "short" in str(state.take_view().blocks[0].content)
+    assert "short" in str(state.get_view().blocks[0].content)
     unfolded = build_state([*facts, Recorded("c", len(facts) + 1, 0.0, Unfolded(fold.fold))])
-    assert "begin" in str(unfolded.take_view().blocks[0].content)
+    assert "begin" in str(unfolded.get_view().blocks[0].content)
 
 
 def test_a_compaction_in_the_middle_of_a_batch_leaves_it_whole() -> None:

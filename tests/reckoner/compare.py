@@ -164,11 +164,11 @@ def _rounded(price: places.Next | None) -> places.Next | None:
 
 def _digest(state: Moment, c: Conversation) -> str:
     """Of what would be sent now, with what its view refers to."""
-    now = state.take_view()
+    now = state.get_view()
     parts = [block.content for block in now.blocks]
     stored = [part.stored if isinstance(part, Attachment) else part for part in parts]
     held = {one: content_for_model(one, c.contents[one.digest]) for one in stored if isinstance(one, Stored)}
-    return request_digest.digest_of(legal_messages.build_request(now, held)).hex
+    return request_digest.digest_of_request(legal_messages.build_request(now, held)).hex
 
 
 # --- every fact ------------------------------------------------------------------------------------------------------

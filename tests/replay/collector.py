@@ -35,9 +35,9 @@ TRIMMED = ".,;:!?()[]{}<>\"'`=*·…"
 async def lost(facts: Sequence[Recorded], cache: ContentCache) -> set[str]:
     """Details of this conversation that can no longer be reached from its view."""
     shown = build_state(facts)
-    texts = [await _text(block, cache) for block in shown.take_view().blocks]
+    texts = [await _text(block, cache) for block in shown.get_view().blocks]
     named = {digest for text in texts for digest in _hashes(text)}
-    named |= {stored.digest for block in shown.take_view().blocks for stored in block.cached}
+    named |= {stored.digest for block in shown.get_view().blocks for stored in block.cached}
     texts += [await _content(digest, cache) for digest in sorted(named)]
     flat = " ".join(" ".join(_unescaped(text).split()) for text in texts).replace("\0", NUL)
     words = set(flat.replace("(", " ").replace('"', " ").replace("'", " ").split())

@@ -41,7 +41,7 @@ async def bench(provider: Provider, folder: Path, tmp_path: Path) -> AsyncIterat
     set_up_agents(tmp_path)
     where = program_folders.find_program_folders(tmp_path / "home")
     secrets = SecretStorage(where.key_file, environ={})
-    desk = Workbenches(where, secrets, serve=lambda workspace: workspace_access.serve_commands(workspace, where))
+    desk = Workbenches(where, secrets, serve=lambda workspace: workspace_access.listen_for_commands(workspace, where))
     routes = AgentRoutes(where)
     desk.find_route = routes.find_route
     with routes.holding:

@@ -156,7 +156,7 @@ async def test_a_closed_workspace_is_searched_and_one_that_another_program_has_o
         return Workbenches(
             where,
             SecretStorage(where.key_file, environ={}),
-            serve=lambda opened: workspace_access.serve_commands(opened, where),
+            serve=lambda opened: workspace_access.listen_for_commands(opened, where),
         )
 
     another, here = desk(), desk()
@@ -180,7 +180,7 @@ async def test_a_model_set_by_the_command_line_beside_an_open_workspace_is_heard
     desk = Workbenches(
         where,
         SecretStorage(where.key_file, environ={}),
-        serve=lambda opened: workspace_access.serve_commands(opened, where),
+        serve=lambda opened: workspace_access.listen_for_commands(opened, where),
     )
     bench, heard = await desk.create_workspace("Pairs", folder), asyncio.Event()
     bench.workspace.watch_settings(heard.set)

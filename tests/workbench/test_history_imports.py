@@ -102,7 +102,7 @@ async def test_times_models_and_usage_are_those_of_the_file(workspace: StoredWor
     assert (reply.model, reply.usage.input, reply.saw) == ("claude-sonnet-4-5", 100, 2)
     (row,) = await workspace.journal.list_conversations()
     assert (row.title, row.updated) == ("list the files", 1767323048.0)
-    assert build_state(facts).take_view().blocks
+    assert build_state(facts).get_view().blocks
 
 
 async def test_a_file_that_has_grown_adds_what_is_new(workspace: StoredWorkspace, tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ async def test_a_foreign_compaction_can_be_undone(workspace: StoredWorkspace, tm
     facts = await workspace.journal.read_facts(one.id)
     fold = next(fact.fact for fact in facts if isinstance(fact.fact, Folded))
     assert fold.why == "Claude Code compacted the conversation here (auto)"
-    shown = " ".join(str(block.content) for block in build_state(facts).take_view().blocks)
+    shown = " ".join(str(block.content) for block in build_state(facts).get_view().blocks)
     assert "The summary." in shown
     assert "list the files" not in shown
 

@@ -28,10 +28,10 @@ class MatchingLines:
 
 def find_matching_lines(left: Sequence[Any], right: Sequence[Any], exact: int = EXACT) -> Iterator[MatchingLines]:
     """What two lists of lines (text or bytes) have in common. `exact`: up to how many lines are compared exactly."""
-    return _match_span(left, right, (0, len(left), 0, len(right)), exact)
+    return _matches_in_span(left, right, (0, len(left), 0, len(right)), exact)
 
 
-def _match_span(
+def _matches_in_span(
     left: Sequence[Any], right: Sequence[Any], span: Span, exact: int, *, deep: int = 0
 ) -> Iterator[MatchingLines]:
     """Yields what lines a to b of one text and c to d of the other have in common, in order."""
@@ -63,10 +63,10 @@ def _match_between_ends(
             yield from (MatchingLines(a + m.a, c + m.b, m.size) for m in matcher.get_matching_blocks() if m.size)
         return
     for x, y in anchors:
-        yield from _match_span(left, right, (a, x, c, y), exact, deep=deep + 1)
+        yield from _matches_in_span(left, right, (a, x, c, y), exact, deep=deep + 1)
         yield MatchingLines(x, y, 1)
         a, c = x + 1, y + 1
-    yield from _match_span(left, right, (a, b, c, d), exact, deep=deep + 1)
+    yield from _matches_in_span(left, right, (a, b, c, d), exact, deep=deep + 1)
 
 
 def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: Span) -> list[tuple[int, int]]:
@@ -131,11 +131,11 @@ class Hunk:
         return hashlib.sha256(body).hexdigest()[:16]
 
 
-def binary(*contents: bytes) -> bool:
+def is_binary(*contents: bytes) -> bool:
     return any(b"\0" in content[:LOOKED_AT] for content in contents)
 
 
-def lines_of(content: bytes) -> list[bytes]:
+def split_into_lines(content: bytes) -> list[bytes]:
     """Splits content into lines, keeping their ends. The last line may have none."""
     lines = content.split(b"\n")
     last = lines.pop()
@@ -168,14 +168,14 @@ def _merge_touching_matches(old: Sequence[Any], new: Sequence[Any], exact: int =
 
 def count_changed_lines(before: bytes, after: bytes) -> tuple[int, int]:
     """Counts added and removed lines; (0, 0) for a binary file."""
-    if binary(before, after):
+    if is_binary(before, after):
         return 0, 0
-    found = list(find_changed_lines(lines_of(before), lines_of(after)))
+    found = list(find_changed_lines(split_into_lines(before), split_into_lines(after)))
     return sum(one.new_end - one.new for one in found), sum(one.old_end - one.old for one in found)
 
 
 def find_hunks(before: bytes, after: bytes, context: int = CONTEXT) -> tuple[Hunk, ...]:
-    old, new = lines_of(before), lines_of(after)
+    old, new = split_into_lines(before), split_into_lines(after)
     groups: list[list[ChangedLines]] = []
     for block in find_changed_lines(old, new):
         if groups and block.old - groups[-1][-1].old_end <= 2 * context:
@@ -205,7 +205,7 @@ def revert_hunks(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]
 
     Raises ActionRefused if the same or adjacent lines have changed since.
     """
-    old, new, current = lines_of(before), lines_of(after), lines_of(now)
+    old, new, current = split_into_lines(before), split_into_lines(after), split_into_lines(now)
     same = list(_merge_touching_matches(new, current)) if now != after else [MatchingLines(0, 0, len(new))]
     result = list(current)
     for block in sorted((block for hunk in chosen for block in hunk.blocks), key=lambda block: -block.new):

@@ -111,7 +111,7 @@ def decode_difference(content: bytes) -> tuple[PathChange, ...]:
     )
 
 
-def entries_needed_before(content: bytes) -> tuple[Digest, ...]:
+def entries_to_read_first(content: bytes) -> tuple[Digest, ...]:
     """Lists the entries that must be read first, in order, to get the state that an entry stands for."""
     if content.startswith(b"{"):  # Checkpoints in the format of version 1 are JSON.
         body = json.loads(content)
@@ -124,7 +124,7 @@ def entries_needed_before(content: bytes) -> tuple[Digest, ...]:
     return (Digest(bytes(left[:32])),) if version > 1 else ()
 
 
-def items_put_by_entry(content: bytes) -> Iterator[tuple[str, TreeItem | None]]:
+def items_set_by_entry(content: bytes) -> Iterator[tuple[str, TreeItem | None]]:
     """Yields the paths that an entry changes on the way to its state, with their new items."""
     if content.startswith(b"helix manifest "):
         yield from decode_manifest(content).items()
@@ -135,7 +135,7 @@ def items_put_by_entry(content: bytes) -> Iterator[tuple[str, TreeItem | None]]:
 def build_tree(contents: Iterable[bytes]) -> dict[str, TreeItem]:
     """Builds the state that results from entries, applied in order."""
     state: dict[str, TreeItem] = {}
-    for path, item in (each for content in contents for each in items_put_by_entry(content)):
+    for path, item in (each for content in contents for each in items_set_by_entry(content)):
         if item is None:
             state.pop(path, None)
         else:
@@ -165,10 +165,10 @@ def merge_changes_per_path(changes: Iterable[PathChange]) -> tuple[tuple[PathCha
     return tuple(sorted(left, key=lambda change: change.path)), frozenset(broken)
 
 
-def changes_people_count(changes: Sequence[PathChange]) -> list[PathChange]:
+def without_implied_changes(changes: Sequence[PathChange]) -> list[PathChange]:
     """Leaves out a folder whose contents changed too, since people count only the contents."""
     holding = {above for change in changes for above in _parent_paths(change.path)}
-    return [change for change in changes if not (_changes_folder_only(change) and change.path in holding)]
+    return [change for change in changes if not (_is_change_of_folder(change) and change.path in holding)]
 
 
 def _parent_paths(path: str) -> Iterator[str]:
@@ -177,7 +177,7 @@ def _parent_paths(path: str) -> Iterator[str]:
         yield path
 
 
-def _changes_folder_only(change: PathChange) -> bool:
+def _is_change_of_folder(change: PathChange) -> bool:
     return all(item is None or item.kind is PathKind.FOLDER for item in (change.before, change.after))
 
 

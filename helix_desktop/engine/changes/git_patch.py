@@ -5,7 +5,7 @@ import hashlib
 import zlib
 from collections.abc import Iterator
 
-from helix_desktop.engine.changes.diff_hunks import CONTEXT, Hunk, binary, find_hunks
+from helix_desktop.engine.changes.diff_hunks import CONTEXT, Hunk, find_hunks, is_binary
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 
 NOWHERE = b"/dev/null"
@@ -59,7 +59,7 @@ def _patch_lines(name: str, old: tuple[TreeItem | None, bytes], new: tuple[TreeI
     yield from _mode_lines(old[0], new[0])
     if old[1] == new[1]:
         return
-    if binary(old[1], new[1]):
+    if is_binary(old[1], new[1]):
         yield b"index %s..%s\n" % (_git_blob_hash(old), _git_blob_hash(new))
         yield b"GIT binary patch\n" + _binary_literal(new[1]) + _binary_literal(old[1])
         return

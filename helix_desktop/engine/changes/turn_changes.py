@@ -160,7 +160,7 @@ def step_with_undos(step: ChangeSource, sources: Iterable[ChangeSource]) -> tupl
     return (step, *(each for each in sources if each.fact.by == "undo" and step.seq in each.fact.undoes))
 
 
-def undone_facts(changed: Iterable[ChangeSource | facts.Recorded], conversation: str) -> tuple[int, ...]:
+def undone_seqs(changed: Iterable[ChangeSource | facts.Recorded], conversation: str) -> tuple[int, ...]:
     """Returns the numbers of the conversation's facts that are undone together with these changes,
     including those that an undo among them had undone.
     """

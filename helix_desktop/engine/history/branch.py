@@ -71,7 +71,7 @@ class ConversationBranch(LiveFolds):
             if self._has_effect(fact):
                 return self._apply_effect(recorded.seq, fact)
         else:
-            self._note_other_fact(fact)
+            self._apply_fact_without_message(fact)
         return None
 
     def _has_effect(self, fact: facts.Fact) -> bool:
@@ -79,7 +79,7 @@ class ConversationBranch(LiveFolds):
             case facts.Unfolded(fold=name):
                 return name in self.live
             case facts.Refolded(fold=name):
-                return name in self.folds and name not in self.live and self.may_nest(self.folds[name].cover)
+                return name in self.folds and name not in self.live and self.would_fold_nest(self.folds[name].cover)
             case facts.DocumentEdited(fold=name):
                 return name in self.folds
         return self._would_mark_change_anything(fact)
@@ -98,15 +98,15 @@ class ConversationBranch(LiveFolds):
 
     def _apply_effect(self, seq: int, fact: facts.Fact, kept: tuple[facts.PartRef, ...] = ()) -> Effect:
         about = fact.ref if isinstance(fact, facts.Excluded | facts.Included) else None
-        before = self.unfolded_tokens(about) if about is not None else 0
+        before = self.tokens_without_folds(about) if about is not None else 0
         cover = self.apply_fold_change(fact, kept)
         if cover is not None:
             self._rebuild_items_of(cover)
         if about is not None:
-            self.unfolded += self.unfolded_tokens(about) - before
+            self.unfolded += self.tokens_without_folds(about) - before
         return seq, fact, kept
 
-    def _note_other_fact(self, fact: facts.Fact) -> None:
+    def _apply_fact_without_message(self, fact: facts.Fact) -> None:
         match fact:
             case facts.TurnEnded():
                 self.turn.running = False
@@ -201,12 +201,12 @@ class ConversationBranch(LiveFolds):
                 return False
         elif not (0 < cover.first <= cover.last < seq and self.covered_messages(cover)):
             return False
-        if not self.may_nest(cover):
+        if not self.would_fold_nest(cover):
             return False
         kept = 0 if isinstance(cover, facts.PartRef) else self.count_tokens_kept_beside_fold(cover, panic=fold.panic)
         return 0 < fold.tokens + kept <= self.shown_tokens(cover)
 
-    def may_nest(self, cover: facts.Cover) -> bool:
+    def would_fold_nest(self, cover: facts.Cover) -> bool:
         """Whether a fold of `cover` would nest with every live span, or lie beside it. Where it cuts no item of the view
         in two, what it holds is outermost and held whole, with all that nests in it.
         """
@@ -246,9 +246,9 @@ class ConversationBranch(LiveFolds):
                     return True
         return False
 
-    def count_item(self, item: ViewItem, sign: int) -> None:
+    def update_sums(self, item: ViewItem, sign: int) -> None:
         """Add an item to every sum that decisions are made by, or, with -1, take it out."""
-        LiveFolds.count_item(self, item, sign)
+        LiveFolds.update_sums(self, item, sign)
         position = self.message_position(item.first)
         self.token_sums.change_number(position, sign * item.tokens)
         if item.fold:
@@ -298,8 +298,8 @@ class ConversationBranch(LiveFolds):
         span = facts.Span(min(first, self.items[low].first), max(last, self.items[high - 1].last))
         self.replace_items(low, high, list(self.build_items(span)))
 
-    def tokens_pinned(self, *more: facts.Cover) -> int:
+    def count_pinned_tokens(self, *more: facts.Cover) -> int:
         """What the pinned parts count, word for word as a pin shows them, with `more` pinned as well."""
-        wanted = {part for ref in (*self.pins, *more) for part in self.parts_under(ref) if not self.is_excluded(part)}
+        wanted = {part for ref in (*self.pins, *more) for part in self.parts_within(ref) if not self.is_excluded(part)}
         originals = (message_blocks.build_original_block(self.message_at(part.seq), part, self.ids) for part in wanted)
         return sum(block.tokens for block in originals)

@@ -52,18 +52,18 @@ class FactTree:
         for first, last in self.runs_leading_to(seq):
             yield from self.facts[first - 1 : last]
 
-    def note_rewind(self, seq: int, to: int) -> int:
+    def add_rewind(self, seq: int, to: int) -> int:
         """A rewind at `seq`; where it really went back to."""
         target = max(0, min(to, seq - 1))
         self.rewinds.append(seq)
         self.targets.append(target)
         return target
 
-    def note_effect(self, effect: Effect) -> None:
+    def add_effect(self, effect: Effect) -> None:
         self.effects.append(effect)
         self.effect_seqs.append(effect[0])
 
-    def note_settings(self, seq: int, settings: RequestSettings) -> None:
+    def add_settings(self, seq: int, settings: RequestSettings) -> None:
         self.settings.append(settings)
         self.settings_seqs.append(seq)
 

@@ -105,23 +105,23 @@ class LiveFolds(ViewItems):
     def _put_in_force(self, name: str) -> None:
         over = self._folds_over(self.folds[name].cover)
         self.live[name] = None
-        self.recallable -= self._largest_original(over)
+        self.recallable -= self._largest_original_tokens(over)
         insort(over, name, key=self.ages.__getitem__)
-        self.recallable += self._largest_original(over)
+        self.recallable += self._largest_original_tokens(over)
 
     def _take_out_of_force(self, name: str) -> Cover:
         cover = self.folds[name].cover
         over = self._folds_over(cover)
         del self.live[name]
-        self.recallable -= self._largest_original(over)
+        self.recallable -= self._largest_original_tokens(over)
         over.remove(name)
-        self.recallable += self._largest_original(over)
+        self.recallable += self._largest_original_tokens(over)
         if isinstance(cover, Span) and not self.by_span[cover]:
             del self.by_span[cover]
         self.barred[cover] = name
         return cover
 
-    def _largest_original(self, over: Sequence[str]) -> int:
+    def _largest_original_tokens(self, over: Sequence[str]) -> int:
         """The largest original of the markers and excerpts among these folds."""
         folds = (self.folds[name] for name in over)
         return max((fold.tokens_before for fold in folds if fold.kind in RECALLED), default=0)
@@ -203,7 +203,7 @@ class LiveFolds(ViewItems):
             self.message_at(seq), self.ids, fold_of, self.is_pinned, self.is_excluded
         )
 
-    def unfolded_tokens(self, cover: Cover) -> int:
+    def tokens_without_folds(self, cover: Cover) -> int:
         """What the messages of `cover` would count without any fold; what is taken out stays out."""
         bare = (
             message_blocks.render_message_blocks(
@@ -235,9 +235,9 @@ class LiveFolds(ViewItems):
         for ref in self.pins:
             first, last = first_and_last(ref)
             if first <= cover.last and cover.first <= last:
-                yield from (part for part in self.parts_under(ref) if cover.first <= part.seq <= cover.last)
+                yield from (part for part in self.parts_within(ref) if cover.first <= part.seq <= cover.last)
 
-    def parts_under(self, ref: Cover) -> Iterator[PartRef]:
+    def parts_within(self, ref: Cover) -> Iterator[PartRef]:
         for seq in self.covered_messages(Span(*first_and_last(ref))):
             count = len(message_blocks.parts_of(message_blocks.require_message(self.message_at(seq))))
             yield from (PartRef(seq, i) for i in range(count) if cover_contains(ref, PartRef(seq, i)))

@@ -12,7 +12,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 
 
-def digest_of(request: Request) -> Digest:
+def digest_of_request(request: Request) -> Digest:
     """The same for the same request, in every version of the program."""
     content = hashlib.sha256()
     for piece in _pieces_of_request(request):

@@ -127,7 +127,7 @@ class TokenLedger:
         sound = [share for at, share in told if LEAST <= share <= MOST and not self._was_recorded_elsewhere(at, seq)]
         return _median([expected] * PRIOR_WEIGHT + sound) if sound else expected
 
-    def add_cost_of(self, recorded: facts.Recorded) -> None:
+    def add_figures_of_fact(self, recorded: facts.Recorded) -> None:
         """What a fact has cost. To be told before `append_view_tokens` of the same fact."""
         match recorded.fact:
             case facts.ModelReplied() as reply:
@@ -135,7 +135,7 @@ class TokenLedger:
             case facts.ModelSet(role=facts.ModelRole.MAIN, window=window):
                 self._baseline.window = window
             case facts.Spent(usage=usage):
-                self._append_sums(recorded.seq, usage, sent=usage.input)
+                self._append_running_sums(recorded.seq, usage, sent=usage.input)
             case facts.ConversationStarted(forked_from=origin) if origin:
                 self.copied = [(1, recorded.seq)]
             case facts.BroughtIn(first=first, undone=False):
@@ -170,7 +170,7 @@ class TokenLedger:
 
     def count_requests(self, seq: int) -> int:
         """How many requests there had been when `seq` was the newest fact, without those of other programs."""
-        return self._own_sum_until(range(len(self.requests) + 1), seq)
+        return self._sum_paid_here(range(len(self.requests) + 1), seq)
 
     def count_steps(self, seq: int) -> int:
         """How many steps there had been when `seq` was the newest fact."""
@@ -204,24 +204,24 @@ class TokenLedger:
         """Up to `seq`. `prices` as shares of the input price, which is `per_million` dollars; without them no money is
         told. Money is compared over the steps that the provider reported.
         """
-        at = {name: self._own_sum_until(column, seq) for name, column in self.sums.items()}
+        at = {name: self._sum_paid_here(column, seq) for name, column in self.sums.items()}
         paid_without = 0.0
         if prices is not None and per_million:
             shares = at["old"] * prices.read + at["new"] * prices.write + (at["output"] + at["summary"]) * prices.output
             paid_without = shares * per_million / 1e6
         return Savings(
-            at["steps"], at["sent"], at["without"], at["read"], self._own_sum_until(self.paid, seq), paid_without
+            at["steps"], at["sent"], at["without"], at["read"], self._sum_paid_here(self.paid, seq), paid_without
         )
 
-    def _own_sum_until(self, column: Sequence[T], seq: int) -> T:
+    def _sum_paid_here(self, column: Sequence[T], seq: int) -> T:
         """A running sum up to `seq`, without what was brought in, and what a fork was begun with."""
         total = column[bisect_right(self.requests, seq)]
-        for run in self._paid_elsewhere():
+        for run in self._runs_paid_elsewhere():
             first, behind = (bisect_left(self.requests, min(one, seq + 1)) for one in run)
             total -= column[behind] - column[first]
         return total
 
-    def _paid_elsewhere(self) -> list[Run]:
+    def _runs_paid_elsewhere(self) -> list[Run]:
         """The facts whose cost belongs to another conversation or program, none of them twice."""
         start = self.copied[-1][1] if self.copied else 0
         return [*self.copied, *((max(first, start), behind) for first, behind in self.elsewhere if behind > start)]
@@ -231,21 +231,21 @@ class TokenLedger:
         shown, whole = self.shown[saw], self.whole[saw]
         sent = usage.input
         if sent > 0 and shown > 0:
-            self._add_report(reply.model, recorded.seq, shown, sent)
+            self._add_billing_report(reply.model, recorded.seq, shown, sent)
         elif sent <= 0:
             sent = round(shown * self.billing_factor(reply.model, recorded.seq))
         usual = self._baseline.bill_step(shown, whole, sent)
         written = usage.output or sum(part.tokens for part in reply.parts)
         known = {**usual, "output": written} if usage.input > 0 else {"without": usual["without"]}
-        self._append_sums(recorded.seq, usage, steps=1, sent=sent, **known)
+        self._append_running_sums(recorded.seq, usage, steps=1, sent=sent, **known)
 
-    def _add_report(self, model: str, seq: int, counted: int, billed: int) -> None:
+    def _add_billing_report(self, model: str, seq: int, counted: int, billed: int) -> None:
         reports = self.reports.setdefault(model, BillingReports())
         reports.seqs.append(seq)
         reports.counted.append(counted)
         reports.billed.append(billed)
 
-    def _append_sums(self, seq: int, usage: facts.Usage, **more: int) -> None:
+    def _append_running_sums(self, seq: int, usage: facts.Usage, **more: int) -> None:
         self.requests.append(seq)
         for name, column in self.sums.items():
             column.append(column[-1] + (usage.cache_read if name == "read" else more.get(name, 0)))

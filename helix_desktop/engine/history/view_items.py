@@ -37,7 +37,7 @@ class ViewItems:
     keys: list[int] = field(default_factory=list)  # The fact number with which each item begins.
     tokens: Counter[ContextKind] = field(default_factory=Counter)
     shown_messages: int = 0
-    changed: int = 0  # The index of the first item changed since `take_first_changed_index` was last called.
+    changed: int = 0  # The index of the first item changed since `pop_first_changed_index` was last called.
 
     @property
     def total_tokens(self) -> int:
@@ -64,7 +64,7 @@ class ViewItems:
         """The seqs of the messages from the span's first to its last fact."""
         return self.order[bisect_left(self.order, span.first) : bisect_right(self.order, span.last)]
 
-    def take_first_changed_index(self) -> int:
+    def pop_first_changed_index(self) -> int:
         changed, self.changed = self.changed, len(self.items)
         return changed
 
@@ -107,9 +107,9 @@ class ViewItems:
         """Show one more item, at the end. Its message is in `order` already."""
         self.items.append(item)
         self.keys.append(item.first)
-        self.count_item(item, 1)
+        self.update_sums(item, 1)
 
-    def count_item(self, item: ViewItem, sign: int) -> None:
+    def update_sums(self, item: ViewItem, sign: int) -> None:
         """Add an item to the sums, or, with -1, take it out."""
         for block in item.blocks:
             self.tokens[block.kind] += sign * block.tokens
@@ -119,14 +119,14 @@ class ViewItems:
         """Show `fresh` in the place of the items from position `low` up to `high`."""
         is_mostly_gone = high - low > len(self.items) // 2
         for item in () if is_mostly_gone else self.items[low:high]:
-            self.count_item(item, -1)
+            self.update_sums(item, -1)
         self.items[low:high] = fresh
         self.keys[low:high] = [item.first for item in fresh]
         self.changed = min(self.changed, low)
         if is_mostly_gone:  # The rest is counted anew: a fold of all but a little would hold up other streams.
             self.clear_sums()
         for item in self.items if is_mostly_gone else fresh:
-            self.count_item(item, 1)
+            self.update_sums(item, 1)
 
     def clear_sums(self) -> None:
         self.tokens.clear()

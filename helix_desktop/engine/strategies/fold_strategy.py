@@ -124,7 +124,7 @@ def find_foldable_span(situation: FoldSituation, until: int = 0) -> Span | None:
     cut = find_legal_cut(branch, until or first_seq_of_tail(situation))
     position = branch.message_position(cut)
     last = branch.order[position - 1] if position else 0
-    if last < first or not branch.may_nest(Span(first, last)):
+    if last < first or not branch.would_fold_nest(Span(first, last)):
         return None
     return Span(first, last)
 

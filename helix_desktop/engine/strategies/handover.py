@@ -80,7 +80,7 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     # What a handover of the span costs now, with the writer it would have, in the main model's input tokens.
     by_main, by_fast = _costs_by_writer(situation, span)
     costs = by_main if main_model_writes(situation, span) or by_fast is None else by_fast
-    rewritten = fold_economics.rewriting_after_pause(less, price) if situation.is_pausing else 0.0
+    rewritten = fold_economics.expected_rewriting_cost(less, price) if situation.is_pausing else 0.0
     if not fold_economics.handover_pays(paid, saved, costs - rewritten, fold_experience(situation)):
         return None
     why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a handover document would cost {costs:,.0f}"

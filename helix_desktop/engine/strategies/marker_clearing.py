@@ -84,7 +84,7 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
     if total <= 0:
         return None
     if is_cache_cold(situation):
-        if not fold_economics.pays_to_clear_cold(total, meter.used, situation.policy.caching_cold_share):
+        if not fold_economics.pays_to_clear_when_cold(total, meter.used, situation.policy.caching_cold_share):
             return None
         return PlannedClearing(
             branch.order[0], end, f"the provider's cache has expired, and {total:,} tokens are freed"
@@ -203,7 +203,7 @@ def fold_experience(situation: FoldSituation) -> FoldExperience:
         else:
             saved += price.read * max(0, whole - shown)
     recall = fold_economics.RECALLS_EXPECTED * fold_economics.recall_cost(situation.meter.used, 1, price)
-    return FoldExperience(fold_economics.recalled_share(saved, recalls), len(branch.steps), recall)
+    return FoldExperience(fold_economics.recall_cost_share(saved, recalls), len(branch.steps), recall)
 
 
 def clearable_tokens_per_step(branch: ConversationBranch) -> float:

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QImage, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QGridLayout, QLabel, QStackedWidget, QWidget
 
-from helix_desktop.engine.changes.diff_hunks import Hunk, binary
+from helix_desktop.engine.changes.diff_hunks import Hunk, is_binary
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
 from helix_desktop.gui.chat.attachment_chips import FlowLayout
@@ -125,7 +125,7 @@ class ChangedFileView(QWidget):
         self._place_buttons_for_width()
         if file.place.lower().endswith(PICTURES) and max(map(len, contents)) < LARGEST_PICTURE_BYTES:
             self._show_both_pictures(contents)
-        elif binary(*contents) or not hunks:
+        elif is_binary(*contents) or not hunks:
             self._sentence_label.setText(_describe_change_without_lines(file))
             self._stack.setCurrentIndex(1)
         else:

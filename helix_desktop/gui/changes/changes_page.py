@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFrame, QSizePolicy, QSplitter, QWidget
 
-from helix_desktop.engine.changes.diff_hunks import Hunk, binary, find_hunks
+from helix_desktop.engine.changes.diff_hunks import Hunk, find_hunks, is_binary
 from helix_desktop.engine.changes.turn_changes import FileChange, TurnOfChanges, format_line_comment, without_user_undos
 from helix_desktop.engine.facts import ChangeKept, FilesChanged
 from helix_desktop.engine.session_events import Event, FactAppended
@@ -383,7 +383,7 @@ class ChangesPage(QWidget):
 
 
 def _build_hunks_and_sheet(before: bytes, after: bytes, *, columns: bool) -> tuple[Sequence[Hunk], DifferenceSheet]:
-    found = find_hunks(before, after) if not binary(before, after) else ()
+    found = find_hunks(before, after) if not is_binary(before, after) else ()
     return found, build_difference_sheet(build_hunk_rows(found, columns=columns), columns=columns)
 
 

@@ -13,7 +13,7 @@ from helix_desktop.engine.changes.turn_changes import (
     PlannedUndo,
     TurnOfChanges,
     step_with_undos,
-    undone_facts,
+    undone_seqs,
     without_user_undos,
 )
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -95,7 +95,7 @@ class ChangesUndo(QObject):
             )
             work = self._changes.changes_since_checkpoint(turn.first_checkpoint, folders=True)
             sources = (source for each in turns if each.seq >= turn.seq for source in each.sources)
-            undoes = undone_facts(sources, self._conversation)
+            undoes = undone_seqs(sources, self._conversation)
             self._run_undo_work(work, then=lambda files: self.plan_and_confirm_undo(files, undoes, title))
 
     def undo_change_sources(self, sources: Sequence[ChangeSource], title: str) -> None:

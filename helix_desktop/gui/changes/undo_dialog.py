@@ -6,7 +6,7 @@ from functools import partial
 
 from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QScrollArea, QWidget
 
-from helix_desktop.engine.changes.diff_hunks import binary
+from helix_desktop.engine.changes.diff_hunks import is_binary
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, UndoOutlook, printable_path
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared import plain_widgets
@@ -127,7 +127,7 @@ class ThreeVersionsDialog(plain_widgets.TransientDialog):
             label = plain_widgets.build_plain_label(title, "heading", self, wraps=False)
             view = TextLineView(theme, self)
             view.setAccessibleName(title)
-            shown = format_byte_size(len(content)) if binary(content) else content.decode("utf-8", "replace")
+            shown = format_byte_size(len(content)) if is_binary(content) else content.decode("utf-8", "replace")
             view.show_text_lines(shown.split("\n"))
             self.views.append(view)
             row.addLayout(build_column(label, (view, 1)))

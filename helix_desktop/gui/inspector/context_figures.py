@@ -53,7 +53,7 @@ def list_view_blocks(state: Moment) -> list[ListedBlock]:
         return name_block(block, state)
 
     found = []
-    for number, block in enumerate(state.take_view().blocks):
+    for number, block in enumerate(state.get_view().blocks):
         found.append(ListedBlock(number, block, block.tokens, block.tokens * price, name_block_in_view))
     return found
 

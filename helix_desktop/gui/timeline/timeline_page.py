@@ -327,7 +327,7 @@ class TimelinePage(QWidget):
         last = _last_seq_of_batch(event, facts)
 
         def show_both(before: Moment, after: Moment) -> None:
-            old, new = before.take_view(), after.take_view()
+            old, new = before.get_view(), after.get_view()
             was, now = before.counted_tokens, after.counted_tokens
             titles = (
                 f"{tr('Before {name}', name=name)} · {format_token_count(was)}",

@@ -71,7 +71,7 @@ async def merge_with_other_changes(checkpoints: Checkpoints, planned: PlannedUnd
     if any(item is None or item.kind is not PathKind.FILE for item in (before, after, now)) or now is None:
         return None
     first, second, current = [await checkpoints.read_item_content(item) for item in (before, after, now)]
-    if diff_hunks.binary(first, second, current):
+    if diff_hunks.is_binary(first, second, current):
         return None
     with suppress(ActionRefused):
         found = diff_hunks.revert_hunks(first, second, current, diff_hunks.find_hunks(first, second))

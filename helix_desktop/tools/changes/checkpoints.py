@@ -272,7 +272,7 @@ class Checkpoints:
         left_out: Sequence[str] = (),
     ) -> FilesChanged | None:
         """The fact of some changes, with all it names in the cache; None where there are none and nothing new is left out."""
-        counted = folder_state.changes_people_count(changes)
+        counted = folder_state.without_implied_changes(changes)
         if not changes and not left_out:
             return None
         added, removed = await self._count_added_and_removed(counted)
@@ -470,7 +470,7 @@ class Checkpoints:
         waiting, read = [digest], list[bytes]()
         while waiting:
             read.append(await self.contents.read_content(waiting.pop()))
-            waiting += folder_state.entries_needed_before(read[-1])
+            waiting += folder_state.entries_to_read_first(read[-1])
         return await asyncio.to_thread(folder_state.build_tree, read[::-1])
 
     async def read_item_content(self, item: TreeItem | None) -> bytes:

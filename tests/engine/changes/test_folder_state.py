@@ -73,16 +73,16 @@ def test_what_somebody_changed_in_between_is_named() -> None:
 def test_a_folder_is_counted_only_where_nothing_in_it_changed() -> None:
     folder, file = TreeItem(PathKind.FOLDER, 0o755), TreeItem(PathKind.FILE, 0o644, 0, bytes(32))
     changes = [PathChange("0/a", None, folder), PathChange("0/a/b", None, file), PathChange("0/empty", None, folder)]
-    assert [change.path for change in folder_state.changes_people_count(changes)] == ["0/a/b", "0/empty"]
+    assert [change.path for change in folder_state.without_implied_changes(changes)] == ["0/a/b", "0/empty"]
 
 
 def test_what_has_to_be_read_for_a_state() -> None:
     old = b'{"checkpoint": 1, "roots": ["/a"], "manifest": "%s", "differences": ["%s"]}' % (b"00" * 32, b"11" * 32)
-    assert folder_state.entries_needed_before(old) == (Digest(bytes(32)), Digest(b"\x11" * 32))
-    assert folder_state.entries_needed_before(folder_state.encode_difference([], FIRST)) == (FIRST,)
+    assert folder_state.entries_to_read_first(old) == (Digest(bytes(32)), Digest(b"\x11" * 32))
+    assert folder_state.entries_to_read_first(folder_state.encode_difference([], FIRST)) == (FIRST,)
     assert (
-        folder_state.entries_needed_before(b"helix difference 1\n")
-        == folder_state.entries_needed_before(b"helix manifest 1\n")
+        folder_state.entries_to_read_first(b"helix difference 1\n")
+        == folder_state.entries_to_read_first(b"helix manifest 1\n")
         == ()
     )
 
@@ -90,6 +90,6 @@ def test_what_has_to_be_read_for_a_state() -> None:
 def test_newer_forms_are_refused() -> None:
     for content in (b"helix manifest 2\n", b"helix difference 3\n", b'{"checkpoint": 2}'):
         with pytest.raises(WrittenByNewerVersion):
-            (folder_state.entries_needed_before(content), folder_state.build_tree([content]))
+            (folder_state.entries_to_read_first(content), folder_state.build_tree([content]))
     with pytest.raises(InvalidInput):
         folder_state.decode_manifest(b"helix difference 1\n")

@@ -134,8 +134,8 @@ def test_redo_of_what_a_later_fold_crosses_changes_nothing() -> None:
     shown = talk.view()
     talk.add(Refolded("one"))
     assert talk.view() == shown
-    assert not talk.state.branch.may_nest(Span(1, 7))
-    assert talk.state.branch.may_nest(Span(1, 9))
+    assert not talk.state.branch.would_fold_nest(Span(1, 7))
+    assert talk.state.branch.would_fold_nest(Span(1, 9))
 
 
 def test_undone_covers_are_barred_until_redone() -> None:

@@ -30,8 +30,8 @@ def test_a_moment_is_the_state_the_facts_come_to(acts: list[tuple[str, int, int]
     talk = played(acts)
     seq = data.draw(st.integers(0, talk.state.last_seq))
     then, replayed = talk.state.past_moment(seq), build_state(talk.facts[:seq])
-    assert then.take_view() == replayed.take_view()
-    assert then.take_view().seq == seq
+    assert then.get_view() == replayed.get_view()
+    assert then.get_view().seq == seq
     assert then.branch.tokens == +replayed.branch.tokens
     assert then.counted_tokens == replayed.counted_tokens == talk.state.record.ledger.shown[seq]
     assert then.live_folds == replayed.live_folds
@@ -135,10 +135,10 @@ def test_what_pins_count_is_their_originals() -> None:
     talk.step("a", tokens=500)
     talk.add(Pinned(PartRef(3)))
     branch = talk.state.branch
-    assert branch.tokens_pinned() == 500
-    assert branch.tokens_pinned(Span(1, 1)) == 510
+    assert branch.count_pinned_tokens() == 500
+    assert branch.count_pinned_tokens(Span(1, 1)) == 510
     talk.add(Excluded(PartRef(3)))
-    assert branch.tokens_pinned() == 0
+    assert branch.count_pinned_tokens() == 0
     assert branch.tool_output_at(3).tokens == 500
     with pytest.raises(TypeError):
         branch.tool_output_at(1)

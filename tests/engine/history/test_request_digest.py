@@ -34,7 +34,7 @@ from helix_desktop.engine.facts import (
     Unpinned,
     UserSaid,
 )
-from helix_desktop.engine.history.request_digest import digest_of
+from helix_desktop.engine.history.request_digest import digest_of_request
 from tests.engine.agent import World, calls, says, world
 from tests.engine.test_session import told
 
@@ -51,7 +51,7 @@ REQUEST = Request(
 
 
 def test_the_digest_of_a_request_never_changes() -> None:
-    assert digest_of(REQUEST).hex == "5a0c90c754816c26c893706481b6d231b1fb15a31f8aa7f421d28bcc51b661ab"
+    assert digest_of_request(REQUEST).hex == "5a0c90c754816c26c893706481b6d231b1fb15a31f8aa7f421d28bcc51b661ab"
 
 
 @pytest.mark.parametrize(
@@ -66,16 +66,16 @@ def test_the_digest_of_a_request_never_changes() -> None:
     ],
 )
 def test_another_request_has_another_digest(other: Request) -> None:
-    assert digest_of(other) != digest_of(REQUEST)
+    assert digest_of_request(other) != digest_of_request(REQUEST)
 
 
 def test_which_model_was_asked_makes_no_difference() -> None:
-    assert digest_of(replace(REQUEST, model="other", stable=1, max_output=9)) == digest_of(REQUEST)
+    assert digest_of_request(replace(REQUEST, model="other", stable=1, max_output=9)) == digest_of_request(REQUEST)
 
 
 def test_any_text_has_a_digest_and_a_failed_call_is_another() -> None:
     odd = Request("m", "naïve 日本 \ud800", (Message(Role.USER, (ToolResult("c", "text", ok=False),)),))
-    assert digest_of(odd).hex == "cd8ca5004db9ee5ebccc979e445b88f350a51a1aca5611d2dc7b1f221ef5b8d8"
+    assert digest_of_request(odd).hex == "cd8ca5004db9ee5ebccc979e445b88f350a51a1aca5611d2dc7b1f221ef5b8d8"
 
 
 async def changing_while_prepared(at: World, change: Fact) -> None:

@@ -85,9 +85,9 @@ def test_the_sums_are_those_of_what_is_left_however_much_of_it_a_fold_covers(fir
 def test_from_which_item_on_something_changed() -> None:
     talk = talked()
     branch = talk.state.branch
-    branch.take_first_changed_index()
-    assert branch.take_first_changed_index() == 10
+    branch.pop_first_changed_index()
+    assert branch.pop_first_changed_index() == 10
     talk.user("more")
-    assert branch.take_first_changed_index() == 10
+    assert branch.pop_first_changed_index() == 10
     talk.fold("h", Span(2, 5))
-    assert branch.take_first_changed_index() == 1
+    assert branch.pop_first_changed_index() == 1

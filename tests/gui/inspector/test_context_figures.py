@@ -21,7 +21,7 @@ def test_parts_are_the_blocks_of_the_view() -> None:
     now = state()
     meter = token_budget.measure_window(now, context_policy.policy_from_fact(now.settings.policy))
     parts = context_figures.list_view_blocks(now)
-    assert [part.block for part in parts] == list(now.take_view().blocks)
+    assert [part.block for part in parts] == list(now.get_view().blocks)
     by_kind = {kind: sum(p.tokens for p in parts if p.block.kind is kind) for kind in ContextKind}
     folded = (ContextKind.HANDOVER, ContextKind.OUTPUT)
     assert all(abs(by_kind[kind] * meter.factor - meter.parts[kind]) <= len(parts) for kind in folded)

@@ -21,7 +21,7 @@ def test_any_step_in_any_order(theme: Theme, order: tuple[int, ...]) -> None:
     for seq in order:
         past.compute_moment_at(session, seq, found.append)
         held.let()
-        assert found[-1].take_view() == build_state(session.state.facts[:seq]).take_view()
+        assert found[-1].get_view() == build_state(session.state.facts[:seq]).get_view()
 
 
 def test_a_later_question_takes_the_place_of_an_earlier_one(theme: Theme) -> None:
@@ -39,7 +39,7 @@ def test_a_later_question_takes_the_place_of_an_earlier_one(theme: Theme) -> Non
 def test_a_view_as_text_names_every_block(theme: Theme) -> None:
     facts = story.recorded()
     state = build_state(facts)
-    text = format_view_as_text(state.take_view(), facts)
-    assert text.count("── ") >= len(state.take_view().blocks)
+    text = format_view_as_text(state.get_view(), facts)
+    assert text.count("── ") >= len(state.get_view().blocks)
     assert "You are Helix." in text
     assert "Handover" in text

@@ -156,7 +156,7 @@ def test_what_the_model_saw_before_and_after(page: Page, settle: Settle) -> None
     assert "re-enters the shard [7]" in added
     assert removed
     assert "re-enters the shard [7]" not in removed
-    assert after.take_view().blocks != before.take_view().blocks
+    assert after.get_view().blocks != before.get_view().blocks
 
 
 def test_a_document_is_edited_by_hand_as_a_fact(page: Page, settle: Settle) -> None:

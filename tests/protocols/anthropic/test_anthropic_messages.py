@@ -79,7 +79,7 @@ def found_again(requests: Iterable[Request], *, known: bool = True) -> int:
     """What the last of some requests reads from the cache."""
     cache, last, found = Cache(), MarkedRequest(), 0
     for request in requests:
-        last = last.mark_following(request.messages)
+        last = last.mark_next_request(request.messages)
         placed = replace(request, stable=last.stable, settled=last.settled) if known else request
         found = cache.bill(sent(placed))["cache_read_input_tokens"]
     return found

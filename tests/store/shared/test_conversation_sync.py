@@ -183,9 +183,9 @@ class Machines(RuleBasedStateMachine):
             assert machine.shared.sync_state.count_facts_to_send() == {}
             assert list(find_journal_defects(machine.journal)) == []
         for conversation in first:
-            views = [build_state(self.machines[0].journal.read_recorded(conversation)).take_view()]
+            views = [build_state(self.machines[0].journal.read_recorded(conversation)).get_view()]
             views += [
-                build_state(machine.journal.read_recorded(conversation)).take_view() for machine in self.machines[1:]
+                build_state(machine.journal.read_recorded(conversation)).get_view() for machine in self.machines[1:]
             ]
             assert all(view == views[0] for view in views)
         event(f"branches: {min(4, sum(len(machine.desk.parted_) for machine in self.machines))}")

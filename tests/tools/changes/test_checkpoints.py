@@ -140,7 +140,7 @@ async def test_a_long_chain_becomes_a_manifest_again(net: Net, monkeypatch: pyte
 
 
 async def entries_for(net: Net, digest: Digest) -> int:
-    behind = folder_state.entries_needed_before(await net.cache.read_content(digest))
+    behind = folder_state.entries_to_read_first(await net.cache.read_content(digest))
     return 1 + sum([await entries_for(net, each) for each in behind])
 
 
