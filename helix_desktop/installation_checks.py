@@ -205,9 +205,9 @@ def _check_settings_file(where: ProgramFolders) -> Iterator[DoctorFinding]:
 
 
 def _check_providers_file(where: ProgramFolders) -> Iterator[DoctorFinding]:
-    from helix_desktop.providers.configured_providers import find_mistake_in
+    from helix_desktop.providers.configured_providers import find_config_mistake
 
-    if mistake := find_mistake_in(where.providers_file):
+    if mistake := find_config_mistake(where.providers_file):
         yield DoctorFinding("Providers", _BAD, mistake.what, mistake.remedy)
 
 

@@ -94,7 +94,7 @@ def first_text(value: object, *names: str) -> str:
     return next((text for name in names if (text := text_at(value, name))), "")
 
 
-def words_at(value: object, *path: str | int) -> str:
+def checked_text_at(value: object, *path: str | int) -> str:
     """What the model says, or nothing; a ValueError where something else stands in its place: it must not be lost in silence."""
     found = value_at(value, *path)
     if found is not None and not isinstance(found, str):

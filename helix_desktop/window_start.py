@@ -40,7 +40,7 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     shell = WindowShell(memory, TITLE)
     shell.show()
     _wait_for_first_paint(application, shell)
-    shell.accept_input()
+    shell.enable_typing()
     _import_program()
     from helix_desktop.desktop import window_program
 

@@ -44,7 +44,11 @@ DOCUMENT: Any = {"a": {"b": ["x", {"c": "y"}, 3]}, "n": 4.5, "no": None, "t": "t
 def test_a_path_goes_through_objects_and_lists() -> None:
     assert json_values.value_at(DOCUMENT) is DOCUMENT
     assert json_values.text_at(DOCUMENT, "t") == "text"
-    assert json_values.text_at(DOCUMENT, "a", "b", 1, "c") == json_values.words_at(DOCUMENT, "a", "b", 1, "c") == "y"
+    assert (
+        json_values.text_at(DOCUMENT, "a", "b", 1, "c")
+        == json_values.checked_text_at(DOCUMENT, "a", "b", 1, "c")
+        == "y"
+    )
     assert (
         json_values.text_at(DOCUMENT, "a", "b", 0)
         == json_values.text_at(["x"], 0)
@@ -79,9 +83,9 @@ def test_the_first_text_of_several_fields() -> None:
 
 
 def test_words_of_another_shape_are_refused() -> None:
-    assert json_values.words_at({"t": None}, "t") == ""
+    assert json_values.checked_text_at({"t": None}, "t") == ""
     with pytest.raises(ValueError, match=r"a\.t is no text"):
-        json_values.words_at({"a": {"t": 1}}, "a", "t")
+        json_values.checked_text_at({"a": {"t": 1}}, "a", "t")
     with pytest.raises(ValueError, match="object"):
         json_values.require_object([])
 

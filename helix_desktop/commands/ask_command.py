@@ -193,7 +193,7 @@ async def _open_asked_session(bench: Workbench, arguments: argparse.Namespace, c
     if session.conversation.state.own_copy == session.id:
         line = f"helix-desktop copy bring-back -w {bench.id} {session.id}"
         await console.print_error(f"The agent works in a copy. To bring back its changes, run: {line}")
-    for choice in arguments.choose_agent_option:
+    for choice in arguments.choose:
         what, _, value = choice.partition("=")
         foreign = await bench.acp.open_conversation(session.conversation)
         await foreign.choose_agent_option(session.conversation, what, value)

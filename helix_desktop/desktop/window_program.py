@@ -153,7 +153,7 @@ class WindowProgram:
 
     async def _start_behind_window(self) -> None:
         if (refused := await asyncio.to_thread(why_not_writable, self._where)) is not None:
-            self.window.show_why_blocked(refused)
+            self.window.block_and_show_why(refused)
             return
         self._tasks.spawn_task(glibc_memory.return_free_memory(), name="freed memory")
         desk_module = await asyncio.to_thread(importlib.import_module, "helix_desktop.workbench.all_workbenches")
@@ -177,7 +177,7 @@ class WindowProgram:
         self._front = window_services.WindowServices(
             self.window, connecting, keeping, self._where.tour_folder, self._tasks.spawn_task
         )
-        self.window.begin_with_workspaces(desk)
+        self.window.set_workspaces_and_start(desk)
         self._tasks.spawn_task(asyncio.to_thread(_warm_up_text_rendering), name="what texts are read with")
         await self._listen_for_second_start()
         if self._link:
@@ -259,7 +259,7 @@ class WindowProgram:
         scheme, zoom = self._settings[THEME], self._settings[ZOOM] / 100
         sans, mono = self._settings[FONT], self._settings[CODE_FONT]
         self.theme.set_fonts(sans, mono)
-        self.theme.set_look(scheme, zoom)
+        self.theme.set_scheme_and_zoom(scheme, zoom)
         look = {"zoom": zoom, "dark": self.theme.is_dark}
         if self._memory.get_remembered("look", default=dict[str, object]()) != look:
             self._memory.remember_value("look", value=look)

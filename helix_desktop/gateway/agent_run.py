@@ -17,7 +17,7 @@ from helix_desktop.gateway.known_agents import AgentStart, KnownAgent
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_routes import STATUS
 from helix_desktop.json_values import parse_object
-from helix_desktop.processes.running_command import open_attended_process
+from helix_desktop.processes.running_command import open_terminal_process
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, own_program_command
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.providers import http_transport
@@ -79,7 +79,7 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
             direct = [os.environ.get("NO_PROXY") or os.environ.get("no_proxy", ""), "127.0.0.1", "localhost"]
             names = ",".join(filter(None, direct))
             environment = {**os.environ, **launch.environment, "NO_PROXY": names, "no_proxy": names}
-            process = open_attended_process(ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment))
+            process = open_terminal_process(ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment))
         except FileNotFoundError:  # The file exists, but is a script whose interpreter is missing.
             raise _program_not_found_error(agent) from None
         for wanted in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):

@@ -165,7 +165,7 @@ class ConversationActions:
         def ask_way(both: Sequence[str]) -> None:
             ways = {"merge": tr("Merge"), "rebase": tr("Rebase"), "apply": tr("Apply as changes")}
             acts = [(words, partial(bring_back, way)) for way, words in ways.items()]
-            title, text = tr("Bring back the changes in {branch}", branch=row.copy), describe_ways(both)
+            title, text = tr("Bring back the changes in {branch}", branch=row.copy), explain_bring_back_ways(both)
             ask_which_way(self.window, title, text, "", [*acts, (tr("Discard…"), ask_to_discard)])
 
         self.doing.run_in_background(read_files_in_other_copies(), then=ask_way)
@@ -261,7 +261,7 @@ def _format_json_lines(values: Iterable[object]) -> str:
     return "".join(f"{json.dumps(value, ensure_ascii=False)}\n" for value in values)
 
 
-def describe_ways(both: Sequence[str]) -> str:
+def explain_bring_back_ways(both: Sequence[str]) -> str:
     """What bringing a copy back does. `both`: its files that other copies have changed as well."""
     text = tr("“Merge” and “Rebase” move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. “Apply as changes” edits your files, and you can undo these edits. Files you have changed are never overwritten.")  # fmt: skip
     if not both:

@@ -107,7 +107,7 @@ class MainWindow(WindowFrame):
         )
         parts, refresh = (self.sidebar, lambda: self.chats, self.notices), self.refresh_conversations
         self.sharing = SharingController(self.showing, doing, parts, refresh, self.go_to_conversation, self)
-        self.attaching = AttachmentReader(doing, lambda: self.showing.bench, self.attachment_receiver)
+        self.attaching = AttachmentReader(doing, lambda: self.showing.bench, self.build_attachment_receiver)
         doing.failed.connect(self.notices.show_error_notice)
 
     def _build_chat(self) -> ChatPage:
@@ -165,12 +165,12 @@ class MainWindow(WindowFrame):
 
     @property
     def workbenches(self) -> Workbenches:
-        """There from `begin_with_workspaces` on; the window is painted before that."""
+        """There from `set_workspaces_and_start` on; the window is painted before that."""
         if self._desk is None:
             raise ActionRefused(tr("Helix Desktop is still starting. Try again in a moment."))
         return self._desk
 
-    def begin_with_workspaces(self, desk: Workbenches) -> None:
+    def set_workspaces_and_start(self, desk: Workbenches) -> None:
         self._desk = desk
         self.welcome.enable_first_steps(ready=True)
         waiting, self._startup_queue = self._startup_queue, []
@@ -178,7 +178,7 @@ class MainWindow(WindowFrame):
             act()
         self.open_last_workspace()
 
-    def show_why_blocked(self, error: HelixError) -> None:
+    def block_and_show_why(self, error: HelixError) -> None:
         """Nothing can be opened: show why instead of the first steps."""
         self._blocking_error = error
         self.switch_to_page("welcome")
@@ -298,7 +298,7 @@ class MainWindow(WindowFrame):
         """Show an open workspace: its layout, its list, the conversation that was open last."""
         if self.current_workbench is not None:
             self.save_window_layout()
-        self._leave_conversations()
+        self._leave_all_chats()
         self.notices.discard_offers()
         self._wanted_workspace = bench.id
         self.showing.set_shown_workspace(bench)
@@ -333,7 +333,7 @@ class MainWindow(WindowFrame):
         if self._wanted_workspace == workspace:
             self._wanted_workspace = ""
         if self.showing.workspace_id == workspace:
-            self._leave_conversations()
+            self._leave_all_chats()
             self.showing.set_shown_workspace(None)
             self.enable_possible_actions()
             self._update_window_title()
@@ -511,13 +511,13 @@ class MainWindow(WindowFrame):
         chat.wanted_conversation = conversation
 
         def show_opened_conversation(session: Session) -> None:
-            unsent = self.unsent_messages.take_unsent_messages((bench.id, conversation))
+            unsent = self.unsent_messages.pop_unsent_messages((bench.id, conversation))
             if chat.wanted_conversation == conversation and self.show_session_if_current(bench, session, chat):
                 then()
             self.conversation_opened.emit(bench, session, unsent)
 
         def report_not_opened(error: HelixError) -> None:
-            self.unsent_messages.turn_into_draft((bench.id, conversation))
+            self.unsent_messages.give_up_sending((bench.id, conversation))
             if self.current_workbench is bench and chat.awaited_conversation == conversation:
                 self.close_chat(chat)
             self.notices.show_error_notice(error)
@@ -661,7 +661,7 @@ class MainWindow(WindowFrame):
         self._follow_current_chat()
         self.focus_current_composer()
 
-    def _leave_conversations(self) -> None:
+    def _leave_all_chats(self) -> None:
         """What stood beside the other one is remembered, as it was not the user who closed it."""
         place = "beside", self.showing.workspace_id
         beside = self.memory.get_remembered(*place, default="")
@@ -789,7 +789,7 @@ class MainWindow(WindowFrame):
         allow(("stop",), when=works)
         allow(("other-side", "close-side"), when=len(self.chats) > 1)
 
-    def attachment_receiver(self) -> Callable[[Attachment], None]:
+    def build_attachment_receiver(self) -> Callable[[Attachment], None]:
         """A function that adds an attachment to the message being written now, even if it arrives later."""
         return partial(self._attach_to_draft, self.chat.composer.draft_place)
 

@@ -36,7 +36,7 @@ def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer:
         window.model_setup_wanted.emit()
     elif window.current_session is not None:
         not_sent = message_returner(window, parts)
-        _MessageToSend(window, bench, window.current_session, parts, not_sent, steer).expand_or_send()
+        _MessageToSend(window, bench, window.current_session, parts, not_sent, steer).expand_and_send()
     else:
         _begin_conversation_with(window, bench, parts)
 
@@ -51,7 +51,7 @@ def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[
             chat.awaited_conversation = ""
             chat.composer.show_waiting_messages([])
         give_back(error)
-        for message in window.unsent_messages.take_unsent_messages((bench.id, "new")):
+        for message in window.unsent_messages.pop_unsent_messages((bench.id, "new")):
             window.add_to_message_at((bench.id, "new"), message.parts)
 
     def create_and_send() -> None:
@@ -73,13 +73,13 @@ def _send_first_message(
     window: MainWindow, bench: Workbench, chat: ChatPage, parts: tuple[UserPart, ...], waits: str, session: Session
 ) -> None:
     """It is said in any case; shown, unless the user has opened something else there meanwhile."""
-    unsent = window.unsent_messages.take_unsent_messages((bench.id, "new"))
+    unsent = window.unsent_messages.pop_unsent_messages((bench.id, "new"))
     if chat.awaited_conversation == waits:
         chat.composer.set_new_conversation_id(session.id)
         window.show_session_if_current(bench, session, chat)
     message = _MessageToSend(window, bench, session, parts, message_returner(window, parts))
     if message.is_slash_command:
-        replace(message, not_sent=message.discard_empty_conversation).expand_or_send()
+        replace(message, not_sent=message.discard_empty_conversation).expand_and_send()
     else:
         message.send_now()
     window.refresh_conversations()
@@ -100,7 +100,7 @@ def send_held_messages(
             edit_and_resend_message(window, session, message.edited, message.parts, not_sent)
         else:
             steer = message.is_steering
-            _MessageToSend(window, bench, session, message.parts, not_sent, steer).expand_or_send()
+            _MessageToSend(window, bench, session, message.parts, not_sent, steer).expand_and_send()
 
 
 def edit_and_resend_message(
@@ -133,19 +133,19 @@ class _MessageToSend:
         name = first.text[1:].split(maxsplit=1)[:1] if isinstance(first, Text) and first.text.startswith("/") else []
         return bool(name) and any(item.name == name[0] for item in self.bench.list_slash_commands(self.session.id))
 
-    def expand_or_send(self) -> None:
+    def expand_and_send(self) -> None:
         """A command as what it stands for."""
         if not self.is_slash_command:
-            self.send_after_price_question()
+            self.ask_price_and_send()
             return
 
         def send_expanded(whole: tuple[UserPart, ...]) -> None:
-            replace(self, parts=whole, steer=False).send_after_price_question()
+            replace(self, parts=whole, steer=False).ask_price_and_send()
 
         work = self.bench.expand_command_message(self.session, self.parts)
         self.window.run_for_window(work, then=send_expanded, failed=self.not_sent)
 
-    def send_after_price_question(self) -> None:
+    def ask_price_and_send(self) -> None:
         def fold_and_send() -> None:
             folding = self.session.start_fold(FoldKind.MARKER)
             self.window.run_for_window(folding, then=lambda _done: self.send_now(), failed=self.not_sent)
@@ -220,7 +220,7 @@ def message_returner(window: MainWindow, parts: tuple[UserPart, ...], at: DraftP
 def recall_into_draft(window: MainWindow, digest: Digest, lines: tuple[int, int] | None = None) -> None:
     if window.current_session is not None:
         work = window.current_session.recall_as_attachment(digest, lines=lines)
-        window.run_for_window(work, then=window.attachment_receiver())
+        window.run_for_window(work, then=window.build_attachment_receiver())
     elif window.current_workbench is not None:
         window.notices.show_notice(tr("Open a conversation first. The entry is added to its next message."))
 
@@ -298,6 +298,6 @@ def use_taken_offer(window: MainWindow, offered: CompletionOffer) -> None:
         recall_into_draft(window, offered.value)
     elif isinstance(offered.value, search_suggestions.OfferedResource) and window.current_workbench is not None:
         work = window.current_workbench.attach_server_resource(offered.value.server, offered.value.uri)
-        window.run_for_window(work, then=window.attachment_receiver())
+        window.run_for_window(work, then=window.build_attachment_receiver())
     else:
         search_suggestions.run_offered_command(offered)

@@ -29,7 +29,7 @@ class ModelActions(QObject):
         self._after_model_chosen: Callable[[], object] | None = None
         self.chooser = ModelChooser(window.theme, window.memory, window)
         self.chooser.opened.connect(self._list_known_models)
-        self.chooser.closed_without_choice.connect(self._on_nothing_chosen)
+        self.chooser.closed_without_choice.connect(self._forget_waiting_action)
         self.chooser.chosen.connect(self.use_chosen_model)
         self.chooser.edit_wanted.connect(self._open_model_dialog)
         self.chooser.connect_wanted.connect(self.open_connect_dialog)
@@ -85,7 +85,7 @@ class ModelActions(QObject):
         else:
             await bench.choose_model_for_role(model)
 
-    def _on_nothing_chosen(self) -> None:
+    def _forget_waiting_action(self) -> None:
         self._after_model_chosen = None
 
     def open_connect_dialog(self) -> None:
@@ -96,7 +96,7 @@ class ModelActions(QObject):
         dialog = self._dialog = ConnectModelDialog(self._setup, window.background_runner, window, message_waits=waits)
         dialog.chosen.connect(self.use_chosen_model)
         dialog.added.connect(self.open_model_chooser)
-        dialog.rejected.connect(self._on_nothing_chosen)
+        dialog.rejected.connect(self._forget_waiting_action)
         dialog.finished.connect(lambda _result: self._on_connect_dialog_closed())
         dialog.open()
 
@@ -134,20 +134,20 @@ def _show_agent_choices(window: MainWindow, session: Session, foreign: ForeignCo
     menu = build_popup_menu(window.top.model)
     for choice in foreign.choices.values():
         below = menu.addMenu(
-            f"{_menu_text(choice.name)}: {_menu_text(choice.values.get(choice.current, choice.current))}"
+            f"{_menu_label(choice.name)}: {_menu_label(choice.values.get(choice.current, choice.current))}"
         )
         for value, name in choice.values.items():
-            act = partial(_choose, window, session, foreign, choice.id, value)
+            act = partial(_set_option, window, session, foreign, choice.id, value)
             add_choice(below, make_safe_text(name or value)[:LONGEST_CHOICE], act, chosen=value == choice.current)
     if not foreign.choices:
-        menu.addAction(tr("{agent} has no options to choose from", agent=_menu_text(foreign.name))).setEnabled(False)
+        menu.addAction(tr("{agent} has no options to choose from", agent=_menu_label(foreign.name))).setEnabled(False)
     menu.popup(window.top.model.mapToGlobal(QPoint(0, window.top.model.height() + 4)))
 
 
-def _choose(window: MainWindow, session: Session, foreign: ForeignConversation, identity: str, value: str) -> None:
+def _set_option(window: MainWindow, session: Session, foreign: ForeignConversation, identity: str, value: str) -> None:
     window.run_for_window(foreign.choose_agent_option(session.conversation, identity, value))
 
 
-def _menu_text(foreign: str) -> str:
+def _menu_label(foreign: str) -> str:
     """An agent's words, on one line, and no letter of them a shortcut."""
     return make_safe_text(foreign)[:LONGEST_CHOICE].replace("&", "&&")

@@ -125,7 +125,7 @@ class Theme(QObject):
     def monospaced_font(self, size: float = MONO) -> QFont:
         return self.build_font(size, mono=True)
 
-    def set_look(self, scheme: str, zoom: float) -> None:
+    def set_scheme_and_zoom(self, scheme: str, zoom: float) -> None:
         """Scheme and zoom at once: one restyling."""
         self._scheme = scheme if scheme in SCHEMES else "system"
         self.text_zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])

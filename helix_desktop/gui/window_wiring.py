@@ -300,7 +300,7 @@ def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
     connect_side(composer.waiting.discarding, partial(_take_back_queued_message, window, edit=False))
     connect_side(chat.approvals.answered, partial(_answer_and_focus_composer, window))
     connect_side(chat.foreign.continuing, partial(_act_on_conversation, window, "fork"))
-    connect_side(chat.foreign.taking_over, window.sharing.continue_here)
+    connect_side(chat.foreign.taking_over, window.sharing.take_over_shown_conversation)
     connect_side(chat.way_on.settings_wanted, window.settings_wanted.emit)
     connect_side(chat.way_on.going_on, actions["resume"].trigger)
     connect_side(chat.transcript.intent_requested, partial(intent_handling.handle_intent, window))

@@ -36,7 +36,7 @@ def read_cline_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, p
     made = [message for each in read for message in each]
     beside = objects_at(_load_json_beside(path, "ui_messages.json"))
     begun = parse_time(number_at(int(path.parent.name))) if path.parent.name.isdecimal() else 0.0
-    times = _spread_times(beside, begun)
+    times = _build_time_spreader(beside, begun)
     timed = [replace(message, time=message.time or times(at, len(made))) for at, message in enumerate(made)]
     title = next((text_at(one, "text") for one in beside if one.get("say") == "task"), "")
     folder = next(filter(None, (folder_in_cline_text(message.text) for message in made)), "")
@@ -113,7 +113,7 @@ def _load_json_beside(path: Path, name: str) -> object:
     return None
 
 
-def _spread_times(beside: Sequence[Mapping[str, object]], begun: float) -> Callable[[int, int], float]:
+def _build_time_spreader(beside: Sequence[Mapping[str, object]], begun: float) -> Callable[[int, int], float]:
     """Cline notes no times in the history: spread between the first and the last it shows."""
     shown = [time for one in beside if (time := parse_time(one.get("ts")))]
     first = shown[0] if shown else begun

@@ -85,7 +85,7 @@ class HistoryMessages:
     def read_row(self, value: Mapping[str, object]) -> None:
         raise NotImplementedError
 
-    def add_user_words(self, content: object, time: float, *, beside: bool = False) -> None:
+    def add_user_message(self, content: object, time: float, *, beside: bool = False) -> None:
         """What a user says, where it has a text or a picture. `beside`: described in `RecordedMessage`."""
         text, pictures = text_and_pictures(content)
         if text.strip() or pictures:

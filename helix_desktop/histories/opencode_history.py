@@ -13,8 +13,9 @@ from pathlib import Path
 import orjson
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
-from helix_desktop.histories import foreign_sqlite, history_rows, recorded_session
+from helix_desktop.histories import history_rows, recorded_session
 from helix_desktop.histories.beside import read_file_below
+from helix_desktop.histories.foreign_sqlite import ForeignConnection, parse_json_column, query_until_damage
 from helix_desktop.json_values import first_text, number_at, object_at, objects_at, parse_json_or_none, text_at
 
 KIND = "opencode"
@@ -31,21 +32,21 @@ def is_opencode_database(tables: frozenset[str]) -> bool:
 
 
 def read_opencode_database(
-    connection: foreign_sqlite.ForeignConnection, path: Path, told: history_rows.ReadingComplaints, only: str = ""
+    connection: ForeignConnection, path: Path, told: history_rows.ReadingComplaints, only: str = ""
 ) -> Iterator[recorded_session.RecordedSession]:
     """The sessions of the database, one by one. `only`: this one alone."""
-    sessions = foreign_sqlite.query_until_damage(connection, _SESSIONS, [only], told, ("id",))
+    sessions = query_until_damage(connection, _SESSIONS, [only], told, ("id",))
     for session in sorted(sessions, key=lambda one: one.get("parent_id") is not None):
         name = text_at(session, "id")
         parts: dict[str, list[Mapping[str, object]]] = {}
-        for row in foreign_sqlite.query_until_damage(connection, _PARTS, [name], told, ("message_id", "id")):
-            if (part := foreign_sqlite.parse_json_column(row["data"], f"{path}, part {row['id']}", told)) is not None:
+        for row in query_until_damage(connection, _PARTS, [name], told, ("message_id", "id")):
+            if (part := parse_json_column(row["data"], f"{path}, part {row['id']}", told)) is not None:
                 parts.setdefault(text_at(row, "message_id"), []).append(part.value)
-        listed = foreign_sqlite.query_until_damage(connection, _MESSAGES, [name], told, ("time_created", "id"))
+        listed = query_until_damage(connection, _MESSAGES, [name], told, ("time_created", "id"))
         found = [
             ({"id": row["id"], **one.value}, parts.get(text_at(row, "id"), []))
             for row in listed
-            if (one := foreign_sqlite.parse_json_column(row["data"], f"{path}, message {row['id']}", told)) is not None
+            if (one := parse_json_column(row["data"], f"{path}, message {row['id']}", told)) is not None
         ]
         yield from _opencode_recordings(session, found, path, told)
 

@@ -95,7 +95,7 @@ class PendingCopies:
                 )
             return []
 
-    def set_aside(self, folder: Path) -> None:
+    def rename_as_failed(self, folder: Path) -> None:
         """Keep a folder of copies that cannot be imported, out of the way."""
         folder.rename(folder.with_name(f"{folder.name}.failed"))
 

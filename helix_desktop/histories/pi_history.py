@@ -80,10 +80,10 @@ class _PiMessages(history_rows.HistoryMessages):
         if kind == "message":
             self._read_pi_message(object_at(value, "message"), time)
         elif kind == "custom_message":
-            self.add_user_words(value.get("content"), time, beside=True)
+            self.add_user_message(value.get("content"), time, beside=True)
         elif kind == "branch_summary":
             text = f"[Summary of the branch that was left]\n{text_at(value, 'summary')}"
-            self.add_user_words(text, time, beside=True)
+            self.add_user_message(text, time, beside=True)
         elif kind == "compaction":
             keep = min(self.places.get(text_at(value, "firstKeptEntryId"), len(self.made)), len(self.made))
             text = text_at(value, "summary")
@@ -98,14 +98,14 @@ class _PiMessages(history_rows.HistoryMessages):
         elif role == "toolResult":
             self.made.append(history_rows.read_tool_result(message, time, "toolCallId", "isError"))
         elif role == "user":
-            self.add_user_words(content, time)
+            self.add_user_message(content, time)
         elif role == "bashExecution" and not message.get("excludeFromContext"):
             text = f"Ran `{text_at(message, 'command')}`\n```\n{text_at(message, 'output')}\n```"
-            self.add_user_words(text, time, beside=True)
+            self.add_user_message(text, time, beside=True)
         elif role in ("custom", "hookMessage"):
-            self.add_user_words(content, time, beside=True)
+            self.add_user_message(content, time, beside=True)
         elif role in ("branchSummary", "compactionSummary"):
-            self.add_user_words(text_at(message, "summary"), time, beside=True)
+            self.add_user_message(text_at(message, "summary"), time, beside=True)
         elif role == "bashExecution":
             self.told.leave_out("bash command outside the context")
         else:

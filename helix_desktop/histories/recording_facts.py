@@ -269,11 +269,11 @@ class _FactDrafting:
         while end <= len(self.made) and isinstance(self.made[end - 1].fact, facts.ToolReturned | facts.Folded):
             end += 1
         numbers = [number for number in self.state.branch.order if number < end]
-        if not numbers or not self._keeps_calls_whole(end):
+        if not numbers or not self._cuts_no_call_at(end):
             return None
         return facts.Span(numbers[0], numbers[-1])
 
-    def _keeps_calls_whole(self, end: int) -> bool:
+    def _cuts_no_call_at(self, end: int) -> bool:
         """Whether no result from there on answers a call before it."""
         calls = {
             part.id

@@ -30,7 +30,7 @@ def entries_needed_for_export(recorded_facts: Sequence[facts.Recorded]) -> list[
     return list(found)
 
 
-def list_said_and_done(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.Recorded]:
+def list_messages_in_order(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.Recorded]:
     """What was said and done on the line, every batch of calls whole before anything else."""
     waiting: dict[str, facts.Recorded] = {}
     held: list[facts.Recorded] = []
@@ -91,7 +91,7 @@ def export_openai_lines(recorded_facts: Sequence[facts.Recorded], content: Conte
     )
     if system:
         yield {"role": "system", "content": system}
-    for recorded in list_said_and_done(recorded_facts):
+    for recorded in list_messages_in_order(recorded_facts):
         fact = recorded.fact
         if isinstance(fact, facts.ModelReplied):
             yield _openai_export_reply(fact)

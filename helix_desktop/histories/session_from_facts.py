@@ -72,7 +72,7 @@ def build_session_from_facts(
     for fold in build_state(recorded_facts).live_folds if is_folded else ():
         if isinstance(fold.cover, facts.PartRef) and fold.why != SHOWN_BY_OTHER:
             shown[fold.cover.seq] = fold.text
-    said = list(session_export.list_said_and_done(recorded_facts))
+    said = list(session_export.list_messages_in_order(recorded_facts))
     messages = [_message_of_fact(one, content, shown.get(one.seq, ""), imported=bool(origin.kind)) for one in said]
     system = next(
         (one.fact.text for one in reversed(recorded_facts) if isinstance(one.fact, facts.SystemSet) and one.fact.text),

@@ -92,7 +92,7 @@ class McpServerTool:
         known = self.server.needs.approved.get(self.spec.name)
         return known is not None and known != self.fingerprint
 
-    def note_allowed(self) -> None:
+    def remember_approval(self) -> None:
         if self.server.needs.approved.get(self.spec.name) != self.fingerprint:
             self.server.needs.approved[self.spec.name] = self.fingerprint
             self.server.needs.approve(self.spec.name, self.fingerprint)
@@ -122,7 +122,7 @@ class McpServerResource:
 
 @dataclass(slots=True)
 class HostedServer:
-    """A configured server. `stay_connected` is its task; everything else may be called from anywhere on the loop."""
+    """A configured server. `keep_connected` is its task; everything else may be called from anywhere on the loop."""
 
     config: ServerConfig
     needs: McpServerDependencies
@@ -173,7 +173,7 @@ class HostedServer:
         self._set_status(McpConnectionStatus(McpConnectionState.STARTING))
         self.reconnect_now()
 
-    async def stay_connected(self) -> None:
+    async def keep_connected(self) -> None:
         """Connect, stay connected, connect again; until cancelled."""
         failures = 0
         while True:
@@ -186,7 +186,7 @@ class HostedServer:
             except Exception as error:  # At the top of the task, any error is handled.
                 why = self._explain_connection_error(error)
                 if not failures:  # Logged once, because it may be a bug in this program.
-                    log.info("MCP server %s", self.config.name, exc_info=_error_without_words(error))
+                    log.info("MCP server %s", self.config.name, exc_info=_error_without_message(error))
             if self._wants_sign_in:
                 self._set_status(McpConnectionStatus(McpConnectionState.SIGN_IN, "Sign-in required."))
                 await self._again.wait()
@@ -232,11 +232,11 @@ class HostedServer:
 
         with suppress(ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
             async with self._client.listen(tools_list_changed=True) as events:
-                self._note_changed_lists()  # The lists may have changed before notifications arrived.
+                self._request_relisting()  # The lists may have changed before notifications arrived.
                 async for _ in events:
-                    self._note_changed_lists()
+                    self._request_relisting()
 
-    def _note_changed_lists(self) -> None:
+    def _request_relisting(self) -> None:
         self._stale = True
         self._news.set()
 
@@ -384,7 +384,7 @@ class HostedServer:
                 offered = (await self._client.list_resources()).resources[:MOST_TOOLS]
                 self.resources = tuple(McpServerResource(own, str(r.uri), r.title or r.name) for r in offered)
         except Exception as error:
-            log.info("MCP server %s does not list its prompts", own, exc_info=_error_without_words(error))
+            log.info("MCP server %s does not list its prompts", own, exc_info=_error_without_message(error))
 
     async def fetch_prompt_text(self, name: str, values: Mapping[str, str]) -> str:
         found = await self._ask_server(name, lambda: self._client.get_prompt(name, dict(values)))
@@ -417,7 +417,7 @@ class HostedServer:
         except HelixError:
             raise
         except Exception as error:  # Whatever failed (SDK, transport or server), the model is told.
-            log.info("a call of MCP server %s failed", self.config.name, exc_info=_error_without_words(error))
+            log.info("a call of MCP server %s failed", self.config.name, exc_info=_error_without_message(error))
             await self._check_http_session()
             gone = self._lost or (self.log and self.log.why)
             words = self._describe_timeout(name) if gone else self._describe_failure(name, error)
@@ -496,7 +496,7 @@ class HostedServer:
 
     async def _handle_server_message(self, message: Any) -> None:
         if type(message).__name__ == "ToolListChangedNotification":
-            self._note_changed_lists()
+            self._request_relisting()
 
     def _set_status(self, status: McpConnectionStatus) -> None:
         self.status = status
@@ -527,7 +527,7 @@ def _innermost_error(error: BaseException) -> BaseException:
     return error
 
 
-def _error_without_words(error: BaseException) -> BaseException:
+def _error_without_message(error: BaseException) -> BaseException:
     """For the log: what kind of error it is and where, without its words: they may be the server's."""
     inner = _innermost_error(error)
     return RuntimeError(type(inner).__qualname__).with_traceback(inner.__traceback__)

@@ -83,7 +83,7 @@ class McpServerHost:
                     self._servers[name].status = hosted_server.McpConnectionStatus(
                         hosted_server.McpConnectionState.STARTING
                     )
-                    self._tasks[name] = self._spawn(self._servers[name].stay_connected(), name=f"MCP server {name}")
+                    self._tasks[name] = self._spawn(self._servers[name].keep_connected(), name=f"MCP server {name}")
         self._needs.changed()
 
     async def _stop_server(self, name: str) -> None:
@@ -104,7 +104,7 @@ class McpServerHost:
         ready = asyncio.Event()
         needs = replace(self._needs, changed=ready.set)
         server = hosted_server.HostedServer(replace(config, enabled=True), needs)
-        task = self._spawn(server.stay_connected(), name=f"test of MCP server {config.name}")
+        task = self._spawn(server.keep_connected(), name=f"test of MCP server {config.name}")
         task.add_done_callback(lambda _: ready.set())  # Wakes the loop if the task ends, as when the workspace closes.
         try:
             while (

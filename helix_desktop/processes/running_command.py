@@ -20,9 +20,9 @@ from helix_desktop.processes.starter import (
     Process,
     ProcessLaunch,
     ProcessPlace,
+    argv_with_program_path,
     open_process,
-    resolve_program,
-    start_unguarded,
+    start_without_cleanup,
 )
 
 _PIECE = 1 << 16
@@ -60,12 +60,12 @@ class RunningCommand:
     ) -> "RunningCommand":
         launch = replace(launch, has_own_session=True)
         if sys.platform == "win32":
-            process = await start_unguarded(replace(launch, argv=command_line(0)), stdin=stdin, stderr=stderr)
+            process = await start_without_cleanup(replace(launch, argv=command_line(0)), stdin=stdin, stderr=stderr)
             return cls(process, jobs_windows.create_job_for_process(process.pid))
         reading, writing = os.pipe()
         try:
             locked_in = replace(launch, argv=command_line(reading), inherited=(reading,))
-            process = await start_unguarded(locked_in, stdin=stdin, stderr=stderr)
+            process = await start_without_cleanup(locked_in, stdin=stdin, stderr=stderr)
         except BaseException:
             os.close(writing)
             raise
@@ -113,14 +113,14 @@ class RunningCommand:
                 _kill_descendants(self.process.pid)
 
 
-def open_attended_process(launch: ProcessLaunch) -> ChildProcess:
+def open_terminal_process(launch: ProcessLaunch) -> ChildProcess:
     """Starts a program that uses the terminal. It and its children end with this process, however that ends."""
     if sys.platform == "win32":
         process = open_process(launch)
         jobs_windows.create_job_for_process(process.pid)  # Windows closes the job with this process.
         return process
     reading, _held = os.pipe()  # `_held` stays open for as long as this process lives.
-    argv = jail_command_line({"lifeline": reading, "attended": True}, resolve_program(launch))
+    argv = jail_command_line({"lifeline": reading, "attended": True}, argv_with_program_path(launch))
     try:
         return open_process(replace(launch, argv=argv, inherited=(reading,), place=ProcessPlace.WATCHED))
     finally:

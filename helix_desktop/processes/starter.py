@@ -174,16 +174,16 @@ async def start_process(
     end: Callable[[Process], Awaitable[object]] | None = None,
 ) -> Process:
     """Start it beside the event loop. If this is cancelled meanwhile, it is ended, by `end` where that is given."""
-    starting = start_unguarded(launch, stdin=stdin, stdout=stdout, stderr=stderr, line_limit=line_limit)
+    starting = start_without_cleanup(launch, stdin=stdin, stdout=stdout, stderr=stderr, line_limit=line_limit)
     return await tasks.finish_making(starting, end or end_process)
 
 
-async def start_unguarded(
+async def start_without_cleanup(
     launch: ProcessLaunch, *, stdin: int, stderr: int, stdout: int = PIPE, line_limit: int = _LINE_LIMIT
 ) -> Process:
     """The same for whoever sees to its end themselves when they are cancelled."""
     process = await asyncio.create_subprocess_exec(
-        *resolve_program(launch),
+        *argv_with_program_path(launch),
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
@@ -237,7 +237,7 @@ def open_process(
 ) -> ChildProcess:
     """Start it, for whoever has no event loop. Its output is text; what is not given it shares with this process."""
     started = subprocess.Popen(
-        resolve_program(launch),
+        argv_with_program_path(launch),
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
@@ -247,7 +247,7 @@ def open_process(
     return cast(ChildProcess, started)
 
 
-def end_open_process(process: ChildProcess, seconds: float) -> None:
+def close_or_kill_process(process: ChildProcess, seconds: float) -> None:
     """Close its input, by which it knows that it is to end, and kill it if it has not ended in time."""
     if process.stdin is not None:
         with suppress(OSError):
@@ -270,7 +270,7 @@ class FinishedProcess:
 def run_process(launch: ProcessLaunch, *, given: bytes = b"", seconds: float | None = None) -> FinishedProcess:
     """Start it and wait until it has ended, in a thread of one's own. ProcessTimeout when it takes longer."""
     done = subprocess.run(
-        resolve_program(launch),
+        argv_with_program_path(launch),
         input=given,
         capture_output=True,
         check=False,
@@ -288,7 +288,7 @@ def open_page(address: str) -> None:
         webbrowser.open(address)
 
 
-def resolve_program(launch: ProcessLaunch) -> list[str]:
+def argv_with_program_path(launch: ProcessLaunch) -> list[str]:
     """The words to start, the program by its place: never one that lies in the folder it is started in. FileNotFoundError."""
     name = launch.argv[0]
     if os.path.dirname(name):  # noqa: PTH120 -- a path is taken as it is

@@ -39,8 +39,8 @@ def _read_agent_file(path: Path, text: str, *, own: bool) -> project_item.Projec
 
 def tools_of_agent(item: project_item.ProjectItem) -> tuple[str, ...]:
     """The only tools it gets, as its file names them; empty: all."""
-    return project_item.list_value(item.values.get("tools"))
+    return project_item.split_names(item.values.get("tools"))
 
 
 def agents_it_may_call(item: project_item.ProjectItem) -> tuple[str, ...]:
-    return project_item.list_value(item.values.get("agents"))
+    return project_item.split_names(item.values.get("agents"))

@@ -33,21 +33,21 @@ def text_of_named_files(command: str, folder: Path) -> str:
     """The files a command names, as they are now: what is trusted with it. A long one or one that is no text by its hash.
     InvalidInput where they are too many or too large for this.
     """
-    return "".join(f"\n\n--- {path}\n{_content(path)}" for path in find_named_files(command, folder))
+    return "".join(f"\n\n--- {path}\n{_text_or_hash(path)}" for path in find_named_files(command, folder))
 
 
 def find_named_files(command: str, folder: Path) -> list[Path]:
     """Files that the words of a command lead to, from the folder or from one that it changes to."""
-    words = [_PROJECT_DIR.sub(str(folder), word) for word in _words(command)]
+    words = [_PROJECT_DIR.sub(str(folder), word) for word in _split_command_words(command)]
     bases = [folder, *(folder / word for word in words if word and os.path.isdir(folder / word))]  # noqa: PTH112 -- never raises
     found: dict[Path, None] = {}
-    names = list(_names(words))
+    names = list(_possible_file_names(words))
     if len(names) * len(bases) > _MOST_LOOKS:
         raise _too_many_files_error()
     for name in names:
         for base in bases:
             path = base / os.path.expanduser(name)  # noqa: PTH111 -- a word, which may be no path
-            if _is_file(path):
+            if _is_checked_file(path):
                 found.setdefault(path)
     if len(found) > _MOST_FILES or any(path.stat().st_size > _MOST_BYTES for path in found):
         raise _too_many_files_error()
@@ -111,7 +111,7 @@ def _is_within(path: Path, within: Sequence[Path]) -> bool:
     return any(each.is_relative_to(root) for root in within for each in (normal, path.resolve()))
 
 
-def _words(command: str) -> list[str]:
+def _split_command_words(command: str) -> list[str]:
     """The words of a command line, and of the command lines in its quotes."""
     found = []
     for text in (command, *re.findall(r"\"([^\"]*)\"|'([^']*)'", command)):
@@ -126,7 +126,7 @@ def _words(command: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _names(words: Sequence[str]) -> Iterator[str]:
+def _possible_file_names(words: Sequence[str]) -> Iterator[str]:
     """What may be the name of a file: each word, what stands behind `=`, a module behind `-m`, and a program's recipe."""
     for before, word in zip(["", *words], words, strict=False):
         yield word
@@ -138,7 +138,7 @@ def _names(words: Sequence[str]) -> Iterator[str]:
         yield from _RECIPES.get(word.rpartition("/")[2], ())
 
 
-def _is_file(path: Path) -> bool:
+def _is_checked_file(path: Path) -> bool:
     try:
         # Under /dev, only what the kernel creates is trusted: anybody can write into /dev/shm.
         is_of_system = path.is_relative_to("/usr") or str(path.parent) in {"/bin", "/dev", "/dev/fd"}
@@ -147,7 +147,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _content(path: Path) -> str:
+def _text_or_hash(path: Path) -> str:
     try:
         size = path.stat().st_size
         if size <= _SHOWN_BYTES:

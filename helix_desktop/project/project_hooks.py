@@ -135,7 +135,7 @@ def _item_of_hook(
     return ProjectItem("hook", name, path, shown, command, f"{event} {matcher}".strip(), own, values, notes)
 
 
-def current(item: ProjectItem, folder: Path) -> ProjectItem | None:
+def reread_hook(item: ProjectItem, folder: Path) -> ProjectItem | None:
     """The hook as it stands in its file now, with what it names as that is now; None where it has gone."""
     found = read_hooks_file(item.path, item.path.parent.parent, folder, own=item.own)
     return next((each for each in found if each.settings_key == item.settings_key), None)

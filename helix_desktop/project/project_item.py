@@ -173,7 +173,7 @@ def text_value(value: object) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def list_value(value: object) -> tuple[str, ...]:
+def split_names(value: object) -> tuple[str, ...]:
     """A value that should be a list of names: a list, or names with commas or blanks between them: `Bash(git add:*), Read`."""
     if isinstance(value, str):
         value = re.findall(r"[^\s,()]+(?:\([^()]*\))?", value)

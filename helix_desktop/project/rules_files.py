@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop.errors import InvalidInput
-from helix_desktop.project.project_item import ProjectItem, list_value, read_plain_file, split_front_matter, text_value
+from helix_desktop.project.project_item import ProjectItem, read_plain_file, split_front_matter, split_names, text_value
 
 NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 OF_A_ROOT = (".claude/CLAUDE.md", ".github/copilot-instructions.md", ".cursorrules")
@@ -111,7 +111,7 @@ def _find_cursor_rules(folder: Path, root: Path, touched: Sequence[Path]) -> Ite
         except InvalidInput as error:
             yield ProjectItem("rules", name, path, text, text, notes=(str(error),), broken=True)
             continue
-        always, globs = text_value(values.get("alwaysApply")).lower() == "true", list_value(values.get("globs"))
+        always, globs = text_value(values.get("alwaysApply")).lower() == "true", split_names(values.get("globs"))
         below = None if always and folder == root else folder
         if not always and not globs:
             continue  # The model can ask for these rules, so they are not sent in advance.

@@ -252,7 +252,7 @@ def _plain_corrections(corrections: Mapping[str, Any]) -> dict[str, Object]:
     return {str(model): dict(values) for model, values in unwrapped.items() if isinstance(values, Mapping)}
 
 
-def find_mistake_in(file: Path) -> HelixError | None:
+def find_config_mistake(file: Path) -> HelixError | None:
     """What is wrong with the file, for the doctor; None when it can be read."""
     try:
         ConfiguredProviders(file).list_providers()

@@ -80,7 +80,7 @@ def _texts_of_messages(messages: Sequence[Message]) -> list[str]:
 
 def choose_scripted_reply(request: Request) -> ScriptedReply:
     if request.purpose is not Purpose.STEP:
-        return ScriptedReply(demo_summaries.write_answer(request))
+        return ScriptedReply(demo_summaries.write_demo_answer(request))
     scene = build_demo_scene(request)
     command = _COMMAND.fullmatch(scene.asked)
     if command is not None and command[1].lower() != "tour":

@@ -47,7 +47,7 @@ class _SortedMaterial:
     outputs: list[str] = field(default_factory=list)
 
 
-def write_answer(request: Request) -> str:
+def write_demo_answer(request: Request) -> str:
     """The answer to a request that is no step of a conversation."""
     match request.purpose:
         case Purpose.HANDOVER:

@@ -95,7 +95,7 @@ class HttpModelClient:
                         if reading.is_stream_over:
                             break
         except ModelFailed as failure:
-            failure = self._without_key(failure)
+            failure = self._remove_key_from_error(failure)
             if not shown and not reading.is_reply_complete:
                 raise failure from None
             cut = failure.what
@@ -134,7 +134,7 @@ class HttpModelClient:
         The pauses double, spread by a quarter so that many clients do not come back together.
         """
         patience = self.transport.patience
-        failure = self._without_key(failure)
+        failure = self._remove_key_from_error(failure)
         if attempt >= _most_tries(failure, patience, local=http_transport.is_loopback(self.transport.base_url)):
             raise failure
         asked = failure.retry_after if isinstance(failure, ModelOverloaded) else None
@@ -148,7 +148,7 @@ class HttpModelClient:
         pause = min(patience.longest_pause, patience.first_pause * 2.0 ** (attempt - 1))
         return float(pause * (0.75 + 0.5 * self.spread()))
 
-    def _without_key(self, failure: ModelFailed) -> ModelFailed:
+    def _remove_key_from_error(self, failure: ModelFailed) -> ModelFailed:
         """The failure without the key, which some providers quote."""
         if len(self.key) >= SHORTEST_KEY and self.key in failure.what:
             failure.what = failure.what.replace(self.key, "•••")

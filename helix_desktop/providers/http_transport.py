@@ -70,7 +70,7 @@ class ProviderConnections:
         self._connect = connect
         self._clients: dict[bool, httpx.AsyncClient] = {}
 
-    def client_for(self, url: str) -> httpx.AsyncClient:
+    def direct_or_proxied_client(self, url: str) -> httpx.AsyncClient:
         """For this machine itself without the system's proxy, for all others with it."""
         local = is_loopback(url)
         if local not in self._clients:
@@ -331,7 +331,7 @@ class ProviderTransport:
     ) -> AsyncIterator[HttpAnswer]:
         import httpx
 
-        client = self.connections.client_for(self.base_url)
+        client = self.connections.direct_or_proxied_client(self.base_url)
         request = client.build_request(
             method, self.full_url(path), content=content, headers={**headers, **self.headers}
         )

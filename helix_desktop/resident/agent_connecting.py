@@ -13,13 +13,14 @@ from helix_desktop.gateway.agent_settings import AgentSettingsChange
 from helix_desktop.gateway.known_agents import KnownAgent
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER, ProgramSettings
-from helix_desktop.resident import login_start, resident_client
+from helix_desktop.resident import login_start
+from helix_desktop.resident.resident_client import ask_resident
 
 
 def plan_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentSettingsChange:
     """What connecting would change. The resident runs and holds the address when this returns."""
     login_start.check_login_start()
-    held = asyncio.run(resident_client.ask_resident(where, "hold", command=agent_run.command_of_this_program(where)))
+    held = asyncio.run(ask_resident(where, "hold", command=agent_run.command_of_this_program(where)))
     if not held:
         raise HelixError(f"The gateway's address could not be reserved, so {agent.title} was not connected.")
     return agent_settings.plan_address_install(agent, int(held["port"]), Path.home())
@@ -28,7 +29,7 @@ def plan_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentSett
 def connect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
     login_start.enable_login_start(agent_run.command_of_this_program(where))
     agent_settings.install_address(change, where.config)
-    asyncio.run(resident_client.ask_resident(where, "installed", command=agent_run.command_of_this_program(where)))
+    asyncio.run(ask_resident(where, "installed", command=agent_run.command_of_this_program(where)))
 
 
 def disconnect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
@@ -36,4 +37,4 @@ def disconnect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None
     agent_settings.remove_address(change, where.config)
     if not (agent_settings.installed_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]):
         login_start.disable_login_start()
-    asyncio.run(resident_client.ask_resident(where, "installed"))
+    asyncio.run(ask_resident(where, "installed"))

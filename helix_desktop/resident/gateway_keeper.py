@@ -17,7 +17,7 @@ from helix_desktop.processes.starter import (
     ChildProcess,
     CommandAuthor,
     ProcessLaunch,
-    end_open_process,
+    close_or_kill_process,
     open_process,
 )
 
@@ -73,7 +73,7 @@ class GatewayKeeper:
             process = self._process
         if process is not None:
             process.terminate()
-            end_open_process(process, 10)
+            close_or_kill_process(process, 10)
 
     def _start_gateway_process(self) -> None:
         with self._lock:

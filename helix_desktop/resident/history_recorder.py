@@ -25,7 +25,7 @@ from helix_desktop.processes.starter import (
     ChildProcess,
     CommandAuthor,
     ProcessLaunch,
-    end_open_process,
+    close_or_kill_process,
     open_process,
 )
 from helix_desktop.program_folders import ProgramFolders
@@ -196,7 +196,7 @@ class HistoryRecorder:
             elif self._deaths < MOST_DEATHS:
                 return False
             else:
-                self._copies.set_aside(folder)
+                self._copies.rename_as_failed(folder)
         return True
 
     def _import_files(self) -> bool:
@@ -260,7 +260,7 @@ class ImportingProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        end_open_process(process, 3)
+        close_or_kill_process(process, 3)
         if process.stdout is not None:
             process.stdout.close()
 

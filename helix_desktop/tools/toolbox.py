@@ -145,7 +145,7 @@ class ForeignTool(Protocol):
     @property
     def only_reads(self) -> bool: ...
 
-    def note_allowed(self) -> None:
+    def remember_approval(self) -> None:
         """The user, a rule or the mode has allowed it as it is described now."""
         ...
 
@@ -287,7 +287,7 @@ class Toolbox:
         title, only_reads = tool.title_for_question, tool.only_reads
         foreign = ActionEffect.FOREIGN
         await permit(ToolAction(call.name, foreign, title, preview, reason_to_ask=danger, only_reads=only_reads))
-        tool.note_allowed()
+        tool.remember_approval()
         got = await tool.call_foreign_tool(values, context)
         cache, name = self._around.cache, call.name
         images = [await cache.store_content(data, EntryOrigin(name, title, kind)) for kind, data in got.images]

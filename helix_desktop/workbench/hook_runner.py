@@ -20,8 +20,15 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.running_command import RunningCommand, shell_command_line
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.project import project_files as brought
-from helix_desktop.project import project_hooks
-from helix_desktop.project.hook_reach import runs_only_own_scripts, without_folders
+from helix_desktop.project.hook_reach import runs_only_own_scripts, search_path_outside
+from helix_desktop.project.project_hooks import (
+    HookAnswer,
+    ProjectHook,
+    hook_of_item,
+    parse_hook_answer,
+    reread_hook,
+    translate_call_for_claude,
+)
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools.autorun_guard import AutorunGuard
@@ -77,14 +84,14 @@ class HookRunner:
         ).decode("utf-8", "replace")
         response = {"output": shown, "success": outcome.ok, "exit_code": outcome.exit_code}
         answers = await self._run_hooks_of_call("PostToolUse", call, context, tool_response=response)
-        said = [project_hooks.HookAnswer(says=answer.blocks or answer.says) for answer in answers]
+        said = [HookAnswer(says=answer.blocks or answer.says) for answer in answers]
         self._add_hook_notes(context.conversation, "PostToolUse", said)
 
     def take_hook_notes(self, conversation: str) -> tuple[StandingNote, ...]:
         """What hooks have said since the last step."""
         return tuple(self._notes.pop(conversation, ()))
 
-    def on_session_event(self, event: Event, spawn: TaskSpawner) -> None:
+    def run_observing_hooks(self, event: Event, spawn: TaskSpawner) -> None:
         """Runs hooks that only observe, in the background: a question is asked, or a handover begins."""
         match event:
             case QuestionAsked(conversation, _, question) if self._has_hooks_for("Notification"):
@@ -98,12 +105,12 @@ class HookRunner:
 
     async def _run_hooks_of_call(
         self, event: str, call: ToolCall, context: CallContext, **more: Any
-    ) -> list[project_hooks.HookAnswer]:
+    ) -> list[HookAnswer]:
         """The call as Claude Code names it. About files that a hook left behind the user is asked as by this call."""
         if not self._has_hooks_for(event):
             return []
         given = parse_arguments(call.arguments) or {}
-        name, values = project_hooks.translate_call_for_claude(call.name, given, self._first_folder)
+        name, values = translate_call_for_claude(call.name, given, self._first_folder)
         payload = {"tool_name": name, "tool_input": values, **more}
         use = ToolResources(call, context, _refuse_every_action, self.kit.resources, FilesSeen())
         return await self._run_all_hooks(event, context.conversation, name, payload, use)
@@ -114,11 +121,11 @@ class HookRunner:
 
     async def _run_all_hooks(
         self, event: str, conversation: str, about: str, values: Mapping[str, Any], use: ToolResources | None = None
-    ) -> list[project_hooks.HookAnswer]:
+    ) -> list[HookAnswer]:
         """All hooks for it, side by side. What they left behind that runs later is put back, and asked about where `use` can ask."""
-        found: list[tuple[ProjectItem, project_hooks.ProjectHook]] = []
+        found: list[tuple[ProjectItem, ProjectHook]] = []
         for item in self.project.now.items_in_force("hook"):
-            hook = project_hooks.hook_of_item(item, self._first_folder if item.own else item.path.parent.parent)
+            hook = hook_of_item(item, self._first_folder if item.own else item.path.parent.parent)
             if (
                 hook.event == event
                 and hook.matches_tool(about)
@@ -141,7 +148,7 @@ class HookRunner:
             if use is not None:
                 self.kit.commands.update_background_checks(watched)
         if left:
-            answers.append(project_hooks.HookAnswer(says=left.strip()))
+            answers.append(HookAnswer(says=left.strip()))
         for (item, _), answer in zip(found, answers, strict=False):
             self.last[item.settings_key] = answer.note
             if answer.note:
@@ -158,30 +165,28 @@ class HookRunner:
         )
 
     async def _run_hook_of_item(
-        self, item: ProjectItem, hook: project_hooks.ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
-    ) -> project_hooks.HookAnswer:
+        self, item: ProjectItem, hook: ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
+    ) -> HookAnswer:
         if self.kit.sandbox.kind is SandboxKind.NONE and not hook.is_of_user:
-            return project_hooks.HookAnswer(note="this system has no sandbox, so hooks of a folder don't run.")
+            return HookAnswer(note="this system has no sandbox, so hooks of a folder don't run.")
         try:
-            now = await asyncio.to_thread(project_hooks.current, item, hook.folder)
+            now = await asyncio.to_thread(reread_hook, item, hook.folder)
             if now is None or now.content_sha256 != item.content_sha256:
-                return project_hooks.HookAnswer(
-                    note="it, or a file it names, was changed since you trusted it, so it did not run."
-                )
+                return HookAnswer(note="it, or a file it names, was changed since you trusted it, so it did not run.")
             if hook.is_of_user and not await asyncio.to_thread(self._is_still_users_own, item, hook.folder):
-                return project_hooks.HookAnswer(note="what it runs is no longer yours alone, so it did not run.")
+                return HookAnswer(note="what it runs is no longer yours alone, so it did not run.")
             return await self._run_hook_process(hook, payload, watched)
         except TimeoutError:
-            return project_hooks.HookAnswer(note=f"it did not end within {hook.seconds:g} s and was stopped.")
+            return HookAnswer(note=f"it did not end within {hook.seconds:g} s and was stopped.")
         except (OSError, HelixError) as error:
-            return project_hooks.HookAnswer(note=f"it could not be run: {error}")
+            return HookAnswer(note=f"it could not be run: {error}")
 
     def _is_still_users_own(self, item: ProjectItem, folder: Path) -> bool:
         return runs_only_own_scripts(item.body, brought.user_home(), self.kit.resources.roots.folders, folder)
 
     async def _run_hook_process(
-        self, hook: project_hooks.ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
-    ) -> project_hooks.HookAnswer:
+        self, hook: ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
+    ) -> HookAnswer:
         with tempfile.TemporaryFile() as given:
             given.write(json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace"))
             given.seek(0)
@@ -193,11 +198,11 @@ class HookRunner:
             command.kill_process_tree()
             await asyncio.shield(command.end_and_wait())
         if printed is None or complained is None:
-            return project_hooks.HookAnswer(note=f"it printed more than {MOST_PRINTED:,} bytes and was stopped.")
-        return project_hooks.parse_hook_answer(hook.event, code, printed, complained)
+            return HookAnswer(note=f"it printed more than {MOST_PRINTED:,} bytes and was stopped.")
+        return parse_hook_answer(hook.event, code, printed, complained)
 
     async def _start_hook_in_sandbox(
-        self, hook: project_hooks.ProjectHook, told: dict[str, str], watched: CommandCheck, stdin: int
+        self, hook: ProjectHook, told: dict[str, str], watched: CommandCheck, stdin: int
     ) -> RunningCommand:
         """As a command of the model: with the same files held, and written nowhere where the mode writes nothing."""
         is_read_only = self.kit.permissions.mode in (PermissionMode.READ_ONLY, PermissionMode.PLAN)
@@ -228,11 +233,11 @@ class HookRunner:
         return replace(self.kit.commands.opened(), hidden=tuple(guard.list_hidden_files()))
 
     async def _start_users_hook(
-        self, hook: project_hooks.ProjectHook, told: dict[str, str], _watched: CommandCheck, stdin: int
+        self, hook: ProjectHook, told: dict[str, str], _watched: CommandCheck, stdin: int
     ) -> RunningCommand:
         """The user's own script, as they set it. No program is looked for in a folder of the workspace."""
         environment = self.kit.sandbox.build_environment(os.environ, network=True, free=True) | told
-        environment["PATH"] = without_folders(environment.get("PATH", os.defpath), self.kit.resources.roots.folders)
+        environment["PATH"] = search_path_outside(environment.get("PATH", os.defpath), self.kit.resources.roots.folders)
         words, sandbox = shell_command_line(hook.command), self.kit.sandbox
         launch = ProcessLaunch(CommandAuthor.USER, words, hook.folder, environment, place=ProcessPlace.WATCHED)
         return await RunningCommand.start_in_jail(
@@ -242,7 +247,7 @@ class HookRunner:
             stderr=PIPE,
         )
 
-    def _add_hook_notes(self, conversation: str, event: str, answers: list[project_hooks.HookAnswer]) -> None:
+    def _add_hook_notes(self, conversation: str, event: str, answers: list[HookAnswer]) -> None:
         for answer in answers:
             if answer.says:
                 self._count += 1

@@ -134,17 +134,17 @@ class WorkspaceServers:
             # If the settings have changed meanwhile, the server is no longer in the list.
             return server.status.state is not McpConnectionState.STARTING or server not in self.running_servers
 
-        await self._wait_until_holds(is_sign_in_finished)
+        await self._wait_until_true(is_sign_in_finished)
         if server.status.state is not McpConnectionState.READY and server in self.running_servers:
             server.sign_in_with_page(page)
-            await self._wait_until_holds(is_sign_in_finished)
+            await self._wait_until_true(is_sign_in_finished)
         return server.status
 
-    async def _wait_until_holds(self, holds: Callable[[], bool]) -> None:
+    async def _wait_until_true(self, condition: Callable[[], bool]) -> None:
         news = asyncio.Event()
         self.listeners.append(news.set)
         try:
-            while not holds():
+            while not condition():
                 news.clear()
                 await news.wait()
         finally:

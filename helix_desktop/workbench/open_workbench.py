@@ -45,17 +45,11 @@ from helix_desktop.tools.permission import PermissionMode, PermissionRule
 from helix_desktop.tools.toolbox import WorkspacePermissions
 from helix_desktop.tools.tools_on_demand import OnDemandTools, RequestHeadRoom
 from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceTools
-from helix_desktop.workbench import (
-    conversation_list_rows,
-    conversation_setup,
-    fleet_tools,
-    history_imports,
-    slash_expansion,
-)
+from helix_desktop.workbench import conversation_setup, fleet_tools, history_imports, slash_expansion
 from helix_desktop.workbench.acp_conversations import AcpConversations
 from helix_desktop.workbench.cache_size_limit import CacheSizeLimit
 from helix_desktop.workbench.conversation_fences import ConversationFences
-from helix_desktop.workbench.conversation_list_rows import ConversationListRows
+from helix_desktop.workbench.conversation_list_rows import ConversationListRows, encode_meter
 from helix_desktop.workbench.conversation_relay import ConversationRelay
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.delegated_agents import AgentRoles, AgentWorkforce
@@ -866,7 +860,7 @@ class Workbench:
     def _schedule_meter_write(self, session: Session, meter: WindowMeter) -> None:
         if session.id not in self._meters:
             self._tasks.spawn_task(self._save_meter(session.id), name="keep the meter")
-        self._meters[session.id] = conversation_list_rows.encode_meter(
+        self._meters[session.id] = encode_meter(
             meter, session.conversation.state.last_seq, session.agent, session.conversation.state.acp_agent
         )
 

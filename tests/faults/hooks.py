@@ -141,7 +141,7 @@ async def run_hook_trial(world: HookWorld, trial: HookTrial) -> list[str]:
     world.model.requests.clear()
     bench.hooks.last.clear()
     session = await bench.start_conversation()
-    session.subscribe_to_events(lambda event: _refusal(session, event))
+    session.subscribe_to_events(lambda event: _refuse(session, event))
     world.model.script[:] = [calls("read_file", path="README.md")]
     session.send_message((Text("go"),))
     await asyncio.wait_for(session.wait_until_idle(), 120)
@@ -161,7 +161,7 @@ def _write_hook(work: Path, trial: HookTrial) -> None:
     hooks(work, trial.event, line, timeout=20)
 
 
-def _refusal(session: object, event: Event) -> None:
+def _refuse(session: object, event: Event) -> None:
     if isinstance(event, QuestionAsked):
         session.answer_question(event.number, PermissionAnswer(allowed=False))  # type: ignore[attr-defined]
 

@@ -63,7 +63,7 @@ class Touching:
     runs_alone: bool = True
     only_reads: bool = False
 
-    def note_allowed(self) -> None:
+    def remember_approval(self) -> None:
         pass
 
     async def call_foreign_tool(self, values: object, context: CallContext) -> Any:

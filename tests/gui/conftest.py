@@ -106,7 +106,7 @@ def window(
     memory.remember_value("conversation", "storage-engine", value=story.CONVERSATION)
     made = MainWindow(theme, memory, settings, doing)
     wire_window(made)
-    made.begin_with_workspaces(desk)
+    made.set_workspaces_and_start(desk)
     made.resize(1440, 900)
     made.show()
     return made

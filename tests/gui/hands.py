@@ -96,7 +96,7 @@ async def drag(widget: QWidget, first: QPoint, last: QPoint) -> None:
     await xdotool("mousemove", str(two.x()), str(two.y()), "mouseup", "1")
 
 
-async def choose_agent_option(words: str, opening: Callable[[], Awaitable[None]]) -> None:
+async def choose(words: str, opening: Callable[[], Awaitable[None]]) -> None:
     """From the menu that opens then."""
     await opening()
     while not await happens(lambda: isinstance(QApplication.activePopupWidget(), QMenu)):

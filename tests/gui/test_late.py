@@ -60,7 +60,7 @@ def test_the_workspace_asked_for_last_is_shown(window: MainWindow, held: Held) -
 def test_the_link_a_program_was_started_with_is_followed(window: MainWindow, desk: FakeDesk, held: Held) -> None:
     """Its workspace is asked for while the workspaces are still being listed."""
     window.stop_following_workspace("storage-engine")
-    window.begin_with_workspaces(desk)
+    window.set_workspaces_and_start(desk)
     window.go_to_place(WindowPlace("workspace", "parser"))
     held.let("list_workspaces")
     held.let()
@@ -276,7 +276,7 @@ def test_what_is_being_opened_says_so_in_place_of_a_blank_page(
 def stage(window: MainWindow, desk: FakeDesk, held: Held, steps: int) -> None:
     """Let a start go on: the workspaces are listed, the last one is opened, its conversation is opened."""
     if steps > 0:
-        window.begin_with_workspaces(desk)
+        window.set_workspaces_and_start(desk)
     for word in ("list the workspaces", "open workspace", "open a conversation")[: max(steps - 1, 0)]:
         held.let(word)
 
@@ -284,7 +284,7 @@ def stage(window: MainWindow, desk: FakeDesk, held: Held, steps: int) -> None:
 def go_on(window: MainWindow, desk: FakeDesk, held: Held, at: int) -> None:
     """To the end of the start."""
     if at == 0:
-        window.begin_with_workspaces(desk)
+        window.set_workspaces_and_start(desk)
     for _ in range(5):
         held.let()
 

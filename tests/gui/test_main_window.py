@@ -503,7 +503,7 @@ def test_a_home_that_cannot_be_written_says_so_whatever_is_asked_for(
 ) -> None:
     """The folder that was chosen waited for stores that never came, and nothing was said."""
     window = MainWindow(theme, memory, settings, doing)
-    window.show_why_blocked(StoreFailed("Helix Desktop cannot write to /home."))
+    window.block_and_show_why(StoreFailed("Helix Desktop cannot write to /home."))
     wire_window(window)
     window.create_workspace_for_folder(tmp_path)
     assert "cannot write to /home" in window.notices.shown_text
@@ -693,7 +693,7 @@ def test_a_workspace_that_cannot_be_opened_is_said_and_another_way_is_shown(
 
     monkeypatch.setattr(desk, "open_workspace", busy)
     window = MainWindow(theme, memory, settings, doing)
-    window.begin_with_workspaces(desk)
+    window.set_workspaces_and_start(desk)
     assert window.showing.page == "welcome"
     assert window.notices._text.text() == "storage-engine is open in another program. Close it there."
 
@@ -983,7 +983,7 @@ def test_the_cache_s_columns_and_divider_survive_a_restart(
     sizes = window.pages.cache._split.sizes()
     window.save_window_state()
     again = MainWindow(theme, memory, settings, doing)
-    again.begin_with_workspaces(desk)
+    again.set_workspaces_and_start(desk)
     again.resize(1440, 900)
     again.switch_to_page("cache")
     again.show()
@@ -1055,7 +1055,7 @@ def test_a_folder_opened_while_the_program_starts_is_opened_when_it_has_started(
     wire_window(window)
     window.create_workspace_for_folder(tmp_path)
     assert window.notices.shown_text == ""
-    window.begin_with_workspaces(FakeDesk())
+    window.set_workspaces_and_start(FakeDesk())
     assert window.current_workbench is not None
     assert window.current_workbench.main_folder == tmp_path
 

@@ -30,15 +30,15 @@ def test_a_misspelt_token_is_found_at_once() -> None:
 def test_switching_the_scheme_changes_palette_and_colours_at_once(theme: Theme) -> None:
     seen: list[str] = []
     theme.changed.connect(lambda: seen.append(theme.colour_of_token("panel").name()))
-    theme.set_look("dark", theme.text_zoom)
+    theme.set_scheme_and_zoom("dark", theme.text_zoom)
     assert seen == [DARK["panel"]]
     assert QApplication.palette().color(QPalette.ColorRole.Base).name() == DARK["panel"]
-    theme.set_look("light", theme.text_zoom)
+    theme.set_scheme_and_zoom("light", theme.text_zoom)
     assert seen == [DARK["panel"], LIGHT["panel"]]
 
 
 def test_a_scheme_nobody_knows_means_as_the_system(theme: Theme) -> None:
-    theme.set_look("sepia", theme.text_zoom)
+    theme.set_scheme_and_zoom("sepia", theme.text_zoom)
     assert theme._scheme == "system"
 
 

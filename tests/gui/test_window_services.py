@@ -53,7 +53,7 @@ def test_without_a_workspace_there_is_a_welcome(
     wire_window(window)
     WindowServices(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
     window.show()
-    window.begin_with_workspaces(FakeDesk(empty=True))
+    window.set_workspaces_and_start(FakeDesk(empty=True))
     assert window.showing.page == "welcome"
     assert window.focusWidget() is window.welcome.folder
     assert not window.is_sidebar_shown

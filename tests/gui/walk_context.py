@@ -36,7 +36,7 @@ from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.tour_folder import create_tour_folder
-from tests.gui.hands import answer, choose_agent_option, click, drag, hot, key, press, type_
+from tests.gui.hands import answer, choose, click, drag, hot, key, press, type_
 from tests.scripted_tour import ClockWithoutPauses, run_tour_session
 from tests.soak.driven import HOME, drive, until
 
@@ -99,9 +99,9 @@ class Walk:
         page = self.window.pages.cache
         await key("alt+2")
         await until(lambda: page.viewer.row is not None)
-        await choose_agent_option("read_file", lambda: click(page.bar._tool_button))
+        await choose("read_file", lambda: click(page.bar._tool_button))
         await until(lambda: page.model.entry_filter.tool == "read_file" and page.model.rowCount() > 0)
-        await choose_agent_option("All tools", lambda: click(page.bar._tool_button))
+        await choose("All tools", lambda: click(page.bar._tool_button))
         await key("ctrl+f")
         await type_("adapter not trimmed")
         await until(lambda: page.model.shows_search_hits and page.model.rowCount() > 0)
@@ -154,9 +154,9 @@ class Walk:
         await key("alt+2")
         row = page.viewer.row
         assert row is not None
-        await choose_agent_option("Pin", lambda: click(page.viewer._more))
+        await choose("Pin", lambda: click(page.viewer._more))
         await until(lambda: page.viewer.row is not None and page.viewer.row.pinned)
-        await choose_agent_option("Verify", lambda: click(page.viewer._more))
+        await choose("Verify", lambda: click(page.viewer._more))
         await until(lambda: "matches its hash" in page._figures_label.text())
         await key("ctrl+f", "ctrl+a", "Delete")
         await until(lambda: not page.model.shows_search_hits and page.model.rowCount() > 2)
@@ -166,7 +166,7 @@ class Walk:
         await click(page.table.viewport(), page.table.visualRect(page.model.index(0, 0)))  # the lines recalled just now
         await until(lambda: page.viewer.row is not None and page.viewer.row.stored.digest != row.stored.digest)
         gone = page.viewer.row.stored.digest if page.viewer.row is not None else row.stored.digest
-        await choose_agent_option("Forget", lambda: click(page.viewer._more))
+        await choose("Forget", lambda: click(page.viewer._more))
         await answer("Forget permanently")
         await until(lambda: page.viewer.row is None or page.viewer.row.stored.digest != gone)
         await self.bench.workspace.index.wait_until_indexed()  # forgetting makes it anew
@@ -247,7 +247,7 @@ class Walk:
         await key("alt+1")
         await self._say("read src/pairs.py")
         await key("alt+3")
-        await choose_agent_option("Fold now…", lambda: click(self.window.pages.timeline.menu_button))
+        await choose("Fold now…", lambda: click(self.window.pages.timeline.menu_button))
         dialog = await shown(FoldNowDialog)
         await click(dialog.wish)
         await type_("keep the API decisions")
@@ -276,7 +276,7 @@ class Walk:
         part = next(part for part in panel._parts if part.block_name == "read src/pairs.py")
         name = part.block_name
         for words, fact in (("Pin", Pinned), ("Exclude", Excluded)):
-            await choose_agent_option(words, lambda: hot(panel.view, name))
+            await choose(words, lambda: hot(panel.view, name))
             await until(lambda fact=fact: isinstance(self.last, fact))  # type: ignore[misc]
             if fact is Pinned:  # and it is drawn
                 await until(lambda: any("pinned" in place and part.block_name in place for place in names(panel.view)))

@@ -38,7 +38,7 @@ class Rows(history_rows.HistoryMessages):
         if value.get("kind"):
             self.told.leave_out(str(value["kind"]))
         else:
-            self.add_user_words(value.get("text"), 5.0, beside=bool(value.get("beside")))
+            self.add_user_message(value.get("text"), 5.0, beside=bool(value.get("beside")))
 
 
 def test_rows_that_cannot_be_read_are_told_and_kept_and_do_not_end_the_reading() -> None:
@@ -81,9 +81,9 @@ def test_only_words_or_pictures_make_a_message_and_a_compaction_stands_where_it_
     made = Rows(history_rows.ReadingComplaints())
     nothing: list[object] = ["", "  \n", [], None]
     for content in nothing:
-        made.add_user_words(content, 1.0)
+        made.add_user_message(content, 1.0)
     assert made.made == []
-    made.add_user_words([{"type": "image", "source": {"media_type": "image/png", "data": "AAAA"}}], 1.0)
+    made.add_user_message([{"type": "image", "source": {"media_type": "image/png", "data": "AAAA"}}], 1.0)
     (picture,) = made.made[0].pictures
     assert (made.made[0].text, picture.media_type, picture.data) == ("", "image/png", b"\0\0\0")
     made.add_compaction("short", 2.0, "auto")

@@ -160,13 +160,13 @@ async def test_a_changed_list_is_taken_up_and_a_changed_description_asks_again(t
         await here.settled()
         (tool,) = here.host.list_ready_tools()
         assert not tool.has_changed_description
-        tool.note_allowed()
+        tool.remember_approval()
         assert here.approved == {"strange__echo": tool.fingerprint}
         await tool.call_foreign_tool({}, here.context)
         await here.until(lambda: len(here.host.list_ready_tools()) == 2)
         changed, new = here.host.list_ready_tools()
         assert (changed.has_changed_description, new.has_changed_description) == (True, False)
-        changed.note_allowed()
+        changed.remember_approval()
         assert not changed.has_changed_description
         assert here.approved["strange__echo"] == changed.fingerprint != tool.fingerprint
 

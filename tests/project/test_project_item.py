@@ -12,10 +12,10 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.project.project_item import (
     LARGEST,
     ProjectItem,
-    list_value,
     path_fits_glob,
     read_plain_file,
     split_front_matter,
+    split_names,
 )
 
 
@@ -57,7 +57,7 @@ def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
     [("Read, Bash(git add:*)", ("Read", "Bash(git add:*)")), (["a", "b"], ("a", "b")), ("", ()), (3, ())],
 )
 def test_lists_are_read_in_every_form(said: object, names: tuple[str, ...]) -> None:
-    assert list_value(said) == names
+    assert split_names(said) == names
 
 
 def test_the_state_is_said_in_words() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.errors import ConfigFileMistake, InvalidInput, NotFound, StoreFailed
-from helix_desktop.providers.configured_providers import ConfiguredProviders, find_mistake_in
+from helix_desktop.providers.configured_providers import ConfiguredProviders, find_config_mistake
 from helix_desktop.providers.http_transport import ProviderPatience
 from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, describe_model
 
@@ -108,13 +108,13 @@ def test_mistakes_are_sentences_that_name_the_file(
     with pytest.raises(ConfigFileMistake, match=words) as caught:
         configured.list_providers()
     assert str(file) in str(caught.value)
-    assert isinstance(find_mistake_in(file), ConfigFileMistake)
+    assert isinstance(find_config_mistake(file), ConfigFileMistake)
 
 
 def test_a_sound_file_has_no_mistake(configured: ConfiguredProviders, file: Path) -> None:
-    assert find_mistake_in(file) is None
+    assert find_config_mistake(file) is None
     configured.save_provider(WORK)
-    assert find_mistake_in(file) is None
+    assert find_config_mistake(file) is None
 
 
 @pytest.mark.parametrize("name", ["", "Work", "a/b", "a b", "-a", "x" * 60])

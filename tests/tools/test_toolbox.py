@@ -35,7 +35,7 @@ class Echo:
     error: Exception | None = None
     given: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def note_allowed(self) -> None:
+    def remember_approval(self) -> None:
         self.has_changed_description = False
 
     async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> Echoed:

@@ -95,7 +95,7 @@ class CachePage(QWidget):
         self.table.copy_wanted.connect(self.copy_selected_hashes)
         self.model.rows_added_above.connect(self.table.shift_rows_down)
         self.model.rows_loaded.connect(self._select_newest_entry)
-        self.model.rows_loaded.connect(self._keep_shown_entry_selected)
+        self.model.rows_loaded.connect(self._reselect_shown_entry)
         self.model.row_count_changed.connect(self._select_newest_entry)
         self.viewer.intent_wanted.connect(self.intent_wanted)
         self.viewer.content_view.content_read.connect(self._scroll_to_found_line)
@@ -145,7 +145,7 @@ class CachePage(QWidget):
             self._selects_newest = False
             self.table.select_row(0)
 
-    def _keep_shown_entry_selected(self) -> None:
+    def _reselect_shown_entry(self) -> None:
         """Rows came in above while those that were known stood at their old places: what is shown stays chosen."""
         if self.table.current_row < 0 or self.table.is_current_row_loading or self.model.shows_search_hits:
             return
@@ -200,7 +200,7 @@ class CachePage(QWidget):
         if not text:
             self._show_all_entries()
         elif _HASH.fullmatch(text):
-            if self._leave_search_hits():
+            if self._clear_search_hits():
                 self._update_figures_later()
             self._run_for_shown_workspace(
                 self._catalogue.cache.resolve_prefix(text.lower()),
@@ -235,7 +235,7 @@ class CachePage(QWidget):
         self._figures_label.setText(translate_sentences(str(error)))
         self._search_entry_contents(self._query)
 
-    def _leave_search_hits(self) -> bool:
+    def _clear_search_hits(self) -> bool:
         """All entries again in place of what a search found; False where none was shown."""
         self.table.cells.needles = ()
         self.viewer.content_view.lines.highlight_matches("")
@@ -246,7 +246,7 @@ class CachePage(QWidget):
         return True
 
     def _show_all_entries(self) -> None:
-        if self._leave_search_hits() and self.viewer.row is not None and self._catalogue is not None:
+        if self._clear_search_hits() and self.viewer.row is not None and self._catalogue is not None:
             finding = self._catalogue.index.find_entry_row(self.viewer.row.stored.digest)
             self._run_for_shown_workspace(finding, self._select_shown_entry)
         self._update_figures_later()

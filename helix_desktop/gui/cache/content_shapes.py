@@ -23,7 +23,7 @@ def possible_shapes(media_type: str, source: str, head: bytes, size: int) -> tup
     """How an entry can be shown, the best first."""
     if media_type.startswith("image/") and "svg" not in media_type:
         return (ContentShape.IMAGE, ContentShape.HEX)
-    if not reads_as_text(head):
+    if not is_probably_text(head):
         return (ContentShape.HEX,)
     text = (ContentShape.TEXT, ContentShape.HEX)
     if (
@@ -36,7 +36,7 @@ def possible_shapes(media_type: str, source: str, head: bytes, size: int) -> tup
     return (ContentShape.JSON, *text) if json_first else (ContentShape.TEXT, ContentShape.JSON, ContentShape.HEX)
 
 
-def reads_as_text(head: bytes) -> bool:
+def is_probably_text(head: bytes) -> bool:
     """Whether bytes read as text: no zero byte, and almost all of it UTF-8."""
     sample = head[:8192]
     if b"\0" in sample:

@@ -242,9 +242,9 @@ class EntriesModel(QAbstractTableModel):
                 offset=page * ROWS_PER_PAGE,
                 limit=ROWS_PER_PAGE,
             )
-            self._doing.run_in_background(work, then=self._page_receiver(page), owner=self)
+            self._doing.run_in_background(work, then=self._build_page_receiver(page), owner=self)
 
-    def _page_receiver(self, page: int) -> Callable[[Sequence[EntryRow]], None]:
+    def _build_page_receiver(self, page: int) -> Callable[[Sequence[EntryRow]], None]:
         round_then = self._load_generation
 
         def store_loaded_page(rows: Sequence[EntryRow]) -> None:

@@ -149,7 +149,7 @@ class EntryTable(QTableView):
         self._columns_without_room: set[EntryColumn] = set()
         self.cells = EntryCellDelegate(theme, self)
         # Before Qt's own handler: it would select the row above, and so open another entry.
-        entries.rowsAboutToBeRemoved.connect(self._leave_removed_row)
+        entries.rowsAboutToBeRemoved.connect(self._clear_if_row_removed)
         self.setModel(entries)
         self.selectionModel().currentRowChanged.connect(self._announce_current_row)
         self.setItemDelegate(self.cells)
@@ -353,6 +353,6 @@ class EntryTable(QTableView):
             self.is_current_row_loading = False
             self.current_row_changed.emit(self.current_row)
 
-    def _leave_removed_row(self, _parent: QModelIndex, first: int, _last: int) -> None:
+    def _clear_if_row_removed(self, _parent: QModelIndex, first: int, _last: int) -> None:
         if self.current_row >= first:
             self.clear_current_row()

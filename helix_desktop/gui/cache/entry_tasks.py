@@ -9,7 +9,7 @@ from helix_desktop.atomic_files import ReplacementFile
 from helix_desktop.engine.entry_catalogue import EntryFilter, EntryRow, EntrySort
 from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import InvalidInput, StoreFailed
-from helix_desktop.gui.cache.content_shapes import PAGE_BYTES, reads_as_text
+from helix_desktop.gui.cache.content_shapes import PAGE_BYTES, is_probably_text
 from helix_desktop.gui.cache.entries_model import EntrySearchHit
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.translation import format_count, tr
@@ -79,7 +79,7 @@ async def read_two_entry_texts(catalogue: StoredWorkspace, one: Stored, two: Sto
     if one.size + two.size > LARGEST_COMPARED_BYTES:
         raise InvalidInput(tr("These entries total more than 4 MB, which is too much to compare here."))
     contents = [await catalogue.cache.read_range(stored.digest, 0, stored.size) for stored in (one, two)]
-    if not all(reads_as_text(content) for content in contents):
+    if not all(is_probably_text(content) for content in contents):
         raise InvalidInput(tr("Only text can be compared."))
     return contents[0].decode("utf-8", "replace"), contents[1].decode("utf-8", "replace")
 

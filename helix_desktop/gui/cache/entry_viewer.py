@@ -80,13 +80,13 @@ class EntryViewer(QWidget):
         theme.keep_lengths_scaled(self, column.setContentsMargins, 20, 14, 20, 14)
         theme.keep_lengths_scaled(self, column.setSpacing, 10)
         theme.keep_lengths_scaled(self, self.setMinimumWidth, 300)
-        theme.changed.connect(self._fit_to_width)
+        theme.changed.connect(self._show_fitting_buttons)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit_to_width()
+        self._show_fitting_buttons()
 
-    def _fit_to_width(self) -> None:
+    def _show_fitting_buttons(self) -> None:
         """Shows the less important buttons only where there is room; the menu has them too."""
         roomy = self._theme.zoomed_pixels(840)
         for button in (self._copy, self._save, self._show):
@@ -140,7 +140,7 @@ class EntryViewer(QWidget):
             self._show_removed_content(row)
         else:
             self.content_view.show_entry_content(catalogue, row.stored, row.about)
-        self._doing.run_in_background(catalogue.index.uses(digest), then=self._uses_receiver(digest), owner=self)
+        self._doing.run_in_background(catalogue.index.uses(digest), then=self._build_uses_receiver(digest), owner=self)
 
     def show_checked_state(self, *, good: bool) -> None:
         """The entry's bytes were compared with its hash."""
@@ -214,7 +214,7 @@ class EntryViewer(QWidget):
         some = tr("Add lines {a}–{b} to next message", a=lines[0], b=lines[1]) if lines else tr("Add to next message")
         self.recall_button.setText(one or some)
 
-    def _uses_receiver(self, digest: Digest) -> Callable[[Sequence[EntryUse]], None]:
+    def _build_uses_receiver(self, digest: Digest) -> Callable[[Sequence[EntryUse]], None]:
         def show_entry_uses(uses: Sequence[EntryUse]) -> None:
             if self.row is None or self.row.stored.digest != digest:
                 return

@@ -136,13 +136,13 @@ class EntryFilterBar(QWidget):
         make: Callable[[str], EntryFilter],
         chosen: str = "",
     ) -> None:
-        def choose_agent_option(short: str, value: str) -> None:
+        def choose(short: str, value: str) -> None:
             self._apply_filter(pill, short, make(value))
 
         menu = QMenu(pill)
         group = QActionGroup(menu)
         for words, short, value in [(everything, everything, ""), *choices]:
-            group.addAction(add_choice(menu, words, partial(choose_agent_option, short, value), chosen=value == chosen))
+            group.addAction(add_choice(menu, words, partial(choose, short, value), chosen=value == chosen))
             if value == chosen:
                 _set_button_words(pill, short)
         _replace_button_menu(pill, menu)

@@ -84,12 +84,12 @@ class ChangesPage(QWidget):
         self.commit_button.notice_wanted.connect(self.notice_wanted)
         self.undo.undone.connect(self._on_undone)
         self.body.undo_wanted.connect(lambda: self.undo.plan_and_confirm_undo([self._shown] if self._shown else []))
-        self.body.keep_wanted.connect(lambda: self._keep_change(""))
+        self.body.keep_wanted.connect(lambda: self._mark_hunk_kept(""))
         self.body.editor_wanted.connect(self._open_file_or_folder)
         self.body.view.hunk_undo_requested.connect(
             lambda hunk: self.undo.undo_hunk(self._shown, hunk) if self._shown else None
         )
-        self.body.view.hunk_keep_requested.connect(self._keep_change)
+        self.body.view.hunk_keep_requested.connect(self._mark_hunk_kept)
         self.body.view.commented.connect(self._comment_line_to_agent)
 
     def _lay_out_changes_page(self, theme: Theme) -> None:
@@ -235,7 +235,7 @@ class ChangesPage(QWidget):
             self.show_turn_of_fact(seq, path)
         self.undo_button.setEnabled(bool(self._turns))
         unique = {file.path_of_change: file for file in self._files}
-        self.commit_button.offer_files(changes, conversation, list(unique.values()))
+        self.commit_button.set_files_to_commit(changes, conversation, list(unique.values()))
 
     def _on_checkpoint_progress(self, progress: CheckpointProgress) -> None:
         self._show_coverage_note(progress)
@@ -343,7 +343,7 @@ class ChangesPage(QWidget):
         self.columns.setText((tr("Side by side") if two else tr("Unified")) + ARROW)
         self.body.view.show_columns(two=two)
 
-    def _keep_change(self, hunk: str) -> None:
+    def _mark_hunk_kept(self, hunk: str) -> None:
         if self._changes is not None and self._shown is not None and self._conversation:
             work = self._changes.keep_hunk(self._conversation, self._shown.path_of_change, hunk)
             self._run_for_page(work)

@@ -83,7 +83,7 @@ class CommitButton(QPushButton):
         set_widget_look(self, "primary")
         self.clicked.connect(lambda _checked=False: self._show_commit_dialog())
 
-    def offer_files(self, changes: FileChanges, conversation: str, files: Sequence[FileChange]) -> None:
+    def set_files_to_commit(self, changes: FileChanges, conversation: str, files: Sequence[FileChange]) -> None:
         """What a commit would be made of."""
         self._changes, self._conversation, self._files = changes, conversation, files
         self.setEnabled(bool(files))

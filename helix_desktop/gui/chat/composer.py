@@ -111,7 +111,7 @@ class Composer(QWidget):
         self._mode.clicked.connect(self.open_mode_menu)
         self.text.sending.connect(lambda steer: self.send_composed_message(steer=steer))
         self.text.textChanged.connect(self._on_draft_changed)
-        self.price.changed.connect(self._fit_to_room)
+        self.price.changed.connect(self._fit_controls_to_width)
         self.text.focused.connect(self._show_focus_border)
         self.attachments.changed.connect(self._update_meter_with_attachments)
         self.attachments.changed.connect(self._on_draft_changed)
@@ -170,7 +170,7 @@ class Composer(QWidget):
         self._figures.setText(f"{figures} · {tr('${n}', n=format_number(cost, 2))}" if cost >= 0.005 else figures)
         self.context_button.setToolTip(self.meter.toolTip())
         self.context_button.setAccessibleDescription(self.meter.toolTip())
-        self._fit_to_room()
+        self._fit_controls_to_width()
 
     def show_run_state(self, running: ConversationActivity) -> None:
         self._running = running
@@ -181,7 +181,7 @@ class Composer(QWidget):
         hint = tr("Send when the agent finishes (Enter), or after its current step (Ctrl+Enter)")
         self._send.setToolTip(hint if works else tr("Send the message (Enter)"))
         self._on_draft_changed()
-        self._fit_to_room()
+        self._fit_controls_to_width()
 
     def show_permission_modes(self, modes: Sequence[tuple[str, str]], current: str) -> None:
         """The permission modes, as (name, words)."""
@@ -189,7 +189,7 @@ class Composer(QWidget):
         self._mode_words = dict(modes).get(current, current)
         self._mode.setVisible(bool(modes))
         set_widget_look(self._mode, "danger-chip" if current == ALLOW_ALL else "quiet")
-        self._fit_to_room()
+        self._fit_controls_to_width()
 
     def show_waiting_messages(self, messages: Sequence[Sequence[UserPart]]) -> None:
         self.waiting.show_message_lines([message_as_one_line(parts) for parts in messages])
@@ -289,7 +289,7 @@ class Composer(QWidget):
         if self._send.isHidden() is (filled or not works) or filled is self._was_empty:
             self._was_empty = not filled
             self._send.setVisible(filled or not works)
-            self._fit_to_room()
+            self._fit_controls_to_width()
         if self.draft_place[1]:
             self.drafts.save_draft(
                 self.draft_place, (Text(words), *self.attachments.listed_attachments) if filled else ()
@@ -297,9 +297,9 @@ class Composer(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit_to_room()
+        self._fit_controls_to_width()
 
-    def _fit_to_room(self) -> None:
+    def _fit_controls_to_width(self) -> None:
         """When the window gets narrow, hides the bar, then the cost, then shortens the mode,
         and last shows the bar in place of the figures, one of the two opens the context; of "+ Attach" the sign stays.
         """

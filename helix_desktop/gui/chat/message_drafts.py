@@ -75,11 +75,11 @@ class UnsentMessages:
     def unsent_messages_of(self, place: DraftPlace) -> Sequence[Parts]:
         return [message.parts for message in self._held.get(place, ())]
 
-    def turn_into_draft(self, place: DraftPlace) -> None:
+    def give_up_sending(self, place: DraftPlace) -> None:
         """The conversation cannot be opened: its messages become a draft for later."""
         self._held.pop(place, None)
 
-    def take_unsent_messages(self, place: DraftPlace) -> Sequence[UnsentMessage]:
+    def pop_unsent_messages(self, place: DraftPlace) -> Sequence[UnsentMessage]:
         """Take out all messages of a place, oldest first."""
         taken, waiting = self._held.pop(place, []), self._remembered_messages_of(place)
         for message in taken:

@@ -49,7 +49,7 @@ class ConnectPanel(QWidget):
         form = self._build_key_form()
         self._status_label = build_plain_label("", "muted", self)
         self._key_places = KeyPlaceButtons(self)
-        self._key_places.chosen.connect(self._retry_with_key_place)
+        self._key_places.chosen.connect(self._set_key_place_and_test)
         words = tr("Use the built-in demo (a script, not a language model)")
         demo = build_push_button(words, self, lambda: self.chosen.emit(DEMO_MODEL), "link")
         heading = self._build_panel_heading
@@ -179,7 +179,7 @@ class ConnectPanel(QWidget):
         self._show_connect_status(translate_sentences(str(error)), look="danger")
         self._key_places.setVisible(isinstance(error, NoUsableKeyring))
 
-    def _retry_with_key_place(self, keep: str) -> None:
+    def _set_key_place_and_test(self, keep: str) -> None:
         self._key_place = keep
         self.test_key()
 

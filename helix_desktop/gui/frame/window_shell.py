@@ -104,7 +104,7 @@ class WindowShell(QMainWindow):
         self.setCentralWidget(self.placeholder)
         self._restore_window_geometry()
 
-    def accept_input(self) -> None:
+    def enable_typing(self) -> None:
         """Accepts typing, also through an input method. Call it after the first paint."""
         from PySide6.QtCore import Qt  # Imported late: it loads Qt's enums, a seventh of the time to the first paint.
 

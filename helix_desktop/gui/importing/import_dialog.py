@@ -124,7 +124,7 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
         self._undescribed = sorted(
             (group for group in groups if group.conversations == 1), key=lambda group: -group.last
         )
-        self._describe_next()
+        self._describe_next_group()
         whole = sum(group.conversations for group in groups)
         amount = format_byte_size(sum(group.size for group in groups))
         words = format_count(
@@ -138,7 +138,7 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
         if not groups:
             self.resize(self.width(), self.minimumSizeHint().height())
 
-    def _describe_next(self) -> None:
+    def _describe_next_group(self) -> None:
         """One after another, so that titles come from the top and closing the dialog ends it."""
         if not self._undescribed:
             return
@@ -146,7 +146,7 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
 
         def show_and_continue(details: history_import_port.HistoryDetails) -> None:
             self.found.show_details(group, details)
-            self._describe_next()
+            self._describe_next_group()
 
         self._doing.run_in_background(self._histories.describe_history(group), then=show_and_continue, owner=self)
 

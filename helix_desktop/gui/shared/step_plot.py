@@ -117,10 +117,10 @@ class StepPlot(QWidget):
 
     def show_all_points(self) -> None:
         self._whole = True
-        self._keep_span_in_range()
+        self._fit_span_to_points()
         self.update()
 
-    def _keep_span_in_range(self) -> None:
+    def _fit_span_to_points(self) -> None:
         self._first, self._last = 0.0, float(max(1, self._count_points - 1))
 
     def _zoom_to_point_range(self, first: float, last: float) -> None:

@@ -81,7 +81,7 @@ class SharingController(QObject):
                     text, button=tr("Open"), act=partial(self._open_conversation, branch), stays=BRANCH_NOTICE_MS
                 )
 
-    def continue_here(self) -> None:
+    def take_over_shown_conversation(self) -> None:
         """Takes the conversation over from the other computer, so that it can be continued here."""
         bench, session = self._showing.bench, self._showing.session
         if bench is None or session is None:

@@ -219,7 +219,7 @@ class ConversationTimeline:
                 self._add_point_before_fold(recorded)
             event = self._build_timeline_event(recorded, len(self.points))
             self.events.append(event)
-            self._note_fold_in_force(event, fact)
+            self._add_fold_in_force(event, fact)
             if fact.batch:
                 self._event_of_batch[fact.batch] = event
         event.made_folds.append(fact)
@@ -231,7 +231,7 @@ class ConversationTimeline:
         else:
             self._add_chart_point(recorded, tokens, recorded.seq)
 
-    def _note_fold_in_force(self, event: TimelineEvent, fact: facts.Folded) -> None:
+    def _add_fold_in_force(self, event: TimelineEvent, fact: facts.Folded) -> None:
         self.credit_savings_to_folds(event.seq)
         if fact.kind in (facts.FoldKind.HANDOVER, facts.FoldKind.TRUNCATION):
             self._in_force.clear()

@@ -75,7 +75,7 @@ class TimelineChart(StepPlot):
 
     def _update_grown_plot(self) -> None:
         if self._whole:
-            self._keep_span_in_range()
+            self._fit_span_to_points()
         points, events = self._story.points, self._story.events
         if points:
             # The first event can be the conversation's start, which is not a fold.

@@ -29,13 +29,13 @@ class AlternativeAnswers:
     _answer_begins: dict[int, list[int]] = field(default_factory=dict)
     _answer_ends: dict[int, int] = field(default_factory=dict)
 
-    def note_answer_rewind(self, seq: int, fact: Rewound, record: FactTree) -> None:
+    def add_answer_of_rewind(self, seq: int, fact: Rewound, record: FactTree) -> None:
         """A rewind at `seq`: the answers on the way to the fact before it are left there."""
         if fact.again and 0 < fact.to < seq - 1 and isinstance(record.facts[fact.to - 1].fact, UserSaid):
             if fact.to not in self._answer_begins:
                 self._answer_begins[fact.to] = self._find_first_answer(fact.to, seq, record)
             self._answer_begins[fact.to].append(seq)
-        self._note_left_answers(seq, [begin for begins in self._answer_begins.values() for begin in begins], record)
+        self._end_answers_left(seq, [begin for begins in self._answer_begins.values() for begin in begins], record)
 
     def _find_first_answer(self, message: int, seq: int, record: FactTree) -> list[int]:
         """Finds the first answer's beginning if what follows the message belongs to it, and notes where it was left."""
@@ -44,10 +44,10 @@ class AlternativeAnswers:
             return []
         for rewind in record.rewinds:
             if begin < rewind <= seq:
-                self._note_left_answers(rewind, [begin], record)
+                self._end_answers_left(rewind, [begin], record)
         return [begin]
 
-    def _note_left_answers(self, rewind: int, begins: list[int], record: FactTree) -> None:
+    def _end_answers_left(self, rewind: int, begins: list[int], record: FactTree) -> None:
         """A rewind leaves the answers that are on the way to the fact before it."""
         way = record.runs_leading_to(rewind - 1) if begins else []
         for begin in begins:

@@ -145,13 +145,13 @@ class TranscriptItems:
 
     def is_item_hidden(self, index: int) -> bool:
         """Whether an item is set aside, or its group is collapsed."""
-        return self.groups.is_in_collapsed_group(index) or self.is_set_aside(index)
+        return self.groups.is_in_collapsed_group(index) or self.is_replaced_or_rewound(index)
 
     def answer_choice_of(self, index: int) -> AnswerChoice:
         """Which of how many answers to one message the item at `index` belongs to."""
         for at in range(index, max(-1, index - FARTHEST), -1):
             item = self.all[at]
-            if item.kind is TranscriptItemKind.USER and not self.is_set_aside(at):
+            if item.kind is TranscriptItemKind.USER and not self.is_replaced_or_rewound(at):
                 return self._answers.find_answer_choice(item.fact_seq, self.history.record, self.newest_seq)
         return AnswerChoice()
 
@@ -164,7 +164,7 @@ class TranscriptItems:
         named = started if isinstance(started, facts.ConversationStarted) else None
         return make_safe_text(name_over_answer(named, item.source_fact, main.model if main else ""))
 
-    def is_set_aside(self, index: int) -> bool:
+    def is_replaced_or_rewound(self, index: int) -> bool:
         """Whether a rewind, or an answer that took its place, hides an item."""
         at = bisect_right(self.hidden_item_ranges(), (index, len(self.all))) - 1
         return at >= 0 and self.hidden_item_ranges()[at][1] >= index
@@ -294,7 +294,7 @@ class TranscriptItems:
     def _show_reply(self, recorded: facts.Recorded, fact: facts.ModelReplied) -> Iterable[int]:
         self.calls.start_reply()
         if fact.parts:
-            self._replace_cut_reply(recorded.seq)
+            self._hide_replaced_reply(recorded.seq)
         self._last_cut = recorded.seq if fact.stop is facts.Stop.CUT else 0
         for number, part in enumerate(fact.parts):
             if type(part) is facts.Text:
@@ -387,7 +387,7 @@ class TranscriptItems:
         self.groups.close_group()
         self._error = -1
         self._has_answer_name, self._hidden_ranges, self._broken_reply_seq, self._last_cut = False, None, 0, 0
-        self._answers.note_answer_rewind(recorded.seq, fact, self.history.record)
+        self._answers.add_answer_of_rewind(recorded.seq, fact, self.history.record)
         if not fact.again and bisect_right(self._seqs, fact.to) < len(self.all):
             self._append_item(TranscriptItem(TranscriptItemKind.REWOUND, recorded))
         return range(len(self.all))
@@ -398,7 +398,7 @@ class TranscriptItems:
             self._broken_reply_seq = self._last_cut
         return ()
 
-    def _replace_cut_reply(self, by: int) -> None:
+    def _hide_replaced_reply(self, by: int) -> None:
         """Hides the reply that broke off once its replacement arrives, so that only one answer is read."""
         seq, self._broken_reply_seq = self._broken_reply_seq, 0
         first, last = bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
@@ -439,7 +439,7 @@ class TranscriptItems:
         last = len(self.all) - 1
         if self._live_from < 0 or self.all[last].kind is not kind:
             if kind is TranscriptItemKind.LIVE_REPLY:
-                self._replace_cut_reply(self.newest_seq + 1)
+                self._hide_replaced_reply(self.newest_seq + 1)
             head = kind is TranscriptItemKind.LIVE_REPLY and not self._has_answer_name
             return self._add_live_item(kind, text, head=head)
         pieces = self._live[last]

@@ -75,7 +75,7 @@ class TextSurface(QAbstractScrollArea):
     def show_selection(self) -> None:
         self.viewport().update()
 
-    def follow_end_if_scrolled_there(self, _wanted: int) -> None:
+    def update_following_end(self, _wanted: int) -> None:
         """Called when the reader scrolls to about this position."""
 
     # --- Showing where the keyboard focus is
@@ -160,7 +160,7 @@ class TextSurface(QAbstractScrollArea):
             self.copy_selected_text()
         elif event.matches(QKeySequence.StandardKey.SelectAll):
             self.select_all_text()
-        elif modifiers & _SHIFT and self.extend_selection(
+        elif modifiers & _SHIFT and self.handle_selection_key(
             key, whole=bool(modifiers & Qt.KeyboardModifier.ControlModifier)
         ):
             pass
@@ -171,7 +171,7 @@ class TextSurface(QAbstractScrollArea):
         if text := self.selected_text():
             QGuiApplication.clipboard().setText(text)
 
-    def extend_selection(self, _key: Qt.Key, *, whole: bool) -> bool:
+    def handle_selection_key(self, _key: Qt.Key, *, whole: bool) -> bool:
         """Moves the end of the selection with Shift, `whole` with Ctrl too; False where the key does not."""
         return False
 
@@ -192,7 +192,7 @@ class TextSurface(QAbstractScrollArea):
         return key in steps
 
     def _scroll_to(self, wanted: int) -> None:
-        self.follow_end_if_scrolled_there(wanted)
+        self.update_following_end(wanted)
         self.verticalScrollBar().setValue(wanted)
 
 

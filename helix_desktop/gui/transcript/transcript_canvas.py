@@ -233,7 +233,7 @@ class TranscriptCanvas(BoxSurface):
             viewport.update(0, free.bottom() + 1, viewport.width(), viewport.height())
         for top, bottom in places:
             viewport.update(0, int(top) - EDGE, viewport.width(), int(bottom - top) + 2 * EDGE + 1)
-        was, floats = self._floated.translated(0, by), self._floating_rect()
+        was, floats = self._floated.translated(0, by), self._overlay_rect()
         if was != floats:
             viewport.update(was)
             viewport.update(floats)
@@ -241,7 +241,7 @@ class TranscriptCanvas(BoxSurface):
     def _drawn_now(self) -> DrawnPlaces:
         return self.column.drawn_places(self.verticalScrollBar().value(), self.viewport().height())
 
-    def _floating_rect(self) -> QRect:
+    def _overlay_rect(self) -> QRect:
         """Where something is to be drawn over the items."""
         return QRect()
 

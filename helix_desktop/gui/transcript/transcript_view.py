@@ -98,7 +98,7 @@ class TranscriptView(TranscriptCanvas):
         super().paintEvent(event)
         index = self._item_with_hover_bar
         bar = self.hover_bar_of(index)
-        self._floated = self._floating_rect()
+        self._floated = self._overlay_rect()
         if bar is None:
             return
         painter = QPainter(self.viewport())
@@ -107,7 +107,7 @@ class TranscriptView(TranscriptCanvas):
         bar.draw_hover_bar(painter, self._focused_hot_spot() if self._spot is not None else self._pointed)
         painter.end()
 
-    def _floating_rect(self) -> QRect:
+    def _overlay_rect(self) -> QRect:
         bar = self.hover_bar_of(self._item_with_hover_bar)
         return self.hover_bar_rect(self._item_with_hover_bar, bar).toAlignedRect() if bar is not None else QRect()
 
@@ -187,7 +187,7 @@ class TranscriptView(TranscriptCanvas):
         laid = self.column.existing_layout(index) if index >= 0 else None
         return laid.boxes[laid.nearest_box(inner)[0]] if laid is not None and laid.boxes else None
 
-    def follow_end_if_scrolled_there(self, wanted: int) -> None:
+    def update_following_end(self, wanted: int) -> None:
         bar = self.verticalScrollBar()
         self._set_following_end(following=wanted >= bar.maximum() and wanted >= bar.value())
 
@@ -214,7 +214,7 @@ class TranscriptView(TranscriptCanvas):
             self.viewport().update()
         return True
 
-    def extend_selection(self, key: Qt.Key, *, whole: bool) -> bool:
+    def handle_selection_key(self, key: Qt.Key, *, whole: bool) -> bool:
         """Move the end of the selection: by a character, a line, to the start or end of an item or of all."""
         if key not in (*_MOVES, Qt.Key.Key_Home, Qt.Key.Key_End):
             return False

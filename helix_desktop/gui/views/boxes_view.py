@@ -37,7 +37,7 @@ class BoxesView(BoxSurface):
         self._slices.timeout.connect(self._continue_box_layout)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.verticalScrollBar().setSingleStep(STEP)
-        self.verticalScrollBar().actionTriggered.connect(self.follow_end_if_scrolled_there)
+        self.verticalScrollBar().actionTriggered.connect(self.update_following_end)
         theme.changed.connect(self._restyle_boxes)
 
     def show_boxes(self, make: Make, *, keep_place: bool = False) -> None:
@@ -158,5 +158,5 @@ class BoxesView(BoxSurface):
         hot, place = self._stack.hot_spot_and_rect(spot[1])
         return hot, place.translated(0, -self.verticalScrollBar().value())
 
-    def follow_end_if_scrolled_there(self, _wanted: int) -> None:
+    def update_following_end(self, _wanted: int) -> None:
         self._wanted = 0

@@ -268,7 +268,7 @@ class TextLineView(TextSurface):
         self._by_line = clicks == 1 and event.position().x() < self._gutter_width - 4
         super()._handle_press(event, clicks=clicks)
 
-    def extend_selection(self, key: Qt.Key, *, whole: bool) -> bool:
+    def handle_selection_key(self, key: Qt.Key, *, whole: bool) -> bool:
         """The arrows select lines."""
         page = max(1, int(self.viewport().height() / self._line_height) - 1)
         steps = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1, Qt.Key.Key_PageUp: -page, Qt.Key.Key_PageDown: page}

@@ -15,6 +15,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import (
     Json,
     Object,
+    checked_text_at,
     dump_json,
     list_at,
     number_at,
@@ -24,7 +25,6 @@ from helix_desktop.json_values import (
     require_object,
     text_at,
     value_at,
-    words_at,
 )
 from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.protocols.event_stream import ServerSentEvent
@@ -231,7 +231,7 @@ class AnthropicReplyReader(ReplyReaderBase):
     def _start_block(self, index: int, block: Object) -> list[Delta]:
         match text_at(block, "type"):
             case "text":
-                return self._draft.add_text(index, words_at(block, "text"))
+                return self._draft.add_text(index, checked_text_at(block, "text"))
             case "thinking":
                 self._thinking[index] = {"type": "thinking", "thinking": "", "signature": ""}
                 self._store_signed_thinking(index, text_at(block, "thinking"), text_at(block, "signature"))
@@ -242,19 +242,19 @@ class AnthropicReplyReader(ReplyReaderBase):
                 given = object_at(block, "input")
                 arguments = dump_json(given).decode() if given else ""
                 return self._draft.add_call_piece(
-                    index, call_id=text_at(block, "id"), name=words_at(block, "name"), arguments=arguments
+                    index, call_id=text_at(block, "id"), name=checked_text_at(block, "name"), arguments=arguments
                 )
         return []
 
     def _block_delta(self, index: int, delta: Object) -> list[Delta]:
         match text_at(delta, "type"):
             case "text_delta":
-                return self._draft.add_text(index, words_at(delta, "text"))
+                return self._draft.add_text(index, checked_text_at(delta, "text"))
             case "input_json_delta":
-                return self._draft.add_call_piece(index, arguments=words_at(delta, "partial_json"))
+                return self._draft.add_call_piece(index, arguments=checked_text_at(delta, "partial_json"))
             case "thinking_delta":
                 self._store_signed_thinking(index, text_at(delta, "thinking"), "")
-                return self._draft.add_reasoning(index, words_at(delta, "thinking"))
+                return self._draft.add_reasoning(index, checked_text_at(delta, "thinking"))
             case "signature_delta":
                 self._store_signed_thinking(index, "", text_at(delta, "signature"))
         return []

@@ -16,6 +16,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import (
     Json,
     Object,
+    checked_text_at,
     dump_json,
     list_at,
     number_at,
@@ -25,7 +26,6 @@ from helix_desktop.json_values import (
     require_object,
     text_at,
     value_at,
-    words_at,
 )
 from helix_desktop.protocols import protocol_dialect, request_parts
 from helix_desktop.protocols.event_stream import ServerSentEvent
@@ -216,9 +216,9 @@ class GeminiReplyReader(ReplyReaderBase):
             arguments = dump_json(object_at(call, "args")).decode()
             key = self._key_for_part("call", fresh=True)
             return self._draft.add_call_piece(
-                key, call_id=text_at(call, "id"), name=words_at(call, "name"), arguments=arguments
+                key, call_id=text_at(call, "id"), name=checked_text_at(call, "name"), arguments=arguments
             )
-        words = words_at(part, "text")
+        words = checked_text_at(part, "text")
         return self._draft.add_text(self._key_for_part("text"), words) if words else []
 
     def _key_for_part(self, sort: str, *, fresh: bool = False) -> tuple[str, int]:

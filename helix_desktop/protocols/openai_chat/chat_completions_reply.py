@@ -63,13 +63,13 @@ class ChatReplyReader(ReplyReaderBase):
         legacy = json_values.object_at(delta, "function_call")
         if legacy:
             deltas += self._read_call({"index": 0, "function": legacy}, 0, alone=bool(whole))
-        self._finish = json_values.words_at(choice, "finish_reason").lower() or self._finish
+        self._finish = json_values.checked_text_at(choice, "finish_reason").lower() or self._finish
         return deltas
 
     def _read_content(self, content: json_values.Json) -> list[Delta]:
         """Content is a string, or with some servers a list of pieces, thinking among them."""
         if not isinstance(content, list):
-            return self._add_to_part("text", json_values.words_at({"content": content}, "content"))
+            return self._add_to_part("text", json_values.checked_text_at({"content": content}, "content"))
         deltas: list[Delta] = []
         for piece in content:
             thinking = "".join(
@@ -78,7 +78,7 @@ class ChatReplyReader(ReplyReaderBase):
             deltas += (
                 self._add_to_part("reasoning", thinking)
                 if thinking
-                else self._add_to_part("text", json_values.words_at(piece, "text"))
+                else self._add_to_part("text", json_values.checked_text_at(piece, "text"))
             )
         return deltas
 
@@ -111,9 +111,9 @@ class ChatReplyReader(ReplyReaderBase):
         arguments = json_values.value_at(call, "function", "arguments")
         if isinstance(arguments, dict | list):
             arguments = json_values.dump_json(arguments).decode()
-        piece = json_values.words_at({"arguments": arguments}, "arguments")
+        piece = json_values.checked_text_at({"arguments": arguments}, "arguments")
         _object_or_none(call, "function")
-        call_id, name = json_values.text_at(call, "id"), json_values.words_at(call, "function", "name")
+        call_id, name = json_values.text_at(call, "id"), json_values.checked_text_at(call, "function", "name")
         return self._draft.add_call_piece(
             self._call_key(call, position if alone else None, call_id, name),
             call_id=call_id,

@@ -14,6 +14,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import (
     Json,
     Object,
+    checked_text_at,
     list_at,
     number_at,
     object_at,
@@ -22,7 +23,6 @@ from helix_desktop.json_values import (
     require_object,
     text_at,
     value_at,
-    words_at,
 )
 from helix_desktop.protocols import request_parts
 from helix_desktop.protocols.event_stream import ServerSentEvent
@@ -177,7 +177,7 @@ class ResponsesReplyReader(ReplyReaderBase):
     def _read_event(self, value: Object) -> list[Delta]:
         index, delta = (
             number_at(value, "output_index"),
-            words_at(value, "delta") if text_at(value, "type").endswith(".delta") else "",
+            checked_text_at(value, "delta") if text_at(value, "type").endswith(".delta") else "",
         )
         match text_at(value, "type"):
             case "response.output_text.delta" | "response.refusal.delta":
@@ -204,7 +204,7 @@ class ResponsesReplyReader(ReplyReaderBase):
 
     def _read_call_item(self, index: int, item: Object, *, done: bool) -> list[Delta]:
         call_id = text_at(item, "call_id") or text_at(item, "id")
-        deltas = self._draft.add_call_piece(index, call_id=call_id, name=words_at(item, "name"))
+        deltas = self._draft.add_call_piece(index, call_id=call_id, name=checked_text_at(item, "name"))
         return [*deltas, *self._draft.set_whole_arguments(index, text_at(item, "arguments"))] if done else deltas
 
     def _read_reasoning_item(self, index: int, item: Object) -> list[Delta]:

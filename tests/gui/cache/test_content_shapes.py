@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from helix_desktop.gui.cache.content_shapes import (
     ContentShape,
     HexDumpLines,
+    is_probably_text,
     parse_json_container,
     possible_shapes,
-    reads_as_text,
     split_page_lines,
 )
 
@@ -36,8 +36,8 @@ def test_how_an_entry_can_be_shown(media: str, source: str, content: bytes, shap
 
 
 def test_a_few_bad_bytes_do_not_make_a_text_binary() -> None:
-    assert reads_as_text(b"caf\xe9 " + b"word " * 200)
-    assert not reads_as_text(b"\xff\xfe\xfd" * 100)
+    assert is_probably_text(b"caf\xe9 " + b"word " * 200)
+    assert not is_probably_text(b"\xff\xfe\xfd" * 100)
 
 
 @given(st.binary(max_size=400))

@@ -72,7 +72,7 @@ def test_a_late_answer_to_an_earlier_question_is_dropped(
     theme: Theme, catalogue: MemoryCatalogue, settle: Settle
 ) -> None:
     model = model_of(catalogue, settle)
-    take = model._page_receiver(0)
+    take = model._build_page_receiver(0)
     model.set_entry_filter(EntryFilter(tool="run_command"))
     take(catalogue.lines[:5])
     settle()

@@ -447,7 +447,7 @@ def test_the_mode_is_not_shortened_for_figures_that_find_no_room_anyway(composer
     assert composer.context_button.isVisible()
     assert composer._mode.text() == "Ask before changes and commands ▾"
     composer.show_permission_modes([("allow all", "Alles erlauben")], "allow all")
-    composer._fit_to_room()
+    composer._fit_controls_to_width()
     assert composer._mode.text() == "Alles erlauben ▾"
     composer.show_permission_modes([("ask", "Ask before changes and commands " * 3)], "ask")
     assert composer._mode.text().startswith("Ask before changes and commands")

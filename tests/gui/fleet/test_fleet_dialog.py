@@ -150,7 +150,7 @@ def press(dialog: QWidget, text: str) -> None:
     next(each for each in dialog.findChildren(QPushButton) if each.text() == text and each.isVisible()).click()
 
 
-def choose_agent_option(dialog: FleetDialog, text: str) -> None:
+def choose(dialog: FleetDialog, text: str) -> None:
     rows = [dialog._task_list.topLevelItem(at) for at in range(dialog._task_list.topLevelItemCount())]
     dialog._task_list.setCurrentItem(next(row for row in rows if row is not None and row.text(1) == text))
 
@@ -201,20 +201,20 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
 ) -> None:
     dialog, fleet, went, _parent = opened(theme, doing, places)
     assert dialog.focusWidget() is dialog._task_list  # and not the button that stops everything
-    choose_agent_option(dialog, "Task 2")
+    choose(dialog, "Task 2")
     press(dialog, "Stop")
-    choose_agent_option(dialog, "Task 3")
+    choose(dialog, "Task 3")
     press(dialog, "Allow run_command and continue")
-    choose_agent_option(dialog, "Task 6")
+    choose(dialog, "Task 6")
     press(dialog, "Run again")
-    choose_agent_option(dialog, "Task 4")
+    choose(dialog, "Task 4")
     assert not dialog._open.isEnabled()  # it has no conversation yet
     press(dialog, "Stop all")
     press(dialog, "Workers")
     press(dialog, "Finish and exit")
     press(dialog, "Run waiting tasks on this computer")
     press(dialog, "Tasks")
-    choose_agent_option(dialog, "Task 2")
+    choose(dialog, "Task 2")
     press(dialog, "Open conversation")
     assert went == [("w1", f"{2:020x}")]
     assert fleet.asked == [
@@ -231,7 +231,7 @@ def test_a_task_is_given_and_the_chosen_row_stays_chosen(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:
     dialog, fleet, _, _parent = opened(theme, doing, places)
-    choose_agent_option(dialog, "Task 3")
+    choose(dialog, "Task 3")
     dialog._show_fleet([{**FOUND[0], "running": []}])
     assert dialog._chosen_task()[2]["text"] == "Task 3"
     press(dialog, "New task…")

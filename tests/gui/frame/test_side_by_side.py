@@ -318,7 +318,7 @@ def late_window(
     memory.remember_value("conversation", WORKSPACE, value=story.CONVERSATION)
     window = MainWindow(theme, memory, settings, BackgroundRunner(held))
     wire_window(window)
-    window.begin_with_workspaces(desk)
+    window.set_workspaces_and_start(desk)
     window.resize(1440, 900)
     window.show()
     activate(window)

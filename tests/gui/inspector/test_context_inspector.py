@@ -83,7 +83,7 @@ def act(panel: ContextInspector, name: str) -> None:
     panel.view.perform_box_action(stack.hot_spot_and_rect(spot)[0].act)
 
 
-def choose_agent_option(panel: ContextInspector, block: str, words: str) -> None:
+def choose(panel: ContextInspector, block: str, words: str) -> None:
     """An action of a block's menu."""
     number = next(part.number for part in panel._parts if block in part.block_name)
     menu = panel.build_block_menu(number)
@@ -191,11 +191,11 @@ def test_what_the_provider_gets_is_written_beside_the_painting_thread(
 def test_blocks_are_listed_and_can_be_pinned(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
     act(panel, "parts of the request")
     settle()
-    choose_agent_option(panel, "The guard must never", "Pin")
+    choose(panel, "The guard must never", "Pin")
     settle()
     assert isinstance(session.state.facts[-1].fact, Pinned)
     assert any(part.block.pinned for part in panel._parts)
-    choose_agent_option(panel, "The guard must never", "Unpin")
+    choose(panel, "The guard must never", "Unpin")
     settle()
     assert isinstance(session.state.facts[-1].fact, Unpinned)
 
@@ -203,7 +203,7 @@ def test_blocks_are_listed_and_can_be_pinned(panel: ContextInspector, session: C
 def test_what_is_left_out_can_be_taken_in_again(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
     act(panel, "parts of the request")
     settle()
-    choose_agent_option(panel, "edit_file", "Exclude")
+    choose(panel, "edit_file", "Exclude")
     settle()
     excluded = session.state.facts[-1].fact
     assert isinstance(excluded, Excluded)
@@ -215,9 +215,9 @@ def test_what_is_left_out_can_be_taken_in_again(panel: ContextInspector, session
 def test_a_fold_is_restored_and_opened(panel: ContextInspector, session: Commanded) -> None:
     wanted: list[ChatIntent] = []
     panel.intent_requested.connect(wanted.append)
-    choose_agent_option(panel, "Handover 3", "Restore")
-    choose_agent_option(panel, "Handover 3", "Open the fold")
-    choose_agent_option(panel, "The guard", "Show in chat")
+    choose(panel, "Handover 3", "Restore")
+    choose(panel, "Handover 3", "Open the fold")
+    choose(panel, "The guard", "Show in chat")
     assert session.done == ["undo fold-3"]
     assert wanted == [OpenFold("fold-3"), ShowInChat(story.CONVERSATION, 14)]
 

@@ -79,7 +79,7 @@ def child(page: QWidget, kind: type[QWidget], name: str) -> QWidget:
     return found
 
 
-def choose_agent_option(box: QComboBox, data: str) -> None:
+def choose(box: QComboBox, data: str) -> None:
     box.setCurrentIndex(box.findData(data))
     box.activated.emit(box.currentIndex())
 
@@ -93,7 +93,7 @@ def test_every_setting_of_the_program_has_a_row_and_changes_at_once(
     assert {setting.key for setting in ALL if setting is not SHORTCUTS} <= names
     box = child(appearance, QComboBox, THEME.key)
     assert isinstance(box, QComboBox)
-    choose_agent_option(box, "dark")
+    choose(box, "dark")
     zoom = child(appearance, QSpinBox, ZOOM.key)
     assert isinstance(zoom, QSpinBox)
     zoom.setValue(150)
@@ -318,8 +318,8 @@ def test_how_long_the_main_model_thinks(window: MainWindow, bench: FakeWorkbench
     thinking = child(page, QComboBox, "effort")
     assert isinstance(thinking, QComboBox)
     assert thinking.currentText() == "Default"
-    choose_agent_option(thinking, "high")
-    choose_agent_option(thinking, "")
+    choose(thinking, "high")
+    choose(thinking, "")
     assert bench.written == [("effort", "high"), ("effort", None)]
 
 
@@ -365,7 +365,7 @@ def test_another_preset_begins_with_its_own_numbers(window: MainWindow, bench: F
     assert "Preset: 0.85." in said(page)
     preset = child(page, QComboBox, "preset")
     assert isinstance(preset, QComboBox)
-    choose_agent_option(preset, "observational")
+    choose(preset, "observational")
     assert (bench.workspace.settings.preset, bench.workspace.settings.policy) == ("observational", {})
     assert context_policy.PRESETS["observational"] in said(page)
 

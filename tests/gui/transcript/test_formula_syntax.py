@@ -96,7 +96,7 @@ def test_an_answer_shows_the_source_and_then_the_picture_and_copies_the_source(
         == "m\nWith $e^{x}\\,$ and\n$$\\frac{a}{b}$$\nand $\\frac{q$ here."
     )
     pane.view.viewport().grab()
-    theme.set_look("dark", 2.0)
+    theme.set_scheme_and_zoom("dark", 2.0)
     QApplication.processEvents()
     settle()
     assert [type(box) for box in pane.view.column.full_layout(1).boxes[1:]] == [TextBox, FormulaBox, TextBox]

@@ -243,10 +243,10 @@ def test_another_theme_and_another_width_keep_the_place(pane: TranscriptPane, th
         wheel(pane, 240)
     settle()
     index = first_seen(pane)[0]
-    theme.set_look("dark", theme.text_zoom)
+    theme.set_scheme_and_zoom("dark", theme.text_zoom)
     settle()
     assert abs(first_seen(pane)[0] - index) <= 1
-    theme.set_look("light", theme.text_zoom)
+    theme.set_scheme_and_zoom("light", theme.text_zoom)
 
 
 def test_everything_is_drawn(pane: TranscriptPane, settle: Settle) -> None:
