@@ -66,7 +66,7 @@ def find_program_folders(home: Path | None = None, environ: Mapping[str, str] = 
     return ProgramFolders(base, base, base / "logs", _socket_folder(base))
 
 
-def why_not_writable(where: ProgramFolders) -> StoreFailed | None:
+def error_if_not_writable(where: ProgramFolders) -> StoreFailed | None:
     """Returns an error for the first folder that cannot be written to, or None. The test files are removed again."""
     for folder in dict.fromkeys((where.data, where.config)):
         try:

@@ -203,7 +203,7 @@ class SecretStorage:
         if found is None:
             found = await self._read_from_keyring(name)
         if not found:
-            self._refuse_if_only_elsewhere(secret)
+            self._refuse_key_of_other_host(secret)
             return None
         self._seen(found)
         if isinstance(secret, ProviderKey) and secret.is_for_another_host:
@@ -219,7 +219,7 @@ class SecretStorage:
         usable = filter(secret.may_use_variable, secret.environment_variables)
         return next((found for variable in usable if (found := self._environ.get(variable))), None)
 
-    def _refuse_if_only_elsewhere(self, secret: Addressee) -> None:
+    def _refuse_key_of_other_host(self, secret: Addressee) -> None:
         """The only key there is stands in the environment, for another host."""
         variables = secret.environment_variables if isinstance(secret, ProviderKey) else ()
         variable = next((each for each in variables if self._environ.get(each)), None)

@@ -408,7 +408,7 @@ async def test_a_login_for_a_shared_store_is_bound_to_its_whole_address(
     assert await login_at(own) == KEY
     for changed in (own.replace("db.", "evil."), f"{own}?host=evil.example", f"{own}?sslmode=disable"):
         assert await login_at(changed) == ""
-    await workspace_link.drop("work-a1b2c3", own, secrets)
+    await workspace_link.delete_link_secrets("work-a1b2c3", own, secrets)
     assert ring.kept == {}
 
 

@@ -152,7 +152,7 @@ class ConversationUpdates:
         session = self.bench.sessions.find_open_session(self.conversation)
         copy = session.conversation.state.own_copy if session is not None else ""
         try:
-            return str(self.bench.copies.opened_tools(copy).resources.roots.resolve_path(path).full_path)
+            return str(self.bench.copies.tools_of_copy(copy).resources.roots.resolve_path(path).full_path)
         except HelixError:
             return ""
 

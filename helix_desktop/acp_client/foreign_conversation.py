@@ -199,7 +199,7 @@ class ForeignConversation:
         return False
 
     async def _ensure_session(self, link: AgentConnection, conversation: Conversation, kit: WorkspaceTools) -> None:
-        known = _known_session(conversation)
+        known = _find_agent_session(conversation)
         if self._session and (self._is_session_new or known == self._session):
             return
         kit.resources.roots.resolve_path(".")  # Raises ActionRefused if the workspace has no folder.
@@ -209,7 +209,7 @@ class ForeignConversation:
             return
         answer = await link.request("session/new", values, START_SECONDS)
         self._is_session_new = True
-        await self._adopt_session(link, conversation, text_at(answer, "sessionId"), answer)
+        await self._use_session_with_choices(link, conversation, text_at(answer, "sessionId"), answer)
 
     async def _resume_session(self, link: AgentConnection, conversation: Conversation, values: dict[str, Any]) -> bool:
         """Whether the agent has opened a session of its own past again. What it repeats of it is known here."""
@@ -221,13 +221,13 @@ class ForeignConversation:
                 with suppress(AgentRefused):  # The agent has lost the session, or can't do this.
                     if can:
                         answer = await link.request(method, values, START_SECONDS)
-                        await self._adopt_session(link, conversation, values["sessionId"], answer)
+                        await self._use_session_with_choices(link, conversation, values["sessionId"], answer)
                         return True
         finally:
             self._is_repeating = False
         return False
 
-    async def _adopt_session(
+    async def _use_session_with_choices(
         self, link: AgentConnection, conversation: Conversation, session: str, answer: dict[str, Any]
     ) -> None:
         """With what the user has chosen, where the agent still offers it."""
@@ -295,7 +295,7 @@ class ForeignConversation:
             await self._turn.recorder.record_session_update(update, size)
 
 
-def _known_session(conversation: Conversation) -> str:
+def _find_agent_session(conversation: Conversation) -> str:
     """The agent's session that holds what is on this line of messages; empty after a rewind, and in a fork."""
     for recorded in reversed(conversation.state.facts):
         if isinstance(recorded.fact, facts.Received):

@@ -195,7 +195,7 @@ async def verify_all_entries(arguments: argparse.Namespace, workspace: StoredWor
 
 async def print_cache_figures(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     await workspace_access.wait_for_index(workspace, console)
-    found = await workspace.index.stats()
+    found = await workspace.index.compute_figures()
     over = await workspace.bytes_over_limit()
     figures = {**found.figures_by_name(), "limit": workspace.settings.limit, "over_limit": over}
     lines = [f"{name.replace('_', ' '):<24}{figure:>18,}" for name, figure in figures.items()]
@@ -210,7 +210,7 @@ async def collect_unused_entries(arguments: argparse.Namespace, workspace: Store
     removed = {"removed": result.entries, "bytes": result.bytes}
     line = f"Removed {format_things(result.entries, 'entry', 'entries')} ({result.bytes:,} bytes)."
     await print_result(arguments, console, removed, line)
-    if (left := await workspace.index.kept()) > arguments.to > 0:
+    if (left := await workspace.index.measure_kept_bytes()) > arguments.to > 0:
         await console.print_error(
             f"{left:,} bytes are still in use, by entries that messages use, that were stored by hand, or that are pinned."
         )

@@ -24,7 +24,7 @@ from helix_desktop.commands.workspace_access import (
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import session_export
-from helix_desktop.histories.program_names import kinds_of_agents
+from helix_desktop.histories.program_names import history_kinds_of_agents
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 CHOICE: Options = {
@@ -79,7 +79,7 @@ async def delete_chosen_conversations(
         raise InvalidInput("No conversation was chosen.", remedy="Specify the conversation's ID, --agent or --before.")
     chosen = [await find_conversation_by_prefix(workspace, name) for name in arguments.conversations]
     if arguments.agent or arguments.before:
-        kinds, before = kinds_of_agents(arguments.agent), parse_date(arguments.before)
+        kinds, before = history_kinds_of_agents(arguments.agent), parse_date(arguments.before)
         chosen += await find_recorded_conversations(workspace, kinds, before)
     return await delete_if_confirmed(arguments, workspace, console, chosen)
 

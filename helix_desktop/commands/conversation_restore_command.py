@@ -67,7 +67,7 @@ async def restore_for_named_agent(arguments: argparse.Namespace, workspace: Stor
     relay = ConversationRelay(workspace, token_counting.shared_token_counter(), open_desk)
     asked = RestoreRequest(conversation, agent or "claude", folder, arguments.before_compaction, arguments.fold, arguments.window)  # fmt: skip
     restored = await relay.prepare_session_for_agent(asked)
-    lines = [await asyncio.to_thread(relay.offer_originals, asked.agent, Path(folder), places)] if arguments.mcp else []
+    lines = [await asyncio.to_thread(relay.add_mcp_server, asked.agent, Path(folder), places)] if arguments.mcp else []
     if arguments.to and arguments.to not in AGENTS:
         file = Path(arguments.to)
         path = await asyncio.to_thread(restoring.write_new_session_file, file.parent, file.name, restored.content)

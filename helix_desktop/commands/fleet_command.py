@@ -129,7 +129,7 @@ async def _stop_tasks(arguments: argparse.Namespace, tasks: FleetTaskList) -> li
 
 
 async def _start_tasks(_arguments: argparse.Namespace, tasks: FleetTaskList) -> list[str]:
-    await tasks.allow_tasks()
+    await tasks.resume_all_tasks()
     return []
 
 

@@ -151,7 +151,7 @@ class _WorkspaceShelfCatalogue:
 
     async def compute_cache_figures(self) -> dict[str, int]:
         await self._index.wait_until_indexed()
-        return (await self._index.stats()).figures_by_name()
+        return (await self._index.compute_figures()).figures_by_name()
 
 
 async def _compact_with_fast_model(
@@ -203,7 +203,7 @@ def run_install_for_client(arguments: argparse.Namespace) -> int:
     where = program_folders.find_program_folders(arguments.home)
     known = workspace_access.find_chosen_workspace(arguments, workspace_access.open_all_workspaces(where))
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()
-    command = conversation_relay.command_that_serves(known.id, where.data)
+    command = conversation_relay.mcp_server_command(known.id, where.data)
     wanted = [arguments.client] if arguments.client else client_snippets.CLIENTS
     found = [
         client_snippets.build_client_snippet(each, command, "helix-context-cache", folder=folder, home=Path.home())

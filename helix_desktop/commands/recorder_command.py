@@ -18,7 +18,7 @@ from helix_desktop.gateway import agent_run, agent_settings, project_workspace
 from helix_desktop.histories import history_finding
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.pending_copies import copied_files, path_of_copy
-from helix_desktop.histories.program_names import kinds_of_agents
+from helix_desktop.histories.program_names import history_kinds_of_agents
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_AGENTS, RECORDER_WITHOUT_FOLDERS, ProgramSettings
 from helix_desktop.resident import history_recorder, login_start, schedules
@@ -65,7 +65,7 @@ def add_recorder_command(nouns: Subparsers) -> None:
 def _turn_recorder_on(arguments: argparse.Namespace) -> int:
     where, settings = _folders_and_settings(arguments)
     if arguments.without_agent is not None:
-        settings.change_setting(RECORDER_WITHOUT_AGENTS, "\n".join(kinds_of_agents(arguments.without_agent)))
+        settings.change_setting(RECORDER_WITHOUT_AGENTS, "\n".join(history_kinds_of_agents(arguments.without_agent)))
     if arguments.without_folder is not None:
         folders = [str(Path(name).expanduser().absolute()) for name in arguments.without_folder]
         settings.change_setting(RECORDER_WITHOUT_FOLDERS, "\n".join(folders))
@@ -89,7 +89,7 @@ def _turn_recorder_off(arguments: argparse.Namespace) -> int:
 def _forget_recorded(arguments: argparse.Namespace) -> int:
     where, _ = _folders_and_settings(arguments)
     within = [Path(name).expanduser().absolute() for name in arguments.folder]
-    words = [word for name in kinds_of_agents(arguments.agent) for word in ("--agent", name)]
+    words = [word for name in history_kinds_of_agents(arguments.agent) for word in ("--agent", name)]
     words += ["--before", arguments.before or "9999-01-01", *["--yes"] * arguments.yes, *["--json"] * arguments.json]
     codes = [0]
     for known in workspace_access.open_all_workspaces(where).list_workspaces():

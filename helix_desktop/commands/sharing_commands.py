@@ -75,7 +75,7 @@ async def run_share(arguments: argparse.Namespace, workspace: StoredWorkspace, c
     where = store_address.parse_store_address(arguments.to)
     if not arguments.yes:
         await workspace_access.wait_for_index(workspace, console)
-        stored = await workspace.index.stats()
+        stored = await workspace.index.compute_figures()
         await console.print_error(
             f"Nothing was shared. With --yes, {stored.size:,} bytes of content and the conversations of {workspace.name} are encrypted and sent to {where.url}. Whoever runs the store can read neither text nor names."
         )
@@ -244,7 +244,7 @@ async def run_unshare(arguments: argparse.Namespace, workspace: StoredWorkspace,
     url = str(workspace.settings.shared.get("url", ""))
     left = await shared_store_setup.unshare_workspace(workspace)
     if arguments.forget_key:
-        await workspace_link.drop(workspace.id, url, workspace_access.open_secrets(arguments.places))
+        await workspace_link.delete_link_secrets(workspace.id, url, workspace_access.open_secrets(arguments.places))
     line = f"{workspace.name} is no longer shared from this computer. Everything already sent stays in the store."
     await print_result(arguments, console, {"id": workspace.id, "told": not left}, line)
     if left:

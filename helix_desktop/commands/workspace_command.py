@@ -122,7 +122,7 @@ async def change_open_workspace(arguments: argparse.Namespace, workspace: Stored
 async def show_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     conversations = await workspace.journal.list_conversations()
     await workspace_access.wait_for_index(workspace, console)
-    stored = await workspace.index.stats()
+    stored = await workspace.index.compute_figures()
     figures = {
         "id": workspace.id,
         "name": workspace.name,

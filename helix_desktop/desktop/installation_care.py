@@ -73,7 +73,7 @@ class InstallationCare:
 
     async def measure_workspace_storage(self, bench: Workbench) -> installation_port.WorkspaceStorage:
         workspace = bench.workspace
-        stats = await workspace.index.stats()
+        stats = await workspace.index.compute_figures()
         copies = await asyncio.to_thread(workspace.list_journal_backups)
         last = max((each.time for each in copies), default=0.0)
         return installation_port.WorkspaceStorage(
@@ -97,10 +97,12 @@ class InstallationCare:
         """The oldest first, as `free_up_space` takes them."""
         workspace = bench.workspace
         over = (
-            max((await workspace.index.stats()).kept - workspace.settings.limit, 0) if workspace.settings.limit else 0
+            max((await workspace.index.compute_figures()).kept - workspace.settings.limit, 0)
+            if workspace.settings.limit
+            else 0
         )
         rows, freed = [], 0
-        for digest in (await workspace.index.unused())[:LOOKED_AT]:
+        for digest in (await workspace.index.find_unused_entries())[:LOOKED_AT]:
             if freed >= over:
                 break
             row = await workspace.index.find_entry_row(digest)

@@ -35,7 +35,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import code_highlighting
 from helix_desktop.gui.window_memory import WindowMemory
 from helix_desktop.gui.window_wiring import wire_window
-from helix_desktop.program_folders import ProgramFolders, make_folders_private, why_not_writable
+from helix_desktop.program_folders import ProgramFolders, error_if_not_writable, make_folders_private
 from helix_desktop.program_settings import (
     CODE_FONT,
     FONT,
@@ -152,7 +152,7 @@ class WindowProgram:
         return 0
 
     async def _start_behind_window(self) -> None:
-        if (refused := await asyncio.to_thread(why_not_writable, self._where)) is not None:
+        if (refused := await asyncio.to_thread(error_if_not_writable, self._where)) is not None:
             self.window.block_and_show_why(refused)
             return
         self._tasks.spawn_task(glibc_memory.return_free_memory(), name="freed memory")

@@ -222,7 +222,7 @@ class ConversationActions:
         restored = await bench.relay.prepare_session_for_agent(asked)
 
         def write_session() -> Sequence[str]:
-            lines = [bench.relay.offer_originals(agent, folder, places)] if is_folded and agent != "pi" else []
+            lines = [bench.relay.add_mcp_server(agent, folder, places)] if is_folded and agent != "pi" else []
             path = restoring.write_restored_session(restored, places)
             return list(map(translate_sentences, [*lines, *restoring.describe_restored_session(restored, path)]))
 

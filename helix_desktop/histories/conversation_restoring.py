@@ -287,7 +287,7 @@ def _place_below_agent_folder(restored: RestoredSession, agent_folder: Path) -> 
     if restored.agent == "pi":
         return f"sessions/{pi_writer.name_pi_file(restored.folder, restored.session, time.time())}"
     if restored.agent == "gemini":
-        project = gemini_cli_writer.find_gemini_project(agent_folder / ".gemini" / "tmp", restored.folder)
+        project = gemini_cli_writer.gemini_project_name(agent_folder / ".gemini" / "tmp", restored.folder)
         return f".gemini/tmp/{project}/chats/{gemini_cli_writer.name_gemini_file(restored.session, time.time())}"
     project = claude_writer.encode_project_folder(restored.folder)
     if not project:

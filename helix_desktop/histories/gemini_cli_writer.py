@@ -36,7 +36,7 @@ _UNHEARD = (
 )  # Gemini CLI hides messages that begin like this.
 
 
-def find_gemini_project(folders: Path, folder: str) -> str:
+def gemini_project_name(folders: Path, folder: str) -> str:
     """The name of the project's folder among `folders`: the one that says it is this folder's, or a new one that nobody has."""
     listed: Mapping[str, object] = {}
     with suppress(OSError, ValueError):

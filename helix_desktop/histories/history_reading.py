@@ -175,7 +175,7 @@ def _sessions_in_rows(path: Path, told: ReadingComplaints, kind: str, there: Pat
     several = len(groups) > 1
     for number, rows in enumerate(groups, 1):
         try:
-            made = _form_of_file(rows, path, kind).read(rows, told, path)
+            made = _choose_history_form(rows, path, kind).read(rows, told, path)
         except UnreadableRow as error:
             told.complaints.append(f"{path}: {error}; the session was left out.")
             continue
@@ -187,7 +187,7 @@ def _sessions_in_rows(path: Path, told: ReadingComplaints, kind: str, there: Pat
                 )
 
 
-def _form_of_file(rows: Sequence[HistoryRow], path: Path, kind: str) -> HistoryForm:
+def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> HistoryForm:
     """What the file is: as the caller says, by its name, or by the first form that knows one of its rows."""
     if kind == cline_history.KIND or (not kind and path.name == cline_history.NAME):
         return HistoryForm(cline_history.KIND, lambda _: True, cline_history.read_cline_recordings)

@@ -23,7 +23,7 @@ AGENTS_TO_CONTINUE_IN = {
 }
 
 
-def kinds_of_agents(names: Sequence[str]) -> list[str]:
+def history_kinds_of_agents(names: Sequence[str]) -> list[str]:
     """The kinds of history of agents as people write them."""
     known = {name.casefold(): kind for kind, title in NAMES.items() for name in (kind, title)}
     known |= {agent: known[title.casefold()] for agent, title in AGENTS_TO_CONTINUE_IN.items()}

@@ -51,7 +51,7 @@ class FactDraft:
         return isinstance(self.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned | facts.SystemSet)
 
 
-def text_of_summary(draft: FactDraft) -> str:
+def summary_text_of_draft(draft: FactDraft) -> str:
     part = draft.fact.parts[0] if isinstance(draft.fact, facts.UserSaid) else None
     text = part.text if isinstance(part, facts.Text) else draft.contents[0][0].decode("utf-8", "replace")
     return f"{SUMMARY}\n{text}"
@@ -62,7 +62,7 @@ def comparable_text(fact: facts.Fact) -> str:
     return fact_encoding.encode_fact(replace(fact, saw=0) if isinstance(fact, facts.ModelReplied) else fact)
 
 
-def started_fact(
+def build_started_fact(
     recording: RecordedSession, *, parent: str = "", fork: tuple[str, int] = ("", 0)
 ) -> facts.ConversationStarted:
     """The fact a conversation begins with, or goes on with as a fork."""

@@ -181,7 +181,7 @@ def parse_pasted_text(text: str, *, name: str = "") -> PastedServers:
 def _parse_bare_server(text: str, name: str) -> ServerConfig:
     if re.match(r"https?://\S+$", text):
         host = _host_of_url(text)
-        return ServerConfig(tidy_server_name(name or host.split(".")[-2 if host.count(".") else 0]), "http", url=text)
+        return ServerConfig(legal_server_name(name or host.split(".")[-2 if host.count(".") else 0]), "http", url=text)
     try:
         words = shlex.split(text)
     except ValueError:
@@ -190,7 +190,7 @@ def _parse_bare_server(text: str, name: str) -> ServerConfig:
         raise InvalidInput("This is not JSON, an address or a command line.", remedy="Paste the server's JSON.")
     guess = next((word for word in reversed(words) if not word.startswith(("-", "/", "."))), words[0])
     return ServerConfig(
-        tidy_server_name(name or guess.rpartition("/")[2].partition("@")[0]), command=words[0], args=tuple(words[1:])
+        legal_server_name(name or guess.rpartition("/")[2].partition("@")[0]), command=words[0], args=tuple(words[1:])
     )
 
 
@@ -250,7 +250,7 @@ def _build_server_config(name: str, table: Mapping[str, Any]) -> ServerConfig:
     known |= {"timeout", "name", "transport", "path", *_APPROVALS}
     kind = str(table.get("type") or table.get("transport") or "").lower()
     return ServerConfig(
-        tidy_server_name(name),
+        legal_server_name(name),
         kind="stdio" if command else "sse" if kind == "sse" else "http",
         command=command,
         args=args,
@@ -280,7 +280,7 @@ def _parse_timeout_seconds(value: object) -> float:
     return float(value) / 1000 if value > 3600 else float(value)
 
 
-def tidy_server_name(name: str) -> str:
+def legal_server_name(name: str) -> str:
     """A name that can stand in the names of tools."""
     return _NAME.sub("-", name).strip("-")[:40] or "server"
 

@@ -79,7 +79,7 @@ def runs_only_own_scripts(command: str, home: Path, roots: Sequence[Path], folde
         return False
 
 
-def without_folders(path: str, roots: Iterable[Path]) -> str:
+def search_path_outside(path: str, roots: Iterable[Path]) -> str:
     """A search path without what is relative or lies in the workspace's folders."""
     within = [root.resolve() for root in roots]
     kept = [each for each in path.split(os.pathsep) if Path(each).is_absolute() and not _is_within(Path(each), within)]

@@ -103,7 +103,7 @@ def build_demo_scene(request: Request) -> DemoScene:
     calls = [part for message in after for part in message.parts if isinstance(part, ToolCall)]
     results = {part.call: part for message in after for part in message.parts if isinstance(part, ToolResult)}
     done = tuple((call, results.get(call.id)) for call in calls)
-    note = _note_beside_results(request.messages[-1]) if request.messages else ""
+    note = _user_text_beside_results(request.messages[-1]) if request.messages else ""
     say = translator_for(text for message in reversed(request.messages) for text in _texts_by_user(message))
     return DemoScene(asked, done, request.tools, tuple(_texts_of_messages(request.messages)), say, note)
 
@@ -112,7 +112,7 @@ def _last_question(messages: Sequence[Message]) -> tuple[int, str]:
     """The last message of the user alone: what stands beside results is a note to work under way."""
     for position in range(len(messages) - 1, -1, -1):
         own = _texts_by_user(messages[position])
-        if own and not _note_beside_results(messages[position]):
+        if own and not _user_text_beside_results(messages[position]):
             return position, own[-1].strip()
     return 0, ""
 
@@ -123,7 +123,7 @@ def _texts_by_user(message: Message) -> list[str]:
     return [text for text in texts if text.lstrip()[:1] not in {"[", "("}]
 
 
-def _note_beside_results(message: Message) -> str:
+def _user_text_beside_results(message: Message) -> str:
     """What the user said while the agent worked."""
     if not any(isinstance(part, ToolResult) for part in message.parts):
         return ""

@@ -158,7 +158,7 @@ class MissedReferences:
         stands in the view, of everything it may stand for as well. `view`: what the view says.
         """
         if recalls is not RecallMode.SEARCHED:
-            needed = self._entries_that_hold(missed, entries)
+            needed = self._choose_entries_holding(missed, entries)
             return [one for entry, held in needed for one in _pages_that_help(self._all_pages_of(entry), held)]
         said = set(view)
         asks = _RecallQuery(reply, frozenset().union(*map(self._words_in, said)), self.references_in)
@@ -170,7 +170,7 @@ class MissedReferences:
             chosen += self._search_behind_summaries(left, asks, behind)
         return chosen
 
-    def _entries_that_hold(self, missed: set[str], entries: Sequence[ShownEntry]) -> list[tuple[ShownEntry, Uses]]:
+    def _choose_entries_holding(self, missed: set[str], entries: Sequence[ShownEntry]) -> list[tuple[ShownEntry, Uses]]:
         """Entry after entry, each time the one that holds the most of what is missed, of equal ones the shortest."""
         left = set(missed)
         every = [one for one in entries if not left.isdisjoint(self.references_in(one.text))]
@@ -189,7 +189,7 @@ class MissedReferences:
         """As many of the entries that fit at once as there are different ones to find, then one after the other. After some
         in vain, or where no other fits, the agent searches all of them and reads what it was led to.
         """
-        needed = self._entries_that_hold(missed, entries)
+        needed = self._choose_entries_holding(missed, entries)
         left = frozenset[str]().union(*(held for _, held in needed))
         fitting = _rank_by_words([(one, self._words_in(one.shown)) for one in entries], asks.reply_words_in_view())
         chosen: list[RecalledPage] = []
@@ -205,7 +205,7 @@ class MissedReferences:
             chosen += (
                 [replace(one, round=one.round + at, seeks=held) for one in pages]
                 if held
-                else self._page_read_in_vain(pages, left, at)
+                else self._mark_page_read_in_vain(pages, left, at)
             )
             opened, wrong, left = opened + 1, wrong + (not held), left - held
         return (
@@ -218,7 +218,7 @@ class MissedReferences:
         """A search of everything cached; and what holds it, where the search has not shown it."""
         words = asks.words_to_search(missed)
         chosen = [_search_by_words(words, missed, at, ToolName.SEARCH_CACHE)] if words else []
-        for entry, held in self._entries_that_hold(set(missed), entries):
+        for entry, held in self._choose_entries_holding(set(missed), entries):
             pages = self._pages_of_entry(entry, held, asks.words_to_search(held))
             chosen += [replace(page, round=page.round + at + 1, seeks=held) for page in pages]
         return chosen
@@ -228,7 +228,7 @@ class MissedReferences:
     ) -> list[RecalledPage]:
         """A search for each thing, all at once; then, where that does not bring it, what its words lead to, in their order."""
         chosen: list[RecalledPage] = []
-        for entry, held in self._entries_that_hold(missed, behind):
+        for entry, held in self._choose_entries_holding(missed, behind):
             words = asks.words_to_search(held)
             if words:
                 chosen.append(_search_by_words(words, held, 0, ToolName.RECALL_HISTORY))
@@ -239,7 +239,7 @@ class MissedReferences:
             vain = [
                 page
                 for one in fresh
-                for page in self._page_read_in_vain(self._pages_of_entry(one, frozenset(), words), held, 0)
+                for page in self._mark_page_read_in_vain(self._pages_of_entry(one, frozenset(), words), held, 0)
             ]
             chosen += [
                 replace(page, named=False, tool=ToolName.RECALL_HISTORY, seeks=held, round=number)
@@ -247,7 +247,7 @@ class MissedReferences:
             ]
         return chosen
 
-    def _page_read_in_vain(self, pages: Sequence[RecalledPage], seeks: Uses, at: int) -> list[RecalledPage]:
+    def _mark_page_read_in_vain(self, pages: Sequence[RecalledPage], seeks: Uses, at: int) -> list[RecalledPage]:
         """The first look into an entry that does not hold it; the agent remembers that."""
         self._opened_in_vain.add(pages[0].entry)
         return [replace(pages[0], round=at, holds=frozenset(), seeks=seeks)]

@@ -65,11 +65,11 @@ class ReplayObserver:
     async def observe_step(self, view: View, request: Request, reply: RecordedMessage) -> None:
         self._steps += 1
         await self.observe_request(view, request)
-        self._retention.show_view(view.blocks)
+        self._retention.set_current_view(view.blocks)
         self._retention.count_uses(reply)
         self._output_tokens += self._outputs
         self._output_shown += sum(block.tokens for block in view.blocks if block.kind is ContextKind.OUTPUT)
-        await self._verify_recalls(view.blocks)
+        await self._verify_new_hashes(view.blocks)
         if self._document_is_new:
             self._document_is_new = False
             await self._find_unreachable_details(view.blocks)
@@ -103,7 +103,7 @@ class ReplayObserver:
         """The last looks, and the figures with all that was seen."""
         blocks = self._conversation.current_view().blocks
         await self._read_block_contents(blocks)
-        await self._verify_recalls(blocks)
+        await self._verify_new_hashes(blocks)
         await self._find_unreachable_details(blocks)
         details = Counter(lost=len(self._lost))
         for fold in self._folds:
@@ -164,7 +164,7 @@ class ReplayObserver:
                 stored = _stored_of_block(block)
                 return self._text_of_stored(stored) if stored else ""
 
-    async def _verify_recalls(self, blocks: Sequence[Block]) -> None:
+    async def _verify_new_hashes(self, blocks: Sequence[Block]) -> None:
         """Bring back the original behind every hash that stands anywhere, the first time it does. One that the recording
         speaks of and the cache does not have is no promise of ours.
         """

@@ -21,7 +21,7 @@ Resolve = Callable[[Stored], str]
 
 
 class ReferenceRetention:
-    """The count over one session. `show_view` takes each step's view, `count_uses` what the reply to it says."""
+    """The count over one session. `set_current_view` takes each step's view, `count_uses` what the reply to it says."""
 
     def __init__(self, resolve: Resolve) -> None:
         self.used = 0
@@ -39,7 +39,7 @@ class ReferenceRetention:
         for text in message_texts(message):
             self._earlier |= self._identifiers_in(text)
 
-    def show_view(self, blocks: Iterable[Block]) -> None:
+    def set_current_view(self, blocks: Iterable[Block]) -> None:
         """The view the next reply is made from. Views share their blocks, so only what changed is looked at."""
         now = {id(block): block for block in blocks}
         for key in self._shown.keys() - now.keys():

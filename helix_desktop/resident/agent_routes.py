@@ -15,7 +15,7 @@ from helix_desktop.gateway.known_agents import KNOWN_AGENTS
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.json_values import text_at
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.resident.history_recorder import read_agents_left_out
+from helix_desktop.resident.history_recorder import read_unrecorded_agents
 from helix_desktop.resident.resident_client import HeldRegistration
 from helix_desktop.workbench import Workbench
 
@@ -41,7 +41,7 @@ class AgentRoutes:
         """
         protocol = text_at(provider, "apiType")
         variable, header, start = _KEYS.get(protocol, ("", "", ""))
-        left_out = read_agents_left_out(self._where)
+        left_out = read_unrecorded_agents(self._where)
         if not environment.get(variable) or left_out & {agent.casefold(), *(k for k in NAMES if NAMES[k] == agent)}:
             return None
         if {"http_proxy", "all_proxy"} & {each.casefold() for each, value in environment.items() if value}:

@@ -48,7 +48,7 @@ MOST_DEATHS = 3  # The importing process may crash this often in a row.
 Folders = Sequence[tuple[str, Path]]
 
 
-def read_agents_left_out(where: ProgramFolders) -> set[str]:
+def read_unrecorded_agents(where: ProgramFolders) -> set[str]:
     """The agents that are not to be recorded, as the user named them, in lower case."""
     names = ProgramSettings(where.settings_file)[RECORDER_WITHOUT_AGENTS].splitlines()
     return {name.strip().casefold() for name in names}
@@ -56,7 +56,7 @@ def read_agents_left_out(where: ProgramFolders) -> set[str]:
 
 def recorded_folders(where: ProgramFolders, places: HistoryPlaces) -> Folders:
     """The history folders of the agents that are not left out, there or not."""
-    left_out = read_agents_left_out(where)
+    left_out = read_unrecorded_agents(where)
     return [
         (kind, folder)
         for kind, folders in history_folders(places).items()
@@ -191,7 +191,7 @@ class HistoryRecorder:
     def _import_copies(self) -> bool:
         """Returns False if some copies could not be imported. Copies that often crash the process are set aside."""
         for folder in self._copies.seal_and_list_folders():
-            if self._ask_to_import({"copies": str(folder)}):
+            if self._try_import({"copies": str(folder)}):
                 shutil.rmtree(folder, ignore_errors=True)
             elif self._deaths < MOST_DEATHS:
                 return False
@@ -202,7 +202,7 @@ class HistoryRecorder:
     def _import_files(self) -> bool:
         """The same for files that are imported from where they are; what was copied meanwhile is not kept waiting."""
         while portion := self._take_next_files():
-            if not self._ask_to_import({"files": [str(file) for file in portion]}) and self._deaths < MOST_DEATHS:
+            if not self._try_import({"files": [str(file) for file in portion]}) and self._deaths < MOST_DEATHS:
                 self.queue_files_for_import(portion)
                 return False
             if not self._import_copies():
@@ -215,7 +215,7 @@ class HistoryRecorder:
             self._files.difference_update(portion)
         return portion
 
-    def _ask_to_import(self, request: Mapping[str, object]) -> bool:
+    def _try_import(self, request: Mapping[str, object]) -> bool:
         if self._is_ending.is_set():
             return False
         answer = self._importing.ask_process(request)

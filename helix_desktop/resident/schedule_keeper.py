@@ -34,7 +34,7 @@ class ScheduleKeeper:
             self.schedules = []
         self._changed.set()
 
-    async def keep_until_cancelled(self) -> None:
+    async def add_due_until_cancelled(self) -> None:
         """Adds what is due, again and again."""
         while True:
             self._changed.clear()

@@ -133,7 +133,7 @@ class CacheFolder:
             blob = staged.record.blob
             self.delete_chunks(blob, extra=[(cache_records.key_of_number(b"o", blob), None)])
 
-    def record_collected(self, record: CacheRecord) -> None:
+    def store_collected_record(self, record: CacheRecord) -> None:
         """Remember an entry whose content is gone, as an export of another workspace describes it."""
         if self.level.get_value(b"h" + record.digest.raw) is None:
             number = self.take_entry_number()
@@ -382,7 +382,7 @@ class CacheFolder:
         keys = self.level.keys_in_range(b"h" + (after.raw + b"\x00" if after else b""), b"i")
         return [Digest(key[1:]) for key in islice(keys, limit)]
 
-    def without_content(self, digests: Iterable[Digest]) -> frozenset[Digest]:
+    def digests_without_content(self, digests: Iterable[Digest]) -> frozenset[Digest]:
         """Which of these have no content here: unknown, collected or damaged."""
         return frozenset(digest for digest in digests if not self._has_content(digest))
 

@@ -60,7 +60,7 @@ class CatalogueQueries:
         Far down, new entries of the last moments may shift what stands where by as many rows as there are of them.
         """
         start, walked = self._start_of_page((chosen, sort, descending), offset)
-        few = self._chooses_few(chosen)
+        few = self._is_small_selection(chosen)
         where, values = _filter_condition(chosen, None if few else sort)
         way = "DESC" if descending else "ASC"
         if start is not None:
@@ -78,22 +78,22 @@ class CatalogueQueries:
         """Where to begin walking, and how far to go from there."""
         if offset <= NEAR:
             return None, offset
-        anchors = self.anchors.get(order) or self.prepare_anchors(order)
+        anchors = self.anchors.get(order) or self.get_or_find_anchors(order)
         at = min(offset // STRIDE, len(anchors.rows) - 1)
         return (anchors.rows[at], offset - at * STRIDE) if at >= 0 else (None, offset)
 
     def prepare_far_pages(self, order: Order) -> None:
         if self.count_entries(order[0]) > NEAR:
-            self.prepare_anchors(order)
+            self.get_or_find_anchors(order)
 
-    def prepare_anchors(self, order: Order) -> _PageAnchors:
+    def get_or_find_anchors(self, order: Order) -> _PageAnchors:
         """Find the anchors of an order, once for each state of the index. A third of a second for a million rows."""
         version = self._data_version()
         known = self.anchors.get(order)
         if known is not None and known.version == version:
             return known
         chosen, sort, descending = order
-        where, values = _filter_condition(chosen, None if self._chooses_few(chosen) else sort)
+        where, values = _filter_condition(chosen, None if self._is_small_selection(chosen) else sort)
         way = "DESC" if descending else "ASC"
         rows = self.connection.execute(
             f"SELECT value, number FROM (SELECT {sort.value} AS value, number, row_number() OVER"  # noqa: S608 - made of constants
@@ -106,7 +106,7 @@ class CatalogueQueries:
         self.anchors[order] = found
         return found
 
-    def _chooses_few(self, chosen: entry_catalogue.EntryFilter) -> bool:
+    def _is_small_selection(self, chosen: entry_catalogue.EntryFilter) -> bool:
         """Whether what is chosen is better sorted after it is found."""
         return chosen != entry_catalogue.EVERYTHING and self.count_entries(chosen) < FEW
 

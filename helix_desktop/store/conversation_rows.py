@@ -67,11 +67,11 @@ def _storable_value(value: str | float) -> str | int | float:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
-def row_before_facts(conversation: str, time: float) -> StoredConversation:
+def empty_row(conversation: str, time: float) -> StoredConversation:
     return StoredConversation(conversation, 0, time, time)
 
 
-def advance_row(row: StoredConversation, recorded: Iterable[facts.Recorded]) -> StoredConversation:
+def row_after(row: StoredConversation, recorded: Iterable[facts.Recorded]) -> StoredConversation:
     last, sent, written, cost = None, row.sent, row.written, row.cost
     for last in recorded:
         match last.fact:

@@ -61,14 +61,14 @@ class FleetState:
 
     def dollars_left(self, agent: str) -> float:
         """Until the nearest limit of a task of this agent; infinite where there is none."""
-        return min(self._left_by_scope(agent).values(), default=float("inf"))
+        return min(self._dollars_left_by_scope(agent).values(), default=float("inf"))
 
     def tightest_limit(self, agent: str) -> str:
         """What has the least left."""
-        left = self._left_by_scope(agent)
+        left = self._dollars_left_by_scope(agent)
         return min(left, key=left.__getitem__, default="")
 
-    def _left_by_scope(self, agent: str) -> dict[str, float]:
+    def _dollars_left_by_scope(self, agent: str) -> dict[str, float]:
         scopes = {"workspace", "day", "fleet", f"agent {agent}"} & self.limits.keys()
         return {scope: self.limits[scope] - self.spent.get(scope, 0.0) for scope in scopes}
 
@@ -128,7 +128,7 @@ class FleetNotes:
         """It has ended. Notes that ended long ago go as well."""
         await self._run(_REMOVE, self._space, f"worker {worker}")
 
-    def build_charge(self, task: str, claims: int, agent: str, cost: float) -> list[Statement]:
+    def build_charge_statements(self, task: str, claims: int, agent: str, cost: float) -> list[Statement]:
         """A claimed task has cost so much until now."""
         key, cost = (self._space, task, claims), float(cost)
         built = []
@@ -138,17 +138,17 @@ class FleetNotes:
             built.append(self._dialect.build_statement(_CHARGE, *note))
         return [*built, self._dialect.build_statement(_CHARGED, cost, cost, *key)]
 
-    def build_stop(self, *, is_stopped: bool) -> Statement:
+    def build_stop_statement(self, *, is_stopped: bool) -> Statement:
         """Nothing runs in this workspace from now on, or tasks may be claimed again."""
         if is_stopped:
             return self._dialect.build_statement(_SET, self._space, "stop", 0.0, 0.0, 1.0)
         return self._dialect.build_statement(_REMOVE, self._space, "stop")
 
-    def build_failover_wait(self) -> list[Statement]:
+    def build_failover_statements(self) -> list[Statement]:
         """Where a standby took over, nothing is claimed for a while. The last one gives a row as long as that lasts."""
         noting = self._dialect.build_statement(_TIMELINE, self._space, self._space, FAILOVER_SECONDS)
         return [noting, self._dialect.build_statement(_FAILOVER, self._space)]
 
     async def add_cost(self, task: str, claims: int, agent: str, cost: float) -> None:
         """Before a task's next step, where a limit is set."""
-        await self._run_statements(self.build_charge(task, claims, agent, cost))
+        await self._run_statements(self.build_charge_statements(task, claims, agent, cost))

@@ -170,7 +170,7 @@ class FleetTaskList:
         ids = [self.task_id_of_key(one.key) if one.key else new_task_id() for one in wanted]
         named = {need: need for need in ids} | {one.key: task for one, task in zip(wanted, ids, strict=True)}
         for need in {need for one in wanted for need in one.after} - named.keys():
-            named[need] = await self._find_need(need)
+            named[need] = await self._find_needed_task_id(need)
         needs = {task: [named[need] for need in one.after] for task, one in zip(ids, wanted, strict=True)}
         try:
             TopologicalSorter(needs).prepare()
@@ -178,17 +178,17 @@ class FleetTaskList:
             raise InvalidInput("Some of these tasks wait for each other.", remedy="Nothing was added.") from error
         for at in range(0, len(wanted), TASKS_IN_CALL):
             some = list(zip(ids, wanted, strict=True))[at : at + TASKS_IN_CALL]
-            await self._run_statements([each for task, one in some for each in self._adding(task, one, needs[task])])
+            await self._run_statements([each for task, one in some for each in self._insertion(task, one, needs[task])])
         return ids
 
-    async def _find_need(self, need: str) -> str:
+    async def _find_needed_task_id(self, need: str) -> str:
         """The id of a task that is named by its id or by its key."""
         for name in (need, self.task_id_of_key(need)):
             with suppress(InvalidInput, NotFound):
                 return (await self.find_fleet_task(name)).id
         raise NotFound(f"There is no task {need} in this workspace.", remedy="`task list` shows the tasks.")
 
-    def _adding(self, task: str, one: NewFleetTask, needs: Sequence[str]) -> list[Statement]:
+    def _insertion(self, task: str, one: NewFleetTask, needs: Sequence[str]) -> list[Statement]:
         sealed, nothing = self._encode("task", task, one.order), self._encode("task result", task, FleetTaskResult())
         late, space = max(0.0, one.deadline_seconds), self._space
         added = [self._statement(_ADD_NEED, space, task, need, space, task) for need in needs]
@@ -203,7 +203,7 @@ class FleetTaskList:
         """Up to `most` tasks that nobody has, or whose lease ended, for so long. Away for a while after a standby took over."""
         _, failover, _, rows = await self._run_statements(
             [
-                *self.notes.build_failover_wait(),
+                *self.notes.build_failover_statements(),
                 self._statement(_OVERDUE, self._space),
                 self._statement(_CLAIM, worker, float(seconds), self._space, self._space, most),
             ]
@@ -224,7 +224,7 @@ class FleetTaskList:
             end = (FleetTaskState.FAILED, TOO_LATE) if is_late else (FleetTaskState.CANCELLED, FAILED_BEFORE)
             await self._end_unless_ended(task, *end)
 
-    async def release_tasks_of_others(self, process: str) -> None:
+    async def release_orphaned_tasks(self, process: str) -> None:
         """Let tasks be claimed again that no worker of this process has. Only where no other process can have them."""
         await self._run_statements([self._statement(_RELEASE, self._space, f"% {process}.%")])
 
@@ -242,18 +242,18 @@ class FleetTaskList:
         sealed = self._encode("task result", task.id, result)
         end = self._statement(_END, state.value, sealed, self._space, task.id, task.claims, task.worker)
         *_, rows = await self._run_statements(
-            [*self.notes.build_charge(task.id, task.claims, task.order.agent, result.cost), end]
+            [*self.notes.build_charge_statements(task.id, task.claims, task.order.agent, result.cost), end]
         )
         return bool(rows)
 
     async def stop_all_tasks(self) -> int:
-        """What runs waits again, and nothing is claimed until `allow_tasks`. How many tasks ran."""
-        stop = self.notes.build_stop(is_stopped=True)
+        """What runs waits again, and nothing is claimed until `resume_all_tasks`. How many tasks ran."""
+        stop = self.notes.build_stop_statement(is_stopped=True)
         _, rows = await self._run_statements([stop, self._statement(_STOP, self._space)])
         return len(rows)
 
-    async def allow_tasks(self) -> None:
-        await self._run_statements([self.notes.build_stop(is_stopped=False)])
+    async def resume_all_tasks(self) -> None:
+        await self._run_statements([self.notes.build_stop_statement(is_stopped=False)])
 
     async def cancel_fleet_task(self, task: str) -> bool:
         """False where it has ended already. A worker that has it stops at its next step."""
@@ -276,7 +276,7 @@ class FleetTaskList:
         (rows,) = await self._run_statements([self._statement(_LIST, self._space, state, state, most)])
         return await asyncio.to_thread(lambda: [self._decode_row(row) for row in rows])
 
-    async def list_ended(self, ids: Sequence[str]) -> list[str]:
+    async def filter_ended(self, ids: Sequence[str]) -> list[str]:
         """Those of these that are tasks which ended, in their order."""
         found = await self._run_statements([self._statement(_ENDED, self._space, one) for one in ids])
         return [row[0] for rows in found for row in rows]

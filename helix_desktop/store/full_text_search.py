@@ -78,7 +78,7 @@ def search_full_text(
         if places or len(pairs) == 1:
             break
     hits = [hit for hit, _, _ in (_order_by_line(places, words) if every else _weigh_places(places, words))]
-    return tuple(_first_hit_of_each(hits)[: limit if limit >= 0 else None])
+    return tuple(_remove_repeated_hits(hits)[: limit if limit >= 0 else None])
 
 
 def _order_by_line(places: Sequence[FoundPlace], words: list[str]) -> list[FoundPlace]:
@@ -189,7 +189,7 @@ def _hit_in_fact(
 ) -> tuple[SearchHit, str] | None:
     fact = decode_fact(line.fact)
     text = "\n".join(searchable_texts(fact))
-    if not _fact_passes(source, line, fact, text, filters):
+    if not _fact_passes_filters(source, line, fact, text, filters):
         return None
     at = search_words.find_first_term(text, terms)
     hit = SearchHit(
@@ -231,7 +231,7 @@ def _find_fact_line(conversation: str, seq: int, _: OpenCache, journal: JournalF
     return found[0] if found and found[0].seq == seq and found[0].is_intact else None
 
 
-def _fact_passes(source: StoresAccess, line: StoredFact, fact: Fact, text: str, filters: SearchFilters) -> bool:
+def _fact_passes_filters(source: StoresAccess, line: StoredFact, fact: Fact, text: str, filters: SearchFilters) -> bool:
     """Whether a message is one the filters ask for; a tool is one that it calls."""
     speaker = {UserSaid: "user", ModelReplied: "agent", ToolReturned: "tool"}.get(type(fact), "")
     calls = [part for part in fact.parts if isinstance(part, ToolCall)] if isinstance(fact, ModelReplied) else []
@@ -241,16 +241,16 @@ def _fact_passes(source: StoresAccess, line: StoredFact, fact: Fact, text: str, 
         return False
     if filters.file and not any(filters.file in one.casefold() for one in (text, *(call.arguments for call in calls))):
         return False
-    return not filters.agent or filters.agent in _agent_of(source, line.conversation)
+    return not filters.agent or filters.agent in _agent_of_conversation(source, line.conversation)
 
 
-def _agent_of(source: StoresAccess, conversation: str) -> str:
+def _agent_of_conversation(source: StoresAccess, conversation: str) -> str:
     line = source.run_on_stores(partial(_find_fact_line, conversation, 1))
     fact = decode_fact(line.fact) if line is not None else None
     return (fact.agent or fact.origin.kind or "Helix").casefold() if isinstance(fact, ConversationStarted) else "helix"
 
 
-def _first_hit_of_each(hits: Sequence[SearchHit]) -> list[SearchHit]:
+def _remove_repeated_hits(hits: Sequence[SearchHit]) -> list[SearchHit]:
     """The best place of each entry and fact."""
     seen: dict[tuple[Digest | None, str, int], SearchHit] = {}
     for hit in hits:

@@ -15,7 +15,7 @@ from helix_desktop.engine.facts import BroughtIn, ConversationStarted, Fact, Mod
 from helix_desktop.errors import InvalidInput, JournalCorrupt, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import sqlite_database
-from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, advance_row, row_before_facts
+from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, empty_row, row_after
 
 VERSION = 1
 STEPS: dict[int, str] = {}  # For each version: the SQL that turns it into the next one.
@@ -145,7 +145,7 @@ class JournalFile:
             raise InvalidInput("A conversation must have an ID.")
         time = self._now()
         with self.in_one_transaction():
-            row = self._read_row(conversation) or row_before_facts(conversation, time)
+            row = self._read_row(conversation) or empty_row(conversation, time)
             recorded = tuple(Recorded(conversation, row.last_seq + 1 + i, time, fact) for i, fact in enumerate(facts))
             self._insert_facts(row, recorded)
         return recorded
@@ -160,7 +160,7 @@ class JournalFile:
     ) -> tuple[Recorded, ...]:
         """Like `append_in_transaction`, for facts that happened at other times: each has its own, and none is before the one in front of it."""
         with self.in_one_transaction():
-            row = self._read_row(conversation) or row_before_facts(conversation, facts[0][0] if facts else self._now())
+            row = self._read_row(conversation) or empty_row(conversation, facts[0][0] if facts else self._now())
             recorded, time = [], row.updated
             for number, (when, fact) in enumerate(facts, row.last_seq + 1):
                 time = max(time, when)
@@ -184,7 +184,7 @@ class JournalFile:
             digest = checksum_of_fact(each.conversation, each.seq, each.time, text)
             rows.append((each.conversation, each.seq, each.time, text, digest))
         sqlite_database.execute_with_rows(self.connection, _INSERT, rows)
-        self.connection.execute(_UPSERT, advance_row(row, recorded).column_values())
+        self.connection.execute(_UPSERT, row_after(row, recorded).column_values())
 
     def read_recorded(self, conversation: str, after: int = 0, limit: int = 0) -> tuple[Recorded, ...]:
         """The facts behind `after`; an unknown conversation has none. Every one is checked, and none may be missing."""
@@ -235,7 +235,7 @@ class JournalFile:
         with self.in_one_transaction():
             if self._read_row(new) is not None:
                 raise InvalidInput(f"The conversation {new} already exists.")
-            self._insert_facts(row_before_facts(new, copied[0].time), (*copied, *begun))
+            self._insert_facts(empty_row(new, copied[0].time), (*copied, *begun))
         return (*copied, *begun)
 
     def _first_imported_fact(self, conversation: str, at: int) -> int | None:
@@ -258,7 +258,7 @@ class JournalFile:
             rows = self.connection.execute(_COST_FACTS, (since,))
             return tuple(_line_of_columns(row).decode_recorded() for row in rows)
 
-    def names_with_open_turn(self) -> tuple[str, ...]:
+    def names_maybe_in_turn(self) -> tuple[str, ...]:
         """Conversations of the last day of work that may be in the middle of a turn; their facts tell for sure."""
         with self.errors:
             return tuple(str(name) for (name,) in self.connection.execute(_OPEN_TURNS))
@@ -317,10 +317,8 @@ class JournalFile:
             for line in lines:
                 of.setdefault(line.conversation, []).append(line)
             for conversation, own in of.items():
-                row = self._read_row(conversation) or row_before_facts(conversation, own[0].time)
-                row = (
-                    _row_after_lines(row, own) if sealed else advance_row(row, (line.decode_recorded() for line in own))
-                )
+                row = self._read_row(conversation) or empty_row(conversation, own[0].time)
+                row = _row_after_lines(row, own) if sealed else row_after(row, (line.decode_recorded() for line in own))
                 self.connection.execute(_UPSERT, row.column_values())
 
     def in_one_transaction(self) -> sqlite_database.SqliteTransaction:
@@ -345,7 +343,7 @@ class JournalFile:
     def _recompute_row(self, conversation: str) -> None:
         """Compute the conversation's row anew from its facts."""
         if lines := self.read_stored_facts(conversation):
-            row = advance_row(row_before_facts(conversation, lines[0].time), (line.decode_recorded() for line in lines))
+            row = row_after(empty_row(conversation, lines[0].time), (line.decode_recorded() for line in lines))
             self.connection.execute(_UPSERT, row.column_values())
 
     def last_fact_id(self) -> int:
@@ -382,7 +380,7 @@ def _find_conversation_defects(
             yield f"Record {expected} of conversation {conversation} is missing."
         expected = line.seq + 1
         try:
-            derived = advance_row(derived or row_before_facts(conversation, line.time), [line.decode_recorded()])
+            derived = row_after(derived or empty_row(conversation, line.time), [line.decode_recorded()])
         except JournalCorrupt as error:
             whole = False
             yield error.what
@@ -395,7 +393,7 @@ def _find_conversation_defects(
 def _row_after_lines(row: StoredConversation, lines: Sequence[StoredFact]) -> StoredConversation:
     """The row after these intact facts. One that changes no row is not decoded: of many facts these are half."""
     some = (line for line in lines if not line.fact.startswith(_WITHOUT_EFFECT))
-    row = advance_row(row, (Recorded(line.conversation, line.seq, line.time, decode_fact(line.fact)) for line in some))
+    row = row_after(row, (Recorded(line.conversation, line.seq, line.time, decode_fact(line.fact)) for line in some))
     return replace(row, last_seq=lines[-1].seq, updated=lines[-1].time)
 
 

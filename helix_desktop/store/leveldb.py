@@ -150,10 +150,10 @@ class LevelDatabase:
         except plyvel.Error as error:
             raise leveldb_error_of(error, _UNREAD) from error
         if value is not None:
-            self._count_touched_bytes(len(value))
+            self._count_and_release_pages(len(value))
         return value
 
-    def _count_touched_bytes(self, size: int) -> None:
+    def _count_and_release_pages(self, size: int) -> None:
         """So much went through the tables: read by us, or, when it was written, by compactions."""
         self._read += size
         if self._read > _MAPPED:
@@ -201,7 +201,7 @@ class LevelDatabase:
             raise leveldb_error_of(
                 error, "The cache could not be written to; what was stored before is safe"
             ) from error
-        self._count_touched_bytes(size)
+        self._count_and_release_pages(size)
 
     def compact_database(self) -> None:
         """Give the room of what was deleted back."""

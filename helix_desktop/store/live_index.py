@@ -212,16 +212,16 @@ class WorkspaceIndex:
     async def find_entry_row(self, digest: Digest) -> entry_catalogue.EntryRow | None:
         return await self._run_query(lambda asked: asked.find_entry_row(digest))
 
-    async def tools(self) -> Sequence[tuple[str, int]]:
+    async def count_tools(self) -> Sequence[tuple[str, int]]:
         return await self._run_query(CatalogueQueries.count_entries_by_tool)
 
-    async def uses(self, digest: Digest) -> Sequence[entry_catalogue.EntryUse]:
+    async def find_entry_uses(self, digest: Digest) -> Sequence[entry_catalogue.EntryUse]:
         return await self._run_query(lambda asked: asked.uses_of_entry(digest))
 
-    async def stats(self) -> entry_catalogue.CatalogueFigures:
+    async def compute_figures(self) -> entry_catalogue.CatalogueFigures:
         return await self._run_query(CatalogueQueries.catalogue_figures, slow=True)
 
-    async def kept(self) -> int:
+    async def measure_kept_bytes(self) -> int:
         """The bytes all entries take on the disk, those just put among them; as far as it is known while the index is made."""
         self._refuse_while_rebuilding()
         try:
@@ -230,9 +230,9 @@ class WorkspaceIndex:
             self._damaged = True
         return await self._run_query(CatalogueQueries.bytes_on_disk, slow=True)
 
-    async def checkpoints(self) -> tuple[int, int]:
+    async def measure_checkpoint_bytes(self) -> tuple[int, int]:
         """How many contents checkpoints hold, and the bytes they take on the disk."""
-        await self.kept()  # Indexes what was just stored, so that it is counted.
+        await self.measure_kept_bytes()  # Indexes what was just stored, so that it is counted.
         return await self._run_query(CatalogueQueries.checkpoint_figures)
 
     async def recount_checkpoints(self) -> None:
@@ -246,7 +246,7 @@ class WorkspaceIndex:
         for start in range(0, len(digests), 500):
             await self._run_on_writer_now(IndexFile.refresh_entries, digests[start : start + 500])
 
-    async def unused(self) -> Sequence[Digest]:
+    async def find_unused_entries(self) -> Sequence[Digest]:
         """What collection takes first."""
         return await self._run_query(CatalogueQueries.unused_entries)
 
@@ -265,7 +265,7 @@ class WorkspaceIndex:
         facts = await self._run_query(
             partial(CatalogueQueries.digests_named_by_facts, low=b"", high=b"\xff" * 33, limit=-1), slow=True
         )
-        unused = frozenset(await self.unused())
+        unused = frozenset(await self.find_unused_entries())
         return frozenset(facts).union(
             [one async for some in self.stream_expected_entries() for one in some if one not in unused]
         )

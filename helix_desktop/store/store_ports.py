@@ -129,7 +129,7 @@ class StoreJournal:
         return await self._thread.run_there(self._file.read_import_facts)
 
     async def conversations_with_open_turn(self) -> Sequence[str]:
-        return await self._thread.run_there(self._file.names_with_open_turn)
+        return await self._thread.run_there(self._file.names_maybe_in_turn)
 
     async def list_conversations(self) -> Sequence[StoredConversation]:
         """All of them, the one changed last first."""
@@ -335,7 +335,7 @@ class StoreCache:
         return (await self._record_or_fetch(digest)).described_entry
 
     async def find_missing_content(self, digests: Collection[Digest]) -> frozenset[Digest]:
-        return await self._thread.run_there(self._folder.without_content, digests)
+        return await self._thread.run_there(self._folder.digests_without_content, digests)
 
     async def read_contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
         found = await self._read_local_contents(digests)
@@ -411,10 +411,10 @@ class StoreCache:
         nobody put by hand or pinned, the oldest first. What they were stays known.
         """
         await self._index.wait_until_indexed()
-        enough = (await self._index.stats()).kept - to
+        enough = (await self._index.compute_figures()).kept - to
         if enough <= 0:
             return CollectResult(0, 0)
-        candidates = await self._index.unused()
+        candidates = await self._index.find_unused_entries()
         gone, freed = await self._thread.run_there(collect_entries, self._folder, candidates, enough)
         await self._index.refresh_entry_rows(gone)
         await self._thread.run_there(self._folder.level.compact_database)

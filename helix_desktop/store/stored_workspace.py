@@ -154,7 +154,7 @@ class StoredWorkspace:
         until all of it is, it has changed nothing; after that it goes on to its end. Whoever has
         one of the returned conversations in memory reads it again.
         """
-        total = max((await self.index.stats()).size, 1)
+        total = max((await self.index.compute_figures()).size, 1)
         wanted = forgetting.ForgetRequest(text, entries)
         read = 0
 
@@ -182,7 +182,7 @@ class StoredWorkspace:
             await removing
         if self.link is None:
             return purged
-        undone, ciphertext = await self.link.forget_noted_there()
+        undone, ciphertext = await self.link.forget_noted_in_store()
         return replace(purged, elsewhere=(*purged.elsewhere, *undone), ciphertext=ciphertext)
 
     def _digests_to_forget(self, wanted: forgetting.ForgetRequest) -> list[Digest]:
@@ -255,7 +255,7 @@ class StoredWorkspace:
         safe = await list_completely_stored(shared, wanted)
 
         async def release() -> None:
-            await stores.thread.run_there(shared.sync_state.released.delete_here, safe)
+            await stores.thread.run_there(shared.sync_state.released.release_from_disk, safe)
 
         if safe:
             await self.index.rebuild_in_background(release)
@@ -266,7 +266,7 @@ class StoredWorkspace:
         """Also what a crash left of an earlier time."""
         stores, released = self._stores, await self._released_entries()
         await self.index.wait_until_indexed()
-        unused = [digest for digest in await self.index.unused() if digest in released]
+        unused = [digest for digest in await self.index.find_unused_entries() if digest in released]
         await stores.thread.run_there(stores.cache.remove_sent_entries, unused, sent)
         await self.index.refresh_entry_rows(unused)
         await stores.thread.run_there(stores.cache.level.compact_database)
@@ -346,7 +346,7 @@ class StoredWorkspace:
     async def bytes_over_limit(self) -> int:
         """The bytes the cache takes beyond what the user allows it; 0 where there is no limit. Nothing is removed automatically."""
         limit = self.settings.limit
-        return max(0, await self.index.kept() - limit) if limit else 0
+        return max(0, await self.index.measure_kept_bytes() - limit) if limit else 0
 
     async def aclose(self) -> None:
         """Finish what was begun and let go of everything; a second time does nothing."""

@@ -299,7 +299,7 @@ def _import_entry(
     about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
     if "collected" in head:
         record = CacheRecord(0, 0, digest, int(head["collected"]), 0, int(head["lines"]), float(head["time"]), about)
-        cache.record_collected(record)
+        cache.store_collected_record(record)
         return []
     incoming = cache.begin_incoming(about, time=float(head["time"]))
     left = int(head["size"])

@@ -129,7 +129,7 @@ async def store_link_secrets(workspace: str, where: StoreAddress, key: bytes, se
             ) from error
 
 
-async def drop(workspace: str, url: str, secrets: SecretStorage) -> None:
+async def delete_link_secrets(workspace: str, url: str, secrets: SecretStorage) -> None:
     """Take both out of the keyring."""
     await secrets.delete_secret(SharedStoreKey(workspace))
     await secrets.delete_secret(SharedStoreLogin(workspace, url))

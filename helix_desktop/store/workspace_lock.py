@@ -16,7 +16,7 @@ from helix_desktop.errors import StoreBusy, StoreFailed
 if sys.platform == "win32":
     import msvcrt
 
-    def _take(handle: int) -> None:
+    def _lock_handle(handle: int) -> None:
         # Locks a byte far beyond the text, so that other processes can still read the text.
         os.lseek(handle, 1 << 30, os.SEEK_SET)
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
@@ -25,7 +25,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _take(handle: int) -> None:
+    def _lock_handle(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -58,7 +58,7 @@ class WorkspaceLock:
     def _acquire_with_retries(self) -> None:
         for left in reversed(range(TRIES)):
             try:
-                _take(self._handle)
+                _lock_handle(self._handle)
             except OSError:
                 if not left or not _process_has_ended(self._read_owner_pid()):
                     raise

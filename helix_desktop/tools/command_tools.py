@@ -349,10 +349,10 @@ class _FollowedCommand:
             async for piece in self.output_until_deadline():
                 show.add_printed(piece)
                 last = (last + piece)[-_SHOW_BYTES:]
-                if kept := trim.take_piece_that_fits(piece):
+                if kept := trim.pass_piece_within_limit(piece):
                     yield kept
         finally:
-            show.show_what_waits()
+            show.show_waiting_output()
         if rest := trim.cut_note_and_end():
             yield rest
         self.code = await self.command.end_and_wait()
@@ -406,7 +406,7 @@ class _OutputTrimmer:
         self._waiting = 0
         self.size = 0
 
-    def take_piece_that_fits(self, piece: bytes) -> bytes:
+    def pass_piece_within_limit(self, piece: bytes) -> bytes:
         """What of the piece passes now."""
         room = max(0, self._limit - self.size)
         self.size += len(piece)
@@ -454,11 +454,11 @@ class _LiveOutput:
         self._waiting = (self._waiting + piece)[-_SHOW_BYTES:]
         pause = self._next - time.monotonic()
         if pause <= 0:
-            self.show_what_waits()
+            self.show_waiting_output()
         elif self._later is None:
-            self._later = asyncio.get_running_loop().call_later(pause, self.show_what_waits)
+            self._later = asyncio.get_running_loop().call_later(pause, self.show_waiting_output)
 
-    def show_what_waits(self) -> None:
+    def show_waiting_output(self) -> None:
         if self._later is not None:
             self._later.cancel()
             self._later = None

@@ -74,7 +74,7 @@ async def _fetch_through_redirects(
 ) -> built_in_tool.ToolOutput:
     permitted: set[str] = set()
     for _ in range(MOST_REDIRECTS + 1):
-        if url.host not in permitted and not _written_address(url.host):
+        if url.host not in permitted and not _numeric_address(url.host):
             await _ask_to_fetch(use, FetchTarget(url, "", is_private=False))
             permitted.add(url.host)
         target = await _look_up_target(url)
@@ -131,7 +131,7 @@ def _parse_web_address(text_: str) -> httpx.URL:
     return url
 
 
-def _written_address(host: str) -> str:
+def _numeric_address(host: str) -> str:
     """What can be judged without asking anybody for a name: an address, however it is written, or this machine. Empty for other names."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
@@ -148,7 +148,7 @@ async def _look_up_target(url: httpx.URL) -> FetchTarget:
     loop = asyncio.get_running_loop()
     port = url.port or _WEB_PORTS[url.scheme]
     try:
-        rows = await loop.getaddrinfo(_written_address(url.host) or url.host, port, type=socket.SOCK_STREAM)
+        rows = await loop.getaddrinfo(_numeric_address(url.host) or url.host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise ProviderUnreachable(
             f"No computer named {url.host} was found, or there is no network connection."

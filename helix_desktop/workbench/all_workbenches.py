@@ -199,7 +199,7 @@ class Workbenches:
         how many it will be. Gives the hashes of entries that are damaged and not in it.
         """
         opened = (await self.open_workspace(workspace)).workspace
-        roughly = (await opened.index.stats()).kept
+        roughly = (await opened.index.compute_figures()).kept
         return await opened.export_to_file(path, lambda written: report(written, max(roughly, written)))
 
     async def import_workspace(self, path: Path, name: str = "", report: Report = report_nothing) -> ImportedWorkspace:

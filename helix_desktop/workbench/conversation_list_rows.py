@@ -32,7 +32,7 @@ class DailyCost:
     def cost_today(self) -> float:
         return self._cost if _local_day(time.time()) == self._day else 0.0
 
-    def charge_fact(self, recorded: facts.Recorded) -> None:
+    def add_cost_if_today(self, recorded: facts.Recorded) -> None:
         """Count a fact, if it is one of today that cost something."""
         day = _local_day(time.time())
         if day != self._day:
@@ -79,7 +79,7 @@ class ConversationListRows:
         paid = await self._journal.facts_about_cost(last_midnight())
         for _, of_one in itertools.groupby(paid, attrgetter("conversation")):
             for recorded in facts_paid_here(tuple(of_one)):
-                self._today.charge_fact(recorded)
+                self._today.add_cost_if_today(recorded)
 
     async def reread_rows(self, conversations: Collection[str]) -> None:
         """Reads the rows of these conversations again: they are new, or have changed other than by single facts."""
@@ -109,7 +109,7 @@ class ConversationListRows:
 
     def update_row_with_fact(self, recorded: facts.Recorded, meter: WindowMeter | None) -> None:
         """One more fact; `meter` where the conversation's session is there to tell it."""
-        self._today.charge_fact(recorded)
+        self._today.add_cost_if_today(recorded)
         self._rows[recorded.conversation] = _list_row_after_fact(self._rows[recorded.conversation], recorded)
         if meter is not None:
             self.update_row_meter(recorded.conversation, meter)

@@ -40,14 +40,14 @@ class ConversationRelay:
     async def prepare_session_for_agent(self, asked: RestoreRequest) -> RestoredSession:
         restored = await self._read_restored(asked)
         room = (asked.window or restoring.FORMATS[asked.agent].window) - FRAME_TOKENS
-        if not asked.is_folded and await self._fits(restored.texts, room):
+        if not asked.is_folded and await self._fits_room(restored.texts, room):
             return restored
         async with self.open_desk() as desk:
-            fork = await self._fold_in_fork(desk, asked, room)
+            fork = await self._fork_and_fold(desk, asked, room)
         folded = await self._read_restored(replace(asked, conversation=fork, before_compaction=0, is_folded=True))
-        return replace(folded, fits=await self._fits(folded.texts, room))
+        return replace(folded, fits=await self._fits_room(folded.texts, room))
 
-    async def _fits(self, texts: Sequence[str], room: int) -> bool:
+    async def _fits_room(self, texts: Sequence[str], room: int) -> bool:
         def are_few_enough() -> bool:
             return 4 * sum(map(len, texts)) <= room or sum(map(self.tokens.count_tokens, texts)) <= room
 
@@ -58,7 +58,7 @@ class ConversationRelay:
         contents = await self.workspace.cache.read_contents(entries_needed_for_export(facts))
         return await asyncio.to_thread(restoring.restore_session, facts, contents.get, asked)
 
-    async def _fold_in_fork(self, desk: Any, asked: RestoreRequest, room: int) -> str:
+    async def _fork_and_fold(self, desk: Any, asked: RestoreRequest, room: int) -> str:
         """A fork that takes no more than `room` tokens, as far as that can be had. Without a model it only lists what was left out."""
         facts, at = await self.workspace.journal.read_facts(asked.conversation), 0
         if asked.before_compaction:
@@ -76,11 +76,11 @@ class ConversationRelay:
             session.steward.cancel_fold()
         return str(session.id)
 
-    def offer_originals(self, agent: str, folder: Path, places: HistoryPlaces) -> str:
+    def add_mcp_server(self, agent: str, folder: Path, places: HistoryPlaces) -> str:
         """Write the workspace's MCP server into the agent's settings, beside what is there; a sentence that says so."""
         if agent == "pi":
             raise InvalidInput("pi does not support MCP.", remedy="To read an original, run `helix-desktop cache get`.")
-        command = command_that_serves(self.workspace.id, self.workspace.folder.parents[1])
+        command = mcp_server_command(self.workspace.id, self.workspace.folder.parents[1])
         client, name = "claude-code" if agent == "claude" else agent, f"helix-{self.workspace.id}"
         found = client_snippets.build_client_snippet(
             client, command, name, folder=folder, home=places.home, environ=places.variables
@@ -99,7 +99,7 @@ async def _fold_older_turns(session: Session) -> bool:
     return False
 
 
-def command_that_serves(workspace: str, data: Path) -> list[str]:
+def mcp_server_command(workspace: str, data: Path) -> list[str]:
     """The command with which another program starts the workspace's MCP server: `helix-desktop` on the PATH, else the full command."""
     program = find_program("helix-desktop")
     home = [] if data == find_program_folders(environ={}).data else ["--home", str(data)]

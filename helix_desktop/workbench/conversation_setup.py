@@ -106,6 +106,6 @@ def parse_permissions(settings: WorkspaceConfig) -> WorkspacePermissions:
     )
 
 
-def find_wide_rules(permissions: WorkspacePermissions, shown: Sequence[str]) -> list[str]:
+def find_unreported_wide_rules(permissions: WorkspacePermissions, shown: Sequence[str]) -> list[str]:
     """Rules that allow other programs as well, as older versions made them, without those the user was told of."""
     return [rule.command for rule in permissions.rules if is_rule_too_wide(rule) and rule.command not in shown]

@@ -17,7 +17,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.shared import store_address as addresses
 from helix_desktop.store.shared.conversation_sync import ConversationSync, OpenConversations
-from helix_desktop.store.shared.postgres_heads import heads_beside_rows
+from helix_desktop.store.shared.postgres_heads import heads_of_connection
 from helix_desktop.store.shared.shared_store_link import SENT_AGAIN, SHARED, SharedStoreLink
 from helix_desktop.store.store_ports import allow_any_writer
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -352,7 +352,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         for listener in tuple(self._listeners):
             listener()
 
-    async def append_while_held(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def append_exclusively(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
         """Where it is open, its session hears each fact; where something goes on there, not now."""
         session = self._bench.sessions.find_open_session(conversation)
         if session is None:
@@ -404,7 +404,7 @@ async def sync_closed_workspace(workspace: StoredWorkspace) -> str:
 async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLink, machine: str) -> ConversationSync:
     """Through the link of the workspace: content goes before the facts that lead to it."""
     connected = await link.ensure_connected()
-    heads = heads_beside_rows(connected)
+    heads = heads_of_connection(connected)
     if heads is None:
         raise NotFound(
             "This store can share content, but not conversations.",
@@ -421,5 +421,5 @@ async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLin
 
     made.send_content = send_entry_contents
     made.send_last_again = partial(link.send_waiting_content, again=SENT_AGAIN)
-    made.learn_forgotten, link.list_other_used_rows = link.learn_forgotten_elsewhere, read_list_rows
+    made.learn_forgotten, link.list_other_used_rows = link.fetch_forgotten_elsewhere, read_list_rows
     return made

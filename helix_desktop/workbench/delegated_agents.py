@@ -87,7 +87,7 @@ class AgentTeam(AgentTree):
     stops: int = 0
     freed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def free_places(self, places: int) -> None:
+    def release_places(self, places: int) -> None:
         """Whoever waits looks again."""
         self.working -= places
         self.freed.set()
@@ -265,7 +265,7 @@ class AgentWorkforce:
             await self._wait_for_place(agent, team)
             yield
         finally:
-            team.free_places(1)
+            team.release_places(1)
 
     @asynccontextmanager
     async def _give_up_place(self, agent: DelegatedAgent | None, team: AgentTeam) -> AsyncIterator[None]:
@@ -274,7 +274,7 @@ class AgentWorkforce:
             yield
             return
         agent.waits += 1
-        team.free_places(agent.waits == 1)
+        team.release_places(agent.waits == 1)
         try:
             yield
         finally:
@@ -297,7 +297,7 @@ class AgentWorkforce:
     def stop_agent(self, agent: str) -> None:
         """End one, with all it has delegated itself."""
         found, team = self._find_agent(agent), self.team_of(agent)
-        _end_agents([each for each in team.agents.values() if each is found or self._is_below(each, agent)], team)
+        _end_agents([each for each in team.agents.values() if each is found or self._is_agent_below(each, agent)], team)
 
     def stop_all_agents(self, conversation: str) -> None:
         """Stops all agents below a conversation, including those whose conversation is still being created."""
@@ -311,7 +311,7 @@ class AgentWorkforce:
         for team in self._teams.values():
             _end_agents(team.agents.values(), team)
 
-    def _is_below(self, agent: DelegatedAgent, above: str) -> bool:
+    def _is_agent_below(self, agent: DelegatedAgent, above: str) -> bool:
         agents = self.team_of(above).agents
         at: DelegatedAgent | None = agent
         while at is not None:
@@ -419,7 +419,7 @@ def _end_agents(agents: Iterable[DelegatedAgent], team: AgentTeam) -> None:
         if not agent.ended:
             agent.state = "stopped"
             agent.session.stop_turn()
-    team.free_places(0)
+    team.release_places(0)
 
 
 def _how_session_ended(session: Session) -> str:

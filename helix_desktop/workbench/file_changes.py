@@ -136,7 +136,7 @@ class FileChanges:
 
     async def measure_checkpoints(self) -> tuple[int, int]:
         """How many contents checkpoints hold, and the bytes they take."""
-        return await self._bench.workspace.index.checkpoints()
+        return await self._bench.workspace.index.measure_checkpoint_bytes()
 
     def exclusion_rules(self) -> Sequence[str]:
         return self.workspace_checkpoints.coverage.leave_out

@@ -131,7 +131,7 @@ class FleetWorker:
     async def work_until_drained(self, *, until_empty: bool = False) -> None:
         """`until_empty`: also ends when no task can be claimed and none runs."""
         if self._bench.workspace.link is None:  # No shared store, so no other process has workers.
-            await self._list.release_tasks_of_others(_PROCESS)
+            await self._list.release_orphaned_tasks(_PROCESS)
         await self._renew_worker_note()
         renewing = self._owned.spawn_task(self._renew_until_cancelled(), name="renew leases of tasks")
         self._owned.spawn_task(self._release_conversations_until_cancelled(), name="make room")
@@ -204,7 +204,7 @@ class FleetWorker:
         rows = self._bench.list_conversations()
         if len(rows) < self.most_kept * 3 // 2:
             return
-        ended = await self._list.list_ended([row.id for row in rows if not row.parent])
+        ended = await self._list.filter_ended([row.id for row in rows if not row.parent])
         if len(ended) >= self.most_kept * 3 // 2:
             old = set(ended[self.most_kept :])
             while more := {row.id for row in rows if row.parent in old} - old:

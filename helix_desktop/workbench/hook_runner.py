@@ -207,7 +207,7 @@ class HookRunner:
         """As a command of the model: with the same files held, and written nowhere where the mode writes nothing."""
         is_read_only = self.kit.permissions.mode in (PermissionMode.READ_ONLY, PermissionMode.PLAN)
         sandbox = replace(self.kit.sandbox, read_only=is_read_only)
-        opened = await asyncio.to_thread(self._opened, watched.guard)
+        opened = await asyncio.to_thread(self._openings_for_hook, watched.guard)
         if sandbox.paths_left_visible(opened):
             raise ActionRefused("The weaker sandbox, Landlock, cannot keep the hook from reading hidden files.")
         words, held = shell_command_line(hook.command), watched.guard.paths_to_hold()
@@ -228,7 +228,7 @@ class HookRunner:
             stderr=PIPE,
         )
 
-    def _opened(self, guard: AutorunGuard) -> CommandOpenings:
+    def _openings_for_hook(self, guard: AutorunGuard) -> CommandOpenings:
         """What a command of the model sees that asked for nothing."""
         return replace(self.kit.commands.opened(), hidden=tuple(guard.list_hidden_files()))
 

@@ -141,7 +141,7 @@ class Workbench:
         self.file_changes = FileChanges(self)
         self.relay = ConversationRelay(workspace, self.token_counter, lambda: nullcontext(self))
         find_route = partial(shared.find_route, self)
-        self.acp = AcpConversations(shared.acp_agents, find_route, self._tasks.spawn_task, self.copies.opened_tools)
+        self.acp = AcpConversations(shared.acp_agents, find_route, self._tasks.spawn_task, self.copies.tools_of_copy)
         self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn_task, self._last_seq_of)
         workspace.cache.changed = self.size_limit.count_cache_size_soon
         workspace.content_forgetter = self.forget_content
@@ -270,7 +270,7 @@ class Workbench:
                     await self._partial.recover_cut_off_reply(
                         opened, self.model_of_conversation(conversation), self.token_counter.count_tokens
                     )
-                await self.copies.open_tools(opened.state.own_copy)
+                await self.copies.get_or_open_tools(opened.state.own_copy)
                 session = self._build_session(opened, only=self.workforce.roles.tools_of_role(opened.state))
                 if len(session.all_facts) > MANY:
                     gc.freeze()  # These facts live long, so garbage collection skips them.
@@ -313,7 +313,7 @@ class Workbench:
         """Of the folders that an open conversation works in."""
         session = self.sessions.find_open_session(conversation)
         copy = session.conversation.state.own_copy if session is not None else ""
-        return FileChanges(self, self.copies.opened_tools(copy)) if copy else self.file_changes
+        return FileChanges(self, self.copies.tools_of_copy(copy)) if copy else self.file_changes
 
     async def preview_new_conversation(self) -> Session:
         """Returns a session of a conversation that is not stored, so that the price of its first message can be shown."""
@@ -417,7 +417,7 @@ class Workbench:
                 conversation.state, self.workspace.cache, self.token_counter, fold, words
             )
 
-        kit = self.copies.opened_tools(conversation.state.own_copy)
+        kit = self.copies.tools_of_copy(conversation.state.own_copy)
         toolbox = kit.build_toolbox(
             compact=compact_stored_entry,
             history=recall_folded_history,
@@ -515,7 +515,7 @@ class Workbench:
         copy, new = parent.conversation.state.own_copy if parent else "", new_conversation_id()
         if wish.isolated or self.workspace.settings.copies.get("always"):
             copy = (await self.copies.create_copy(new, with_changes=True, parent=copy)).id
-        await self.copies.open_tools(copy)
+        await self.copies.get_or_open_tools(copy)
         async with self._reading:  # Nobody may open the conversation before its tools are limited.
             await self._create_conversation(replace(started, copy=copy), new)
             self.workforce.add_agent_to_tree(new, wish)
@@ -640,7 +640,7 @@ class Workbench:
 
     def _report_wide_rules(self) -> None:
         """Rules of older versions that allow more than they seem to are shown once."""
-        found = conversation_setup.find_wide_rules(self._permissions, self.workspace.settings.shown)
+        found = conversation_setup.find_unreported_wide_rules(self._permissions, self.workspace.settings.shown)
         if found:
             notes: list[str] = []
             for command in found:
@@ -790,7 +790,7 @@ class Workbench:
 
     def _build_system_prompt(self, settings: WorkspaceConfig, copy: str) -> facts.SystemSet:
         own = self._shared.instructions()
-        roots = list(map(str, self.copies.opened_tools(copy).resources.roots.folders)) if copy else settings.roots
+        roots = list(map(str, self.copies.tools_of_copy(copy).resources.roots.folders)) if copy else settings.roots
         return conversation_setup.build_system_prompt(self.name, roots, self.token_counter, own, settings.instructions)
 
     def _save_permission_rule(self, rule: PermissionRule) -> None:
@@ -812,22 +812,22 @@ class Workbench:
         elif isinstance(
             event, session_events.ActivityChanged | session_events.MessagesQueued | session_events.FoldProgress
         ):
-            self._keep_session(event.conversation)
+            self._keep_session_open(event.conversation)
         elif isinstance(event, session_events.MeterChanged):
             self._update_row_meter(event.conversation)
         self.sharing.send_soon_after_fact(event)
-        self.hooks.on_session_event(event, self._tasks.spawn_task)
+        self.hooks.run_observing_hooks(event, self._tasks.spawn_task)
         self.workforce.add_up_agent_cost(event)
         for listener in tuple(self._listeners):
             listener(event)
 
     async def _update_rows_of_changed_copy(self, own_copy: str) -> None:
         """The rows of all that have changed the same files say so."""
-        await self.copies.note_files_changed(own_copy)
+        await self.copies.relist_changed_files(own_copy)
         for row in tuple(self._rows):
             self._on_event(session_events.MeterChanged(row.id)) if row.id in self.copies.labels else None
 
-    def _keep_session(self, conversation: str) -> None:
+    def _keep_session_open(self, conversation: str) -> None:
         session = self.sessions.find_open_session(conversation)
         if session is not None:
             self.sessions.keep_session_open(session)

@@ -128,7 +128,7 @@ class RepositoryCopies:
 
     # --- Conversations work in copies
 
-    async def open_tools(self, name: str) -> WorkspaceTools:
+    async def get_or_open_tools(self, name: str) -> WorkspaceTools:
         """The tools that work in a copy; those of the workspace for an empty name."""
         if not name:
             return self._bench.kit
@@ -138,7 +138,7 @@ class RepositoryCopies:
                 self._kits[name] = await self._open_copy_tools(copy or FolderCopy(name, self._folder / name))
         return self._kits[name]
 
-    def opened_tools(self, name: str) -> WorkspaceTools:
+    def tools_of_copy(self, name: str) -> WorkspaceTools:
         """The same, when they have been opened."""
         return self._kits[name] if name else self._bench.kit
 
@@ -152,7 +152,7 @@ class RepositoryCopies:
 
     async def create_copy(self, name: str, *, with_changes: bool = False, parent: str = "") -> FolderCopy:
         """Of the folders that `parent` works in, or of the user's. A failure leaves nothing."""
-        kit = await self.open_tools(parent)
+        kit = await self.get_or_open_tools(parent)
         folder = self._folder / name
         if await asyncio.to_thread(self.find_copy, name) is not None:
             raise ActionRefused(f"There is already a copy named {name}.")
@@ -214,7 +214,7 @@ class RepositoryCopies:
         title = "Apply a sub-agent's changes"
         why = "it changes all these files at once"
         await use.permit(ToolAction(APPLY, ActionEffect.EDIT, title, names, reason_to_ask=why, asks_in_every_mode=True))
-        self._check_at_rest(copy)
+        self._check_nobody_works_in(copy)
         return built_in_tool.ToolOutput(" ".join(await self._apply_changes(copy, session)), source=row.title)
 
     async def read_all_contents(self) -> dict[str, CopyContents]:
@@ -225,7 +225,7 @@ class RepositoryCopies:
         self._compare_copies()
         return {name: replace(each, overlaps=self.overlaps[name]) for name, each in found.items()}
 
-    async def note_files_changed(self, name: str) -> None:
+    async def relist_changed_files(self, name: str) -> None:
         """Files have changed in a copy, so what is different in it is listed again."""
         for copy in await asyncio.to_thread(self.list_copies):
             if copy.id == name or copy.id not in self._changed:
@@ -249,7 +249,7 @@ class RepositoryCopies:
 
     async def _find_changes(self, copy: FolderCopy) -> list[PathChange]:
         """What is different from how it was at first, but not what git ignores."""
-        checkpoints = (await self.open_tools(copy.id)).resources.checkpoints
+        checkpoints = (await self.get_or_open_tools(copy.id)).resources.checkpoints
         if checkpoints is None or not copy.start:
             raise ActionRefused("Checkpoints leave out this repository copy.", remedy=f"{_NOT_TOUCHED} Merge the copy.")
         await checkpoints.ensure_first_look()
@@ -271,16 +271,16 @@ class RepositoryCopies:
 
     async def bring_back(self, copy: FolderCopy, way: str, message: str = "") -> tuple[str, ...]:
         """What was done, in sentences. ActionRefused says why not; nothing of the user's has changed then."""
-        self._check_at_rest(copy)
+        self._check_nobody_works_in(copy)
         if not copy.is_whole and way != "discard":
             raise ActionRefused(copy.problem or "This copy was not completed.", remedy="Discard the copy instead.")
         if way == "apply":
             return await self._apply_changes(copy, None)
         if way == "discard":
             return await self._discard_copy(copy)
-        return await asyncio.to_thread(_join_branches, copy, message, rebase=way == "rebase")
+        return await asyncio.to_thread(_merge_and_move_branches, copy, message, rebase=way == "rebase")
 
-    def _check_at_rest(self, copy: FolderCopy) -> None:
+    def _check_nobody_works_in(self, copy: FolderCopy) -> None:
         for session in self._bench.sessions:
             if session.conversation.state.own_copy == copy.id and not session.is_idle:
                 raise ActionRefused(
@@ -294,7 +294,7 @@ class RepositoryCopies:
     async def _apply_changes(self, copy: FolderCopy, session: Session | None) -> tuple[str, ...]:
         """`session`: whose conversation can undo it; a new one where there is none."""
         changes = await self._find_changes(copy)
-        kit = await self.open_tools(copy.parent)
+        kit = await self.get_or_open_tools(copy.parent)
         checkpoints, places = kit.resources.checkpoints, list(map(str, kit.resources.roots.folders))
         if checkpoints is None or places != [root for root, _ in copy.roots]:
             raise ActionRefused("The workspace's folders have changed since the copy was made.", remedy=_NOT_TOUCHED)
@@ -331,7 +331,7 @@ class RepositoryCopies:
         """First content, then the name, then the files: each is harmless without the next."""
         if copy.problem:
             raise ActionRefused(copy.problem, remedy=f"Check {copy.folder} and delete the folder yourself.")
-        kept = await self._store_what_is_nowhere_else(copy) if copy.is_whole else []
+        kept = await self._store_bundles_of_copy(copy) if copy.is_whole else []
         if (kit := self._kits.pop(copy.id, None)) is not None:
             await kit.aclose()
         gone = copy.folder.with_name(copy.folder.name.removesuffix(_DISCARDED) + _DISCARDED)
@@ -342,7 +342,7 @@ class RepositoryCopies:
         self._compare_copies()
         return (*kept, "The copy was deleted.")
 
-    async def _store_what_is_nowhere_else(self, copy: FolderCopy) -> list[str]:
+    async def _store_bundles_of_copy(self, copy: FolderCopy) -> list[str]:
         """What was committed there and what was not, as a bundle of each repository."""
         if any(not made.base for made in copy.repositories) and await self._find_changes(copy):
             raise ActionRefused("This copy is not a git repository.", remedy="Bring the copy's changes back first.")
@@ -379,7 +379,7 @@ def _create_copy_files(folder: Path, kit: WorkspaceTools, with_changes: bool, pa
     made: dict[Path, CopiedRepository] = {}
     places = []
     for root in roots:
-        source = copying.find_source_repository(root, kit.sandbox.given_folder / "git" / "ignore")
+        source = copying.find_source_repository(root, kit.sandbox.folder_for_commands / "git" / "ignore")
         top = source.folder if source is not None else root
         number = [*made, top].index(top)
         target = folder / str(number)
@@ -517,7 +517,7 @@ def _is_brought_back(change: PathChange, listed: Mapping[int, frozenset[str] | N
 # --- The copy's branches are joined with the user's
 
 
-def _join_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:
+def _merge_and_move_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:
     """In the copy first; the user's branches are moved when that went well in all repositories."""
     joined = []
     for source, checkout, _ in _checkouts_of(copy):

@@ -154,21 +154,21 @@ class SessionWriter:
         source = earlier.imported_conversation(recording.kind, recording.forked_from)
         parent = earlier.imported_conversation(recording.kind, recording.parent)
         call = recording.parent_call or earlier.calls.get(recording.identity_of_session, "")
-        began = recording_facts.started_fact(replace(recording, parent_call=call), parent=parent)
+        began = recording_facts.build_started_fact(replace(recording, parent_call=call), parent=parent)
         shared = sum(draft.message < recording.forked_at for draft in self.held.made) if source else 0
         time = next((draft.time for draft in self.held.made if draft.time), clock.time())
         first = FactDraft(time, began if not source else replace(began, origin=Origin()))
         facts = [first, *self.held.made[:shared]]
         if source:
-            facts.append(FactDraft(time, recording_facts.started_fact(recording, fork=(source, shared + 1))))
+            facts.append(FactDraft(time, recording_facts.build_started_fact(recording, fork=(source, shared + 1))))
         facts += self.held.made[shared:]
-        self._place_folds(1, range(1, shared + 1))
-        self._place_folds(shared + 1 + bool(source), range(shared + 1, len(self.held.made) + 1))
+        self._number_folds(1, range(1, shared + 1))
+        self._number_folds(shared + 1 + bool(source), range(shared + 1, len(self.held.made) + 1))
         await self._store_contents_of_drafts(self.held.made)
-        placed = await asyncio.to_thread(self._place_drafts, facts, 1)
+        placed = await asyncio.to_thread(self._renumber_drafts, facts, 1)
         await self._append_with_import_fact(placed, "new")
 
-    def _place_folds(self, behind: int, numbers: range) -> None:
+    def _number_folds(self, behind: int, numbers: range) -> None:
         for at, number in enumerate(numbers, behind + 1):
             self._seqs[number] = at
 
@@ -238,7 +238,7 @@ class SessionWriter:
         """Folds over what is here already that the other program made since."""
         there = {(one.fact.kind, one.fact.cover) for one in facts if isinstance(one.fact, Folded)}
         folds = (draft for draft in self.held.made[: fresh - 1] if isinstance(draft.fact, Folded))
-        covers = ((draft, self._place_cover(draft.fact.cover)) for draft in folds if isinstance(draft.fact, Folded))
+        covers = ((draft, self._renumber_cover(draft.fact.cover)) for draft in folds if isinstance(draft.fact, Folded))
         return [
             draft
             for draft, cover in covers
@@ -264,9 +264,9 @@ class SessionWriter:
         if undone and any(isinstance(one.fact, ConversationChanged) and one.fact.trashed for one in facts):
             begun.append((0.0, ConversationChanged(trashed=False)))
         first = facts[-1].seq + 1
-        self._place_folds(facts[-1].seq + len(begun) + len(folds), range(fresh, len(self.held.made) + 1))
+        self._number_folds(facts[-1].seq + len(begun) + len(folds), range(fresh, len(self.held.made) + 1))
         await self._store_contents_of_drafts(new)
-        appended = [*begun, *_name_folds_anew(facts, self._place_drafts([*folds, *new], first + len(begun)))]
+        appended = [*begun, *_name_folds_anew(facts, self._renumber_drafts([*folds, *new], first + len(begun)))]
         self.new_from = new[0].message if new else len(self.held.recording.messages)
         await self._append_with_import_fact(appended, "back" if undone and not new else "more", facts)
 
@@ -283,28 +283,28 @@ class SessionWriter:
             return
         name = f"{recording.session}\0{source}\0{at}\0{count}"
         self.conversation = conversation_id_of_session(recording.kind, name)
-        begun = recording_facts.started_fact(recording, fork=(source, at))
+        begun = recording_facts.build_started_fact(recording, fork=(source, at))
         new = self.held.made[fresh - 1 :]
-        self._place_folds(at + 1, range(fresh, len(self.held.made) + 1))
+        self._number_folds(at + 1, range(fresh, len(self.held.made) + 1))
         await self._store_contents_of_drafts(new)
         facts: list[tuple[float, Fact]] = [(one.time, one.fact) for one in forked]
         facts.append((0.0, begun))
-        facts += _name_folds_anew(forked, self._place_drafts(new, at + 2))
+        facts += _name_folds_anew(forked, self._renumber_drafts(new, at + 2))
         self.new_from = new[0].message if new else 0
         await self._append_with_import_fact(facts, "fork")
 
-    def _place_drafts(self, drafts: Sequence[FactDraft], first: int) -> list[tuple[float, Fact]]:
-        return [(draft.time, self._place_draft(draft, seq)) for seq, draft in enumerate(drafts, first)]
+    def _renumber_drafts(self, drafts: Sequence[FactDraft], first: int) -> list[tuple[float, Fact]]:
+        return [(draft.time, self._renumber_draft(draft, seq)) for seq, draft in enumerate(drafts, first)]
 
-    def _place_draft(self, draft: FactDraft, seq: int) -> Fact:
+    def _renumber_draft(self, draft: FactDraft, seq: int) -> Fact:
         match draft.fact:
             case Folded(cover=cover) as fold:
-                return replace(fold, cover=self._place_cover(cover) or cover)
+                return replace(fold, cover=self._renumber_cover(cover) or cover)
             case ModelReplied() as reply:
                 return replace(reply, saw=seq - 1)
         return draft.fact
 
-    def _place_cover(self, cover: Cover) -> Cover | None:
+    def _renumber_cover(self, cover: Cover) -> Cover | None:
         if isinstance(cover, PartRef):
             seq = self._seqs.get(cover.seq)
             return PartRef(seq, cover.part) if seq else None
@@ -377,7 +377,7 @@ def _fold_of_summary(facts: Sequence[Recorded], covered: Sequence[Recorded], sum
     covered = [one for one in covered if not isinstance(one.fact, SystemSet)]
     if not covered or _has_fold_of_summary(facts, summary):
         return None
-    text, state = recording_facts.text_of_summary(summary), build_state(facts)
+    text, state = recording_facts.summary_text_of_draft(summary), build_state(facts)
     cover = Span(covered[0].seq, covered[-1].seq)
     number = sum(isinstance(one.fact, Folded) for one in facts) + 1
     documents = sum(isinstance(one.fact, Folded) and one.fact.kind is FoldKind.HANDOVER for one in facts)
@@ -388,7 +388,7 @@ def _fold_of_summary(facts: Sequence[Recorded], covered: Sequence[Recorded], sum
 
 
 def _has_fold_of_summary(facts: Sequence[Recorded], summary: FactDraft) -> bool:
-    text = recording_facts.text_of_summary(summary) if summary.is_summary else None
+    text = recording_facts.summary_text_of_draft(summary) if summary.is_summary else None
     return any(isinstance(one.fact, Folded) and one.fact.text == text for one in facts)
 
 

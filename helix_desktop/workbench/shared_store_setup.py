@@ -28,7 +28,7 @@ class WorkspaceSharingSetup:
     async def measure_shared_amount(self) -> tuple[int, int, int]:
         """How much sharing sends: conversations, entries, and their bytes."""
         await self._workspace.index.wait_until_indexed()
-        stored = await self._workspace.index.stats()
+        stored = await self._workspace.index.compute_figures()
         return len(await self._workspace.journal.list_conversations()), stored.entries, stored.size
 
     async def test_store_address(self, address: str) -> str:

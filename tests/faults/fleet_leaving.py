@@ -27,7 +27,7 @@ from helix_desktop.engine.facts import ConversationStarted, Fact, Recorded, Tool
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.conversation_sync import ConversationSync
-from helix_desktop.store.shared.postgres_heads import heads_beside_rows
+from helix_desktop.store.shared.postgres_heads import heads_of_connection
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.store_thread import StoreThread
@@ -42,7 +42,7 @@ SEAL = RowCipher(bytes(range(32)))
 async def sharing(home: Path, url: str) -> AsyncIterator[tuple[Machine, ConversationSync]]:
     async with machine(home, lambda: PostgresRowStore(url, SEAL.space), SEAL) as one:
         connected = await one.link.ensure_connected()
-        heads = heads_beside_rows(connected)
+        heads = heads_of_connection(connected)
         assert heads is not None
         sync = await one.workspace.shared_conversations(connected, heads, home.name)
 

@@ -17,7 +17,7 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import conversation_restoring as restoring
 from helix_desktop.histories import history_reading, recording_facts
 from helix_desktop.histories.conversation_restoring import RestoreRequest
-from helix_desktop.histories.gemini_cli_writer import find_gemini_project
+from helix_desktop.histories.gemini_cli_writer import gemini_project_name
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -43,7 +43,7 @@ def imported(recording: RecordedSession) -> tuple[list[Recorded], Content]:
     drafts = recording_facts.draft_facts(recording, Words(), lambda _: "")
     contents = {Digest.of_content(content): content for draft in drafts for content, _ in draft.contents}
     facts = [Recorded("c", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1)]
-    return [*facts, Recorded("c", len(facts) + 1, 0.0, recording_facts.started_fact(recording))], contents.get
+    return [*facts, Recorded("c", len(facts) + 1, 0.0, recording_facts.build_started_fact(recording))], contents.get
 
 
 def main_session(path: Path) -> RecordedSession:
@@ -215,7 +215,7 @@ def test_a_project_of_gemini_cli_is_found_as_it_finds_it(tmp_path: Path) -> None
         (folders / name / ".project_root").write_text(owner)
     (tmp_path / "projects.json").write_text(json.dumps({"projects": {"/home/me/listed": "listed", "/x": "work-1"}}))
     names = ("/home/me/listed", "/home/me/marked", "/home/me/work")
-    assert [find_gemini_project(folders, name) for name in names] == ["listed", "other", "work-2"]
+    assert [gemini_project_name(folders, name) for name in names] == ["listed", "other", "work-2"]
 
 
 @pytest.mark.parametrize("agent", sorted(restoring.FORMATS))

@@ -24,22 +24,22 @@ def project(folders: Path, name: str, owner: str) -> None:
 
 def test_a_project_is_found_by_the_list_then_by_its_marker(tmp_path: Path) -> None:
     folders = tmp_path / "tmp"
-    assert gemini_cli_writer.find_gemini_project(folders, WORK) == "my-work"
-    assert gemini_cli_writer.find_gemini_project(folders, "/") == "project"
+    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "my-work"
+    assert gemini_cli_writer.gemini_project_name(folders, "/") == "project"
     project(folders, "my-work", "/elsewhere")
-    assert gemini_cli_writer.find_gemini_project(folders, WORK) == "my-work-1"
+    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "my-work-1"
     (tmp_path / "projects.json").write_text(json.dumps({"projects": {"/third": "my-work-1"}}))
-    assert gemini_cli_writer.find_gemini_project(folders, WORK) == "my-work-2"
+    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "my-work-2"
     project(folders, "marked", WORK)
-    assert gemini_cli_writer.find_gemini_project(folders, WORK) == "marked"
+    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "marked"
     (tmp_path / "projects.json").write_text(json.dumps({"projects": {WORK: "listed"}}))
-    assert gemini_cli_writer.find_gemini_project(folders, WORK) == "listed", "though its folder is not there yet"
+    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "listed", "though its folder is not there yet"
     (folders / "listed").mkdir()
-    assert gemini_cli_writer.find_gemini_project(folders, WORK) == "listed", "though nobody marked it"
+    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "listed", "though nobody marked it"
     (folders / "listed" / gemini_cli_writer.MARKER).write_text("/elsewhere")
-    assert gemini_cli_writer.find_gemini_project(folders, WORK) == "marked"
+    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "marked"
     (tmp_path / "projects.json").write_text("{")
-    assert gemini_cli_writer.find_gemini_project(folders, WORK) == "marked"
+    assert gemini_cli_writer.gemini_project_name(folders, WORK) == "marked"
 
 
 def test_the_lines_of_a_session() -> None:

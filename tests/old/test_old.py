@@ -36,7 +36,7 @@ async def check(workspace: StoredWorkspace) -> None:
     assert (rows["second"].forked_from, rows["second"].last_seq) == ("first", 9)
     await workspace.index.wait_until_indexed()
     assert len(await workspace.index.search_index("zebra", entries_only=True)) == 1
-    assert (await workspace.index.stats()).pinned == 1
+    assert (await workspace.index.compute_figures()).pinned == 1
     assert (await workspace.cache.verify_cache()).damaged == ()
     assert await workspace.journal.find_journal_damage() == ()
 

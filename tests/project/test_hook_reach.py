@@ -12,8 +12,8 @@ from helix_desktop.project import project_files as brought
 from helix_desktop.project.hook_reach import (
     find_named_files,
     runs_only_own_scripts,
+    search_path_outside,
     text_of_named_files,
-    without_folders,
 )
 
 
@@ -141,7 +141,7 @@ def test_nothing_is_the_users_own_where_their_home_is_the_workspace(
 def test_no_program_is_looked_for_in_the_workspace(root: Path) -> None:
     (root.parent / "link").symlink_to(root)
     path = f"{root}/.venv/bin:/usr/bin:.::{root.parent}/link/bin:/bin"
-    assert without_folders(path, [root]) == "/usr/bin:/bin"
+    assert search_path_outside(path, [root]) == "/usr/bin:/bin"
 
 
 def test_a_hook_of_the_user_that_names_a_folders_file_needs_trust(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

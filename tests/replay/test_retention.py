@@ -21,7 +21,7 @@ def block(
 def test_what_came_earlier_and_stands_counts() -> None:
     retention = ReferenceRetention(lambda _: "stored_identifier")
     retention.remember_identifiers_of(user("first_identifier and second_identifier and stored_identifier"))
-    retention.show_view([block(Text("first_identifier")), block(STORED)])
+    retention.set_current_view([block(Text("first_identifier")), block(STORED)])
     retention.count_uses(
         says("first_identifier, never_heard_before", RecordedCall("c", "f", '"second_identifier stored_identifier"'))
     )
@@ -39,10 +39,10 @@ def test_summaries_count_as_nothing_and_the_system_prompt_stands() -> None:
     retention = ReferenceRetention(lambda _: "")
     retention.remember_identifiers_of(user("first_identifier"))
     text = Text("first_identifier")
-    retention.show_view([block(text, ContextKind.HANDOVER), block(text, ContextKind.OBSERVATIONS)])
+    retention.set_current_view([block(text, ContextKind.HANDOVER), block(text, ContextKind.OBSERVATIONS)])
     retention.count_uses(says("first_identifier"))
     assert (retention.standing, bool(retention.used)) == (0, True)
-    retention.show_view([block(text, ContextKind.SYSTEM, Role.SYSTEM)])
+    retention.set_current_view([block(text, ContextKind.SYSTEM, Role.SYSTEM)])
     retention.count_uses(says("first_identifier"))
     assert retention.standing * 2 == retention.used
 
@@ -52,6 +52,6 @@ def test_what_leaves_the_view_counts_no_more() -> None:
     retention.remember_identifiers_of(user("first_identifier"))
     one, other = block(Text("first_identifier")), block(ToolCall("c", "f", '{"path": "first_identifier"}'))
     for shown in ([one, other], [other], []):
-        retention.show_view(shown)
+        retention.set_current_view(shown)
         retention.count_uses(says("first_identifier"))
     assert (retention.used, retention.standing) == (3, 2)

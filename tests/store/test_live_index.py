@@ -44,7 +44,11 @@ async def test_nobody_waits_while_the_index_gathers(
     monkeypatch.setattr(live_index, "GATHER_SECONDS", 1000.0)
     index = workspace.index
     async with asyncio.timeout(100):
-        asks: list[Callable[[], Awaitable[object]]] = [index.kept, index.recount_checkpoints, workspace.aclose]
+        asks: list[Callable[[], Awaitable[object]]] = [
+            index.measure_kept_bytes,
+            index.recount_checkpoints,
+            workspace.aclose,
+        ]
         for number, ask in enumerate(asks):
             stored = await workspace.cache.store_content(b"entry %d" % number, SHELL)
             await index.refresh_entry_rows([stored.digest])
@@ -109,7 +113,7 @@ async def test_what_is_written_while_the_index_is_begun_anew_goes_into_the_new_o
     row = await index.find_entry_row(stored.digest)
     assert row is not None
     assert row.pinned
-    assert await index.checkpoints() == (0, 0)
+    assert await index.measure_checkpoint_bytes() == (0, 0)
 
 
 async def test_what_is_asked_while_something_is_removed_is_refused_and_no_disk_is_blamed(
@@ -126,7 +130,7 @@ async def test_what_is_asked_while_something_is_removed_is_refused_and_no_disk_i
     await begun.wait()
     for ask in (
         index.wait_until_indexed(),
-        index.kept(),
+        index.measure_kept_bytes(),
         index.search_index("needle"),
         anext(index.stream_expected_entries()),
     ):
@@ -146,23 +150,23 @@ async def test_the_catalogue_through_the_port(workspace: StoredWorkspace) -> Non
     rows = await workspace.index.entries_page(sort=EntrySort.SIZE)
     assert [row.stored.size for row in rows] == [8, 7, 6, 5, 4, 3, 2, 1]
     assert await workspace.index.count_entries(EntryFilter(pinned=True)) == 1
-    assert await workspace.index.tools() == (("tool0", 4), ("tool1", 4))
-    assert (await workspace.index.stats()).entries == 8
+    assert await workspace.index.count_tools() == (("tool0", 4), ("tool1", 4))
+    assert (await workspace.index.compute_figures()).entries == 8
     row = await workspace.index.find_entry_row(stored[3].digest)
     assert row is not None
     assert row.pinned
-    assert await workspace.index.uses(stored[3].digest) == ()
+    assert await workspace.index.find_entry_uses(stored[3].digest) == ()
     with pytest.raises(NotFound):
         await workspace.cache.pin_entry(Digest.of_content(b"none"))
 
 
 async def test_what_the_cache_takes_is_known_with_the_last_put(workspace: StoredWorkspace) -> None:
-    assert await workspace.index.kept() == 0
+    assert await workspace.index.measure_kept_bytes() == 0
     await workspace.cache.store_content(bytes(range(256)), SHELL)
-    kept = await workspace.index.kept()
+    kept = await workspace.index.measure_kept_bytes()
     assert kept > 0
     await workspace.cache.store_content(bytes(range(255, -1, -1)), SHELL)
-    assert await workspace.index.kept() > kept
+    assert await workspace.index.measure_kept_bytes() > kept
 
 
 async def test_what_is_asked_while_the_index_is_only_rebuilt_says_so(workspace: StoredWorkspace) -> None:

@@ -62,12 +62,14 @@ async def test_the_room_that_is_shown_is_what_the_store_holds(tmp_path: Path) ->
     try:
         texts = [b"", b"one", b"two" * 500, bytes(range(256)) * 9000]
         stored = await workspace.cache.store_many([(text, ABOUT) for text in texts])
-        assert await workspace.index.checkpoints() == (4, held())
+        assert await workspace.index.measure_checkpoint_bytes() == (4, held())
         await workspace.remove_old_checkpoints(-1, frozenset(one.digest for one in stored[2:]))
-        assert await workspace.index.checkpoints() == (2, held()), "what is known of the two others takes room too"
+        assert await workspace.index.measure_checkpoint_bytes() == (2, held()), (
+            "what is known of the two others takes room too"
+        )
         await workspace.cache.store_content(texts[3], EntryOrigin("read_file", "a", "text/plain"))
         await workspace.remove_old_checkpoints(30)
-        assert (await workspace.index.checkpoints())[0] == 1, "it is an entry like any other now"
+        assert (await workspace.index.measure_checkpoint_bytes())[0] == 1, "it is an entry like any other now"
     finally:
         await workspace.aclose()
 
@@ -80,15 +82,15 @@ async def test_what_is_put_while_the_room_is_counted_is_counted_once(
     workspace = await known.open_stored_workspace(known.create_stored_workspace("net", tmp_path).id)
     try:
         await workspace.cache.store_many([(b"%d" % number, ABOUT) for number in range(5)])
-        while (counted := await workspace.index.checkpoints())[0] < 5:
+        while (counted := await workspace.index.measure_checkpoint_bytes())[0] < 5:
             pass
         recount = workspace.index._file.recount_checkpoints()
         assert next(recount) == 2
         await workspace.cache.store_content(b"new", ABOUT)
-        while (more := await workspace.index.checkpoints()) == counted:
+        while (more := await workspace.index.measure_checkpoint_bytes()) == counted:
             pass
         assert list(recount) == [4]
         assert more[0] == 6
-        assert await workspace.index.checkpoints() == more
+        assert await workspace.index.measure_checkpoint_bytes() == more
     finally:
         await workspace.aclose()

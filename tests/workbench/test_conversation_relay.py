@@ -83,9 +83,9 @@ async def test_a_folded_conversation_before_a_compaction_ends_there(desks: Desks
 async def test_the_agent_gets_the_workspaces_server(desks: Desks, folder: Path, tmp_path: Path) -> None:
     bench = await desks().create_workspace("w", folder)
     places = HistoryPlaces(tmp_path, {})
-    assert "was added to" in bench.relay.offer_originals("claude", folder, places)
-    assert "is already in" in bench.relay.offer_originals("claude", folder, places)
+    assert "was added to" in bench.relay.add_mcp_server("claude", folder, places)
+    assert "is already in" in bench.relay.add_mcp_server("claude", folder, places)
     (server,) = json.loads((folder / ".mcp.json").read_text())["mcpServers"].values()
     assert server["args"][-4:] == [str(bench.workspace.folder.parents[1]), "mcp", "--workspace", bench.id]
     with pytest.raises(InvalidInput, match="pi does not support MCP"):
-        bench.relay.offer_originals("pi", folder, places)
+        bench.relay.add_mcp_server("pi", folder, places)

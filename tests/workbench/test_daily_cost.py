@@ -15,21 +15,21 @@ def cost(dollars: float, at: float) -> Recorded:
 def test_what_was_spent_today_counts_and_nothing_else() -> None:
     today, now = DailyCost(), time.time()
     for recorded in (cost(2, now), cost(4, last_midnight() - 1), Recorded("c", 2, now, UserSaid((Text("hello"),)))):
-        today.charge_fact(recorded)
+        today.add_cost_if_today(recorded)
     assert today.cost_today == 2
 
 
 def test_the_next_day_begins_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     today, now = DailyCost(), time.time()
-    today.charge_fact(cost(2, now))
+    today.add_cost_if_today(cost(2, now))
     monkeypatch.setattr("helix_desktop.workbench.conversation_list_rows.time.time", lambda: now + 86_400)
-    today.charge_fact(cost(3, now + 86_400))
-    today.charge_fact(cost(5, now))
+    today.add_cost_if_today(cost(3, now + 86_400))
+    today.add_cost_if_today(cost(5, now))
     assert today.cost_today == 3
 
 
 def test_what_was_spent_yesterday_keeps_nobody_from_working_today(monkeypatch: pytest.MonkeyPatch) -> None:
     today, now = DailyCost(), time.time()
-    today.charge_fact(cost(2, now))
+    today.add_cost_if_today(cost(2, now))
     monkeypatch.setattr("helix_desktop.workbench.conversation_list_rows.time.time", lambda: now + 86_400)
     assert today.cost_today == 0

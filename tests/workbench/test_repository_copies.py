@@ -43,7 +43,7 @@ async def test_a_conversation_works_in_its_copy_and_nowhere_else(desks: Desks, p
     bench = await bench_on(desks, project)
     (project / "a").write_text("not committed\n")
     copy = await copy_in(bench)
-    kit = bench.copies.opened_tools(copy.id)
+    kit = bench.copies.tools_of_copy(copy.id)
     assert kit.resources.roots.folders == (copy.folder / "0",)
     assert kit.sandbox.folders == (copy.folder / "0",)
     assert (copy.folder / "0" / "a").read_text() == "one\n"
@@ -69,7 +69,7 @@ async def test_it_is_the_same_after_a_restart(desks: Desks, project: Path) -> No
     await desk.aclose()
     again = await desks().open_workspace(bench.id)
     session = await again.open_session(copy.id)
-    assert again.copies.opened_tools(session.conversation.state.own_copy).resources.roots.folders == (
+    assert again.copies.tools_of_copy(session.conversation.state.own_copy).resources.roots.folders == (
         copy.folder / "0",
     )
 
@@ -110,7 +110,7 @@ async def test_without_checkpoints_a_copy_has_its_own_and_is_merged(desks: Desks
     bench.workspace.change_settings(lambda _now: {"changes.off": True})
     await bench.file_changes.workspace_checkpoints.apply_coverage(CheckpointCoverage(off=True))
     copy = await copy_in(bench)
-    checkpoints = (await bench.copies.open_tools(copy.id)).resources.checkpoints
+    checkpoints = (await bench.copies.get_or_open_tools(copy.id)).resources.checkpoints
     assert checkpoints is not None
     assert checkpoints.is_undo_available
     (copy.folder / "0" / "a").write_text("theirs\n")
@@ -200,7 +200,7 @@ async def test_what_is_discarded_is_in_the_cache(desks: Desks, project: Path) ->
     assert bench.copies.list_copies() == []
     digest = Digest.from_hex(said[0].split(" as ")[1][:64])
     await bench.workspace.index.wait_until_indexed()
-    assert digest not in await bench.workspace.index.unused()
+    assert digest not in await bench.workspace.index.find_unused_entries()
     bundle = await bench.workspace.cache.read_content(digest)
     (project.parent / "bundle").write_bytes(bundle)
     git(project, "fetch", "-q", str(project.parent / "bundle"), "HEAD")
@@ -268,7 +268,7 @@ async def test_commands_in_a_copy_commit_there_and_reach_nothing_of_the_users(de
     bench = await bench_on(desks, project)
     await bench.choose_permission_mode("allow all")
     copy = await copy_in(bench)
-    box = bench.copies.opened_tools(copy.id).build_toolbox()
+    box = bench.copies.tools_of_copy(copy.id).build_toolbox()
 
     async def run(line: str) -> str:
         call = ToolCall("1", "run_command", json.dumps({"command": line}))
@@ -293,7 +293,7 @@ async def test_commits_bring_no_file_that_other_programs_run_and_that_nobody_was
     bench = await bench_on(desks, project)
     await bench.choose_permission_mode("allow all")
     copy = await copy_in(bench)
-    box = bench.copies.opened_tools(copy.id).build_toolbox()
+    box = bench.copies.tools_of_copy(copy.id).build_toolbox()
     line = (
         "git update-index --add --cacheinfo 100644,$(echo evil | git hash-object -w --stdin),.vscode/tasks.json;"
         " git update-index --skip-worktree .vscode/tasks.json; git commit -qm planted; git status --porcelain"
@@ -317,7 +317,7 @@ async def test_a_copy_in_which_a_command_still_runs_is_not_brought_back(desks: D
     bench = await bench_on(desks, project)
     await bench.choose_permission_mode("allow all")
     copy = await copy_in(bench)
-    kit = bench.copies.opened_tools(copy.id)
+    kit = bench.copies.tools_of_copy(copy.id)
     box, context = kit.build_toolbox(), CallContext(copy.id, _yes, lambda _: None)
     given = json.dumps({"command": "sleep 600", "background": True})
     await box.run_tool_call(ToolCall("1", "run_command", given), context)
@@ -355,7 +355,7 @@ async def test_an_agent_reaches_neither_the_users_branches_nor_another_agents_co
     await bench.choose_permission_mode("allow all")
     copy, other = [await copy_in(bench) for _ in range(2)]
     (other.folder / "0" / "a").write_text("by the other\n")
-    box = bench.copies.opened_tools(copy.id).build_toolbox()
+    box = bench.copies.tools_of_copy(copy.id).build_toolbox()
 
     def state() -> list[object]:
         places = (project, other.folder / "0")
@@ -443,7 +443,7 @@ async def test_a_sub_agent_works_where_its_parent_does_or_in_a_copy_of_that(
     await bench.choose_permission_mode("allow all")
     call = ToolCall("1", "run_command", json.dumps({"command": "git commit -qam own && git log --format=%s"}))
     outcome = (
-        await bench.copies.opened_tools(name)
+        await bench.copies.tools_of_copy(name)
         .build_toolbox()
         .run_tool_call(call, CallContext(name, _yes, lambda _: None))
     )
@@ -506,7 +506,7 @@ async def test_where_the_settings_say_so_new_conversations_and_sub_agents_work_i
     wish = Delegation(session.id, "1", "task", "", (), 1)
     child = await bench._create_subagent_session(ConversationStarted(parent=session.id), wish)
     assert child.conversation.state.own_copy == child.id
-    (bench.copies.opened_tools(child.id).resources.roots.folders[0] / "a").write_text("by the sub-agent\n")
+    (bench.copies.tools_of_copy(child.id).resources.roots.folders[0] / "a").write_text("by the sub-agent\n")
     words = await bench.copies.describe_copy_of_agent(child)
     assert f"{project}/a" in words
     assert f"call apply_agent_changes with the agent {child.id}" in words
@@ -521,7 +521,7 @@ async def test_a_parent_brings_the_changes_of_its_sub_agent_back_after_the_user_
     parent, stranger = await bench.start_conversation(), await bench.start_conversation()
     wish = Delegation(parent.id, "1", "task", "", (), 1, isolated=True)
     child = await bench._create_subagent_session(ConversationStarted(parent=parent.id), wish)
-    (bench.copies.opened_tools(child.id).resources.roots.folders[0] / "a").write_text("by the sub-agent\n")
+    (bench.copies.tools_of_copy(child.id).resources.roots.folders[0] / "a").write_text("by the sub-agent\n")
     call, asked = ToolCall("1", "apply_agent_changes", json.dumps({"agent": child.id})), list[str]()
 
     async def ask(question: PermissionQuestion) -> PermissionAnswer:
@@ -546,7 +546,7 @@ async def test_a_file_that_two_copies_change_is_said_while_it_happens(desks: Des
     heard = asyncio.Event()
     bench.subscribe_to_events(lambda event: heard.set() if isinstance(event, MeterChanged) else None)
     for session, name in ((one, "b"), (two, "a"), (one, "a")):
-        kit = bench.copies.opened_tools(session.id)
+        kit = bench.copies.tools_of_copy(session.id)
         assert kit.resources.checkpoints is not None
         await kit.resources.checkpoints.ensure_first_look()
         assert bench.conversation_row(session.id).overlaps == ()  # type: ignore[union-attr]

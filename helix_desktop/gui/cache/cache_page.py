@@ -303,8 +303,8 @@ class CachePage(QWidget):
 
     def _fetch_cache_figures(self) -> None:
         if self._catalogue is not None:
-            self._run_for_shown_workspace(self._catalogue.index.stats(), self._show_cache_figures)
-            self._run_for_shown_workspace(self._catalogue.index.tools(), self.bar.set_tools)
+            self._run_for_shown_workspace(self._catalogue.index.compute_figures(), self._show_cache_figures)
+            self._run_for_shown_workspace(self._catalogue.index.count_tools(), self.bar.set_tools)
 
     def _show_cache_figures(self, stats: CatalogueFigures) -> None:
         if self.model.shows_search_hits:

@@ -140,7 +140,9 @@ class EntryViewer(QWidget):
             self._show_removed_content(row)
         else:
             self.content_view.show_entry_content(catalogue, row.stored, row.about)
-        self._doing.run_in_background(catalogue.index.uses(digest), then=self._build_uses_receiver(digest), owner=self)
+        self._doing.run_in_background(
+            catalogue.index.find_entry_uses(digest), then=self._build_uses_receiver(digest), owner=self
+        )
 
     def show_checked_state(self, *, good: bool) -> None:
         """The entry's bytes were compared with its hash."""

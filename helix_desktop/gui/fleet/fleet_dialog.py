@@ -157,7 +157,7 @@ class FleetDialog(TransientDialog):
         is_stopped = self._is_stopped()
         for one in self._found:
             if "trouble" not in one:
-                act = (lambda tasks: tasks.allow_tasks()) if is_stopped else (lambda tasks: tasks.stop_all_tasks())
+                act = (lambda tasks: tasks.resume_all_tasks()) if is_stopped else (lambda tasks: tasks.stop_all_tasks())
                 self._run_fleet_work(self._fleet.change_tasks(one["workspace"], act))
 
     def _ask_for_task(self) -> None:
@@ -198,7 +198,7 @@ class FleetDialog(TransientDialog):
         self._conversation_list = FleetList(tr("Conversations"), columns, self)
         self._conversation_list.itemActivated.connect(lambda _item, _column: self._open_listed_conversation())
         for bench in self._desk.opened_workbenches():
-            self._run_fleet_work(bench.copies.note_files_changed(""))
+            self._run_fleet_work(bench.copies.relist_changed_files(""))
         hint = build_plain_label(
             tr("Conversations that are running now, and those that work in a copy of the folders."), "faint", self
         )

@@ -39,7 +39,7 @@ _NEW = 400  # Content named in this many of the newest received facts is fetched
 class OpenConversations:
     """Who has conversations open here, and hears when their facts change. Here nobody has any."""
 
-    async def append_while_held(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def append_exclusively(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
         """`work` appends facts; nobody else does meanwhile."""
         await work()
 
@@ -162,7 +162,7 @@ class ConversationSync:
         async with self._busy:
             ending = [one for one in working if self.leases.seconds_left(one) < self.lease / 2]
             if ending:
-                own = await self.thread.run_there(self.sync_state.list_own_heads, ending)
+                own = await self.thread.run_there(self.sync_state.list_current_own_heads, ending)
                 await self._update_heads(own, force=False)
 
     @asynccontextmanager
@@ -178,7 +178,7 @@ class ConversationSync:
             held = self.leases.list_held()
             for at in range(0, len(held), CONVERSATIONS_IN_BATCH):
                 some = held[at : at + CONVERSATIONS_IN_BATCH]
-                own = await self.thread.run_there(self.sync_state.list_own_heads, some)
+                own = await self.thread.run_there(self.sync_state.list_current_own_heads, some)
                 await self._update_heads(own, force=False, seconds=0.0)
 
     async def take_over_lease(self, conversation: str) -> None:
@@ -186,7 +186,7 @@ class ConversationSync:
         self.leases.taken_over.add(conversation)  # Recorded even if the server cannot be reached.
         await self.acquire_turn_lease(conversation)
 
-    async def _compare_all_heads(self) -> None:
+    async def _resend_missing_heads(self) -> None:
         """Sends heads again that are missing or older than known: the store was emptied or restored."""
         known = {
             self._head_row_name(one.conversation): one
@@ -209,7 +209,7 @@ class ConversationSync:
         is_other = mark[1] > 0 and (reached[0] != mark[0] or reached[1] < mark[1])
         if is_other or self._mark is None:
             self._seen.clear()
-            await self._compare_all_heads()
+            await self._resend_missing_heads()
         if is_other:
             await self.send_last_again()
             heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, 0)
@@ -292,7 +292,7 @@ class ConversationSync:
             nonlocal together
             together = await self.thread.run_there(self._append_if_compatible, seen, taken, after, anew=anew)
 
-        await self.open_conversations.append_while_held(seen.conversation, append_or_note_conflict)
+        await self.open_conversations.append_exclusively(seen.conversation, append_or_note_conflict)
         self.on_new_entries(await asyncio.to_thread(_entries_named_by_facts, taken[-_NEW:]))
         if together:
             return

@@ -61,7 +61,7 @@ class PostgresHeads:
         return [ConversationHead(*row) for row in rows]
 
 
-def heads_beside_rows(connected: SharedStoreConnection) -> ConversationHeads | None:
+def heads_of_connection(connected: SharedStoreConnection) -> ConversationHeads | None:
     """Those beside the rows of a store; None where it can have none."""
     engine = connected.remote.engine
     return PostgresHeads(engine, connected.seal.space) if isinstance(engine, PostgresRowStore) else None

@@ -23,7 +23,7 @@ class ReleasedConversations:
         with journal.in_one_transaction():
             journal.connection.execute(_TABLE)
 
-    def delete_here(self, conversations: Iterable[str]) -> None:
+    def release_from_disk(self, conversations: Iterable[str]) -> None:
         for conversation in conversations:
             lines = self._journal.read_stored_facts(conversation)
             used = {digest.raw for line in lines for _, digest in entries_used_by(fact_encoding.decode_fact(line.fact))}
@@ -43,7 +43,7 @@ class ReleasedConversations:
             rows = self._journal.connection.execute("SELECT DISTINCT digest FROM released WHERE digest != x''")
             return frozenset(Digest(raw) for (raw,) in rows)
 
-    def note_return(self, conversation: str) -> None:
+    def remove_release_marks(self, conversation: str) -> None:
         """It is here again, or nowhere."""
         with self._journal.in_one_transaction():
             self._journal.connection.execute("DELETE FROM released WHERE conversation = ?", (conversation,))

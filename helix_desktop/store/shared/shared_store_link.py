@@ -131,7 +131,7 @@ class SharedStoreLink:
         async with self._connecting:
             if self._connected is None:
                 connected = await self._connect()
-                self._progress = self._progress.for_space(connected.space_and_address(self.url))
+                self._progress = self._progress.keep_if_same_space(connected.space_and_address(self.url))
                 self._connected = connected
             return self._connected
 
@@ -174,7 +174,7 @@ class SharedStoreLink:
                 await self._write_progress()
         self.waiting = 0
 
-    async def exchange_forgotten(self) -> None:
+    async def sync_forgotten_content(self) -> None:
         """Forget there what was forgotten here, and here what was forgotten there."""
         await self._send_forgotten()
         gone, names, mark = await self._fetch_new_tombstones(await self._ensure_transfer())
@@ -200,7 +200,7 @@ class SharedStoreLink:
             self._progress = replace(self._progress, burying=waiting, renewing=left)
             await self._write_progress(at_once=True)
 
-    async def learn_forgotten_elsewhere(self) -> None:
+    async def fetch_forgotten_elsewhere(self) -> None:
         """Know what other machines have forgotten, before anything of theirs is taken in. It is forgotten here soon after."""
         gone, *_ = await self._fetch_new_tombstones(await self._ensure_transfer())
         if gone:
@@ -224,7 +224,7 @@ class SharedStoreLink:
     async def sync_content_now(self) -> None:
         """All of it now; raises what is in the way."""
         try:
-            await self.exchange_forgotten()
+            await self.sync_forgotten_content()
             await self.send_waiting_content()
         except HelixError as error:
             await self._note_failure(error)
@@ -236,7 +236,7 @@ class SharedStoreLink:
         while True:
             self._woken.clear()
             try:
-                await self.exchange_forgotten()
+                await self.sync_forgotten_content()
                 await self.send_waiting_content()
                 if clock.time() - self._progress.published > _DAY:
                     await self.announce_and_send_missing()
@@ -312,7 +312,7 @@ class SharedStoreLink:
         self._progress = replace(self._progress, burying=burying, renewing=renewing)
         await self._write_progress(at_once=True)
 
-    async def forget_noted_there(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    async def forget_noted_in_store(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Forget there what was noted. Gives what could not be done, and what may still hold ciphertext, in sentences."""
         self._purging = False
         if not self._progress.burying and not self._progress.renewing:

@@ -193,7 +193,7 @@ class SyncState:
             row = (known.conversation, known.seq, known.chain, known.version, known.writer, head)
             self._journal.connection.execute(_SAVE, row)
             if known.contents and known.contents.is_removed:
-                self.released.note_return(known.conversation)
+                self.released.remove_release_marks(known.conversation)
 
     def save_progress_if_here(self, seen: SharedProgress, known: SharedProgress) -> bool:
         """Whether all facts of a head are here, as when the answer to sending them was lost. If so, that is noted."""
@@ -226,7 +226,7 @@ class SyncState:
         known = [self.get_progress(one) for one in wanted if one not in waiting]
         return [one for one in known if one.seq and one.contents and one.contents.last == one.seq]
 
-    def list_own_heads(self, conversations: Sequence[str]) -> list[tuple[SharedProgress, HeadContents]]:
+    def list_current_own_heads(self, conversations: Sequence[str]) -> list[tuple[SharedProgress, HeadContents]]:
         """Those of these whose head is this machine's and says what is here."""
         known = [self.get_progress(conversation) for conversation in conversations]
         own = [one for one in known if one.writer == self.machine and not one.must_be_sent_anew]
@@ -238,7 +238,7 @@ class SyncState:
         """Facts of another machine behind those that are here. `anew`: they were not taken as they came."""
         with self._journal.in_one_transaction():
             self._journal.insert_stored_facts(lines, sealed=True)
-            self.released.note_return(known.conversation)
+            self.released.remove_release_marks(known.conversation)
             self.save_progress(known)
             if anew:
                 self._plan_resend_if_different(known)
@@ -274,13 +274,13 @@ class SyncState:
 
     def _blank_if_forgotten(self, line: StoredFact, blanked: dict[bytes, int]) -> StoredFact:
         if blanked and (row := blanked.get(self._keyed_digest_of_fact(line))):
-            return _with_fact_text(line, self._text_standing_here(line, row))
+            return _with_fact_text(line, self._text_of_blanked_fact(line, row))
         found = {Digest.from_hex(one) for one in _HEX.findall(line.fact)} if self._forgotten else ()
         gone = [one for one in found if self._forgotten and self._forgotten(one)]
         fact = content_forgetting.blank_fact(line, content_forgetting.ForgetRequest("", gone)) if gone else None
         return line if fact is None else _with_fact_text(line, fact_encoding.encode_fact(fact))
 
-    def _text_standing_here(self, line: StoredFact, row: int) -> str:
+    def _text_of_blanked_fact(self, line: StoredFact, row: int) -> str:
         """What stands here in this fact's place; only a mark where it is gone altogether."""
         asked = "SELECT conversation, seq FROM blanked WHERE rowid = ?"
         conversation, seq = self._journal.connection.execute(asked, (row,)).fetchone()

@@ -111,7 +111,7 @@ async def restore_paths(
         await _PathRestorer(checkpoints, done).restore_all_steps(wanted)
         await checkpoints.look_for_changes()
         paths = {step.path for step in wanted}
-        checkpoints.claim_changes_at(window.since_look, paths)
+        checkpoints.claim_unowned_changes(window.since_look, paths)
         changes = [PathChange(step.path, step.now, checkpoints.last_item_at(step.path)) for step in wanted]
         changes += [PathChange(one.path, one.after, one.before) for one in already if one.path not in paths]
         changes = sorted(change for change in changes if change.before != change.after)

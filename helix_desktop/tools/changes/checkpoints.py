@@ -235,7 +235,7 @@ class Checkpoints:
                 return None
             if not self.is_ready or self.latest_checkpoint is None:
                 return None
-            changes = self.claim_changes_at(
+            changes = self.claim_unowned_changes(
                 window.since_look, None if only is None else {self.checkpoint_path(place) for place in only}
             )
             left = () if only is not None else sorted(self._paths_uncovered_by_limits() - window.left_out)
@@ -498,7 +498,7 @@ class Checkpoints:
                 added, removed = added + came, removed + went
         return added, removed
 
-    def claim_changes_at(self, since: int, paths: set[str] | None) -> tuple[PathChange, ...]:
+    def claim_unowned_changes(self, since: int, paths: set[str] | None) -> tuple[PathChange, ...]:
         """What was found since a look and belongs to nobody yet; it belongs to this step from now on."""
         found: list[PathChange] = []
         for number in sorted(self._moments):

@@ -285,7 +285,7 @@ class FolderWalk:
                 now[name] = record
             elif not (
                 record is None and may_leave_out(name) and self._is_entry_skipped(handle, path, name, st, now)
-            ) and not (name.startswith(".helix-undo-") and self._note_undo_leftover(path, name)):
+            ) and not (name.startswith(".helix-undo-") and self._add_if_undo_leftover(path, name)):
                 fresh += 1
                 self._note_new_entry(handle, path, name, st, stamp, now)
         for name, st in folders:
@@ -335,7 +335,7 @@ class FolderWalk:
         whole_seconds = st.st_mtime_ns % 1_000_000_000 == 0 and st.st_ctime_ns % 1_000_000_000 == 0
         return st.st_ctime_ns < self._began - (COARSE if whole_seconds else FINE)
 
-    def _note_undo_leftover(self, path: str, name: str) -> bool:
+    def _add_if_undo_leftover(self, path: str, name: str) -> bool:
         """What an undo that was cut short has left behind."""
         ours = UNDO_LEFTOVER.fullmatch(name) is not None
         if ours:

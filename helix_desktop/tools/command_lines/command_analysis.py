@@ -148,7 +148,7 @@ def find_behind_declare(line: ProgramFinder, rest: list[str]) -> list[StartedPro
     return line.find_in_assignments(rest)
 
 
-def check_variables_read(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def refuse_risky_variables(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """`read A`, `printf -v A`, `getopts`: whatever is named may be set."""
     line.has_arithmetic |= any("[" in word for word in rest)
     for word in rest:
@@ -158,7 +158,7 @@ def check_variables_read(line: ProgramFinder, rest: list[str]) -> list[StartedPr
 
 
 def find_behind_printf(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    return check_variables_read(line, rest[1:2]) if rest[:1] == ["-v"] else []
+    return refuse_risky_variables(line, rest[1:2]) if rest[:1] == ["-v"] else []
 
 
 def note_arithmetic(line: ProgramFinder, _: list[str]) -> list[StartedProgram]:
@@ -355,8 +355,8 @@ WRAPPER_READERS: dict[str, WrapperReader] = {
     "gmake": find_behind_make,
     "git": find_behind_git,
     "printf": find_behind_printf,
-    "read": check_variables_read,
-    "getopts": check_variables_read,
+    "read": refuse_risky_variables,
+    "getopts": refuse_risky_variables,
     "let": note_arithmetic,
     "unset": note_arithmetic,
     "test": note_test_command,

@@ -39,9 +39,9 @@ async def test_entries_are_counted_listed_and_sorted(bench: Workbench) -> None:
     assert await shown.count_entries(everything) == 3
     rows = await shown.entries_page(everything, sort=EntrySort.SOURCE, descending=True, offset=0, limit=2)
     assert [row.about.source for row in rows] == ["c.txt", "b.txt"]
-    assert (await shown.stats()).entries == 3
+    assert (await shown.compute_figures()).entries == 3
     assert await shown.count_entries(EntryFilter(text="b.txt")) == 1
-    assert await shown.tools() == [("user", 3)] or tuple(await shown.tools()) == (("user", 3),)
+    assert await shown.count_tools() == [("user", 3)] or tuple(await shown.count_tools()) == (("user", 3),)
 
 
 async def test_every_column_of_the_page_is_one_of_the_store(bench: Workbench) -> None:
@@ -61,7 +61,7 @@ async def test_one_entry_is_found_read_checked_and_forgotten(bench: Workbench) -
     row = await shown.index.find_entry_row(digest)
     assert row is not None
     assert row.pinned
-    assert list(await shown.index.uses(digest)) == []
+    assert list(await shown.index.find_entry_uses(digest)) == []
     await shown.content_forgetter(entries=[digest])
     with pytest.raises(NotFound):
         await shown.cache.read_range(digest, 0, 1)

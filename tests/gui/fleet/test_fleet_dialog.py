@@ -114,7 +114,7 @@ class Bench(StandIn):
     def changed_files(self, conversation: str) -> tuple[str, ...]:
         return ("/p/a.py", "/p/b.py") if conversation == "c1" else ()
 
-    async def note_files_changed(self, name: str) -> None:
+    async def relist_changed_files(self, name: str) -> None:
         self.read.append(name)
 
 

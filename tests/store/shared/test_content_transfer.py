@@ -240,13 +240,13 @@ async def test_what_another_machine_forgot_is_forgotten_here_and_not_told_again(
     assert await there.cache.read_content(digest) == LARGE
     await here.link.note_entries_to_forget([digest])
     assert (await here.link.link_status()).burying == 1
-    left, copies = await here.link.forget_noted_there()
+    left, copies = await here.link.forget_noted_in_store()
     assert left == ()
     assert isinstance(copies, tuple)
     assert (await here.link.link_status()).burying == 0
     assert store.shelf.rows == {}
     assert not there.link.was_forgotten(digest)
-    await there.link.learn_forgotten_elsewhere()
+    await there.link.fetch_forgotten_elsewhere()
     assert there.link.was_forgotten(digest)
     assert there.link._woken.is_set(), "it is forgotten here soon"
     await there.link.note_entries_to_forget([digest])
@@ -257,14 +257,14 @@ async def test_what_could_not_be_forgotten_there_yet_is_told(store: Store) -> No
     here = await store.machine("here")
     digest = (await here.cache.store_content(b"secret", SHELL)).digest
     await here.link.sync_content_now()
-    assert await here.link.forget_noted_there() == ((), ())
+    assert await here.link.forget_noted_in_store() == ((), ())
     await here.link.note_entries_to_forget([digest])
     store.rows[-1].is_away = True
-    (waits,), none = await here.link.forget_noted_there()
+    (waits,), none = await here.link.forget_noted_in_store()
     assert "Not yet forgotten in the shared store" in waits
     assert none == ()
     store.rows[-1].is_away = False
-    assert (await here.link.forget_noted_there())[0] == ()
+    assert (await here.link.forget_noted_in_store())[0] == ()
     assert store.shelf.rows == {}
 
 

@@ -228,7 +228,7 @@ async def test_where_all_was_stopped_nothing_is_claimed_before_it_is_allowed(tas
     assert (await tasks.notes.read_state()).is_stopped
     assert await tasks.renew_leases_of_tasks([mine], 30) == frozenset()
     assert await tasks.claim_fleet_tasks("me", 5, 30) == []
-    await tasks.allow_tasks()
+    await tasks.resume_all_tasks()
     assert len(await tasks.claim_fleet_tasks("me", 5, 30)) == 2
 
 

@@ -185,7 +185,7 @@ def test_the_own_heads_are_those_this_machine_wrote_last_and_need_not_send_anew(
     stale = HeadContents("stale", "here", segments=part)
     pair.state.save_progress(SharedProgress("stale", 2, version=1, writer=own, contents=stale))
     pair.state.save_progress(SharedProgress("bare", 2, version=1, writer=own))
-    found = pair.state.list_own_heads(["own", "other", "stale", "bare", "unknown"])
+    found = pair.state.list_current_own_heads(["own", "other", "stale", "bare", "unknown"])
     assert found == [(pair.state.get_progress("own"), heads["own"])]
     assert pair.state.needed_segment_names() == (b"n" * 32,) * 3
 
@@ -244,12 +244,12 @@ def test_facts_of_a_conversation_that_had_left_this_disk_wait_to_be_sent_like_an
     for name in ("c", "gone"):
         journal.append_in_transaction(name, [UserSaid((Text("word", 1),))])
         share(state, name, 1)
-    state.released.delete_here(["c", "gone"])
+    state.released.release_from_disk(["c", "gone"])
     assert (state.count_facts_to_send(), state.list_removed_conversations()) == ({}, ())
     for _ in range(2):
         journal.append_in_transaction("c", [UserSaid((Text("it goes on", 1),))])
     assert state.count_facts_to_send() == {"c": 1}
-    state.released.note_return("gone")
+    state.released.remove_release_marks("gone")
     assert state.list_removed_conversations() == ("gone",)
     journal.close()
 
