@@ -22,7 +22,8 @@ from helix_desktop.acp_agent.conversation_updates import (
     title_of_call,
     wrap_in_code_fence,
 )
-from helix_desktop.engine import exact_text, session_events
+from helix_desktop.engine import session_events
+from helix_desktop.engine.exact_text import mark_text
 from helix_desktop.engine.facts import TurnEnd, TurnEnded, UserPart
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
@@ -256,15 +257,15 @@ def _count_choices(scope: str, question: PermissionQuestion) -> int:
 
 
 def _describe_rule(scope: str, rule: int, question: PermissionQuestion) -> str:
-    return exact_text.mark_text(question.rules[rule]) if scope in ("conversation", "always") and question.rules else ""
+    return mark_text(question.rules[rule]) if scope in ("conversation", "always") and question.rules else ""
 
 
 def _build_question_card(question: PermissionQuestion) -> ToolCallUpdate:
     why = f"{question.why[:1].upper()}{question.why[1:]}\n\n" if question.why else ""
-    preview = question.preview if question.plan else wrap_in_code_fence(exact_text.mark_text(question.preview))
+    preview = question.preview if question.plan else wrap_in_code_fence(mark_text(question.preview))
     return ToolCallUpdate(
         tool_call_id=question.call.id,
-        title=exact_text.mark_text(question.title) or title_of_call(question.call),
+        title=mark_text(question.title) or title_of_call(question.call),
         kind="switch_mode" if question.plan else kind_of_call(question.call),
         status="pending",
         content=[tool_content(text_block(f"{why}{preview}"))],

@@ -8,9 +8,10 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Options, format_local_minute, workspace_access
+from helix_desktop.commands import Options, format_local_minute
 from helix_desktop.commands.workspace_access import (
     ASKING,
+    act_on_workbench,
     add_workspace_verb,
     pick_id_by_prefix,
     print_result,

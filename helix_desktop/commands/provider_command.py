@@ -18,9 +18,10 @@ from helix_desktop.engine.blocks import Message, Reply, Request, RetryDelay, Rol
 from helix_desktop.engine.facts import Purpose, Text
 from helix_desktop.errors import InvalidInput, NotFound, NoUsableKeyring, format_things
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.providers import local_servers, model_listing
+from helix_desktop.providers import local_servers
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, strip_and_check_key
+from helix_desktop.providers.model_listing import list_and_save_models
 from helix_desktop.providers.provider_catalog import (
     PRESETS,
     ProviderConfig,
@@ -201,7 +202,7 @@ async def test_provider_connection(arguments: argparse.Namespace, desk: Provider
     """Two questions: a list of models, which checks the address and the key; and one short reply."""
     config = desk.configured.find_provider(arguments.name)
     key = await desk.key_of_provider(config)
-    models = await model_listing.list_and_save_models(desk.configured, arguments.name, key, desk.connections)
+    models = await list_and_save_models(desk.configured, arguments.name, key, desk.connections)
     result: dict[str, Any] = {"name": config.name, "models": len(models)}
     lines = [f"{config.name} responds and has {format_things(len(models), 'model', 'models')}."]
     if arguments.model:

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import commands, program_folders, running_instance
-from helix_desktop.commands import Options, Subparsers, add_verb, format_local_minute, workspace_access
+from helix_desktop.commands import Options, Subparsers, add_verb, format_local_minute
 from helix_desktop.commands.conversation_command import CHOICE
+from helix_desktop.commands.workspace_access import open_all_workspaces, run_here_or_at_owner
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError
-from helix_desktop.gateway import agent_run, agent_settings, project_workspace
+from helix_desktop.gateway import agent_run, project_workspace
+from helix_desktop.gateway.agent_settings import installed_registrations
 from helix_desktop.histories import history_finding
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.pending_copies import copied_files, path_of_copy
@@ -81,7 +83,7 @@ def _turn_recorder_off(arguments: argparse.Namespace) -> int:
     where, settings = _folders_and_settings(arguments)
     settings.change_setting(RECORDER, value=False)
     asyncio.run(ask_resident(where, "recorder"))
-    if not (agent_settings.installed_registrations(where.config) or schedules.read_schedules(where.data)):
+    if not (installed_registrations(where.config) or schedules.read_schedules(where.data)):
         login_start.disable_login_start()
     return _print_recorder_status(arguments)
 
@@ -92,7 +94,7 @@ def _forget_recorded(arguments: argparse.Namespace) -> int:
     words = [word for name in history_kinds_of_agents(arguments.agent) for word in ("--agent", name)]
     words += ["--before", arguments.before or "9999-01-01", *["--yes"] * arguments.yes, *["--json"] * arguments.json]
     codes = [0]
-    for known in workspace_access.open_all_workspaces(where).list_workspaces():
+    for known in open_all_workspaces(where).list_workspaces():
         if not within or any(Path(root).is_relative_to(one) for root in known.settings.roots for one in within):
             with Terminal() as console:
                 codes.append(_run_in_workspace(where, known.id, ["conversation", "delete", *words], console))
@@ -103,7 +105,7 @@ def _run_in_workspace(where: ProgramFolders, workspace: str, words: Sequence[str
     argv = [*words[:2], "-w", workspace, *words[2:]]
     arguments = commands.build_command_line_parser(argv).parse_args(argv)
     arguments.argv, arguments.places = argv, where
-    return asyncio.run(workspace_access.run_here_or_at_owner(arguments, workspace, console))
+    return asyncio.run(run_here_or_at_owner(arguments, workspace, console))
 
 
 def _print_recorder_status(arguments: argparse.Namespace) -> int:
@@ -184,7 +186,7 @@ def _import_commands(
     left_out = ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines()
     without = [Path(name.strip()).expanduser() for name in left_out if name.strip()]
     kinds = recorded_folders(where, history_finding.HistoryPlaces.of_this_user())
-    workspaces = workspace_access.open_all_workspaces(where)
+    workspaces = open_all_workspaces(where)
     by_folder: dict[tuple[str, str, Path | None], list[tuple[Path, int]]] = {}
     for file in files:
         kind = next((kind for kind, folder in kinds if file.is_relative_to(folder)), "")

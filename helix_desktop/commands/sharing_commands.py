@@ -16,8 +16,9 @@ from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, format_things
 from helix_desktop.secrets import SharedStoreKey
 from helix_desktop.store import workspace_link
-from helix_desktop.store.shared import row_encryption, store_address
+from helix_desktop.store.shared.row_encryption import format_key_line, new_workspace_key
 from helix_desktop.store.shared.shared_store_link import SharedStoreLink
+from helix_desktop.store.shared.store_address import holds_conversations, parse_store_address
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 _ADDRESSES = "postgresql://user@host/database or s3://bucket/folder?endpoint=https://host"
@@ -72,7 +73,7 @@ async def run_share(arguments: argparse.Namespace, workspace: StoredWorkspace, c
     arguments.to = arguments.to or os.environ.get(workspace_link.STORE, "")
     if not arguments.to:
         raise InvalidInput("No shared store was specified.", remedy=f"Specify its address with --to: {_ADDRESSES}.")
-    where = store_address.parse_store_address(arguments.to)
+    where = parse_store_address(arguments.to)
     if not arguments.yes:
         await workspace_access.wait_for_index(workspace, console)
         stored = await workspace.index.compute_figures()
@@ -111,7 +112,7 @@ async def _sync_conversations(workspace: StoredWorkspace) -> str:
     from helix_desktop.workbench import conversation_sharing, open_workbench
 
     open_here = open_workbench.workbench_of(workspace)
-    if store_address.holds_conversations(_require_store_link(workspace).url):
+    if holds_conversations(_require_store_link(workspace).url):
         if open_here is None:
             return await conversation_sharing.sync_closed_workspace(workspace)
         await open_here.sharing.sync_conversations_now()
@@ -132,7 +133,7 @@ async def _print_workspace_key(arguments: argparse.Namespace, workspace: StoredW
 
 
 def run_new_key(arguments: argparse.Namespace) -> int:
-    return asyncio.run(_print_new_key(arguments, row_encryption.format_key_line(row_encryption.new_workspace_key())))
+    return asyncio.run(_print_new_key(arguments, format_key_line(new_workspace_key())))
 
 
 async def _print_new_key(arguments: argparse.Namespace, key: str) -> int:
@@ -212,7 +213,7 @@ async def run_sharing_status(arguments: argparse.Namespace, workspace: StoredWor
 async def _sharing_figures(workspace: StoredWorkspace, link: SharedStoreLink) -> dict[str, Any]:
     now = await link.link_status()
     return {
-        "facts_waiting": await workspace.count_unsent_facts() if store_address.holds_conversations(now.url) else 0,
+        "facts_waiting": await workspace.count_unsent_facts() if holds_conversations(now.url) else 0,
         "url": now.url,
         "acknowledge": now.acknowledge,
         "waiting": now.waiting,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import program_folders, running_instance
-from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_verb, sharing_commands, workspace_access
+from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_verb, workspace_access
+from helix_desktop.commands.sharing_commands import add_sharing_commands
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
@@ -41,7 +42,7 @@ def add_workspace_command(nouns: Subparsers) -> None:
     sentence = "permanently remove the conversations in a workspace's trash"
     run = partial(workspace_access.run_if_confirmed, question="Delete them permanently? [y/N] ")
     add_verb(verbs, "empty-trash", sentence, run, options, work=empty_workspace_trash)
-    sharing_commands.add_sharing_commands(verbs)
+    add_sharing_commands(verbs)
     options = {"FILE": {"type": Path}, "--name NAME": "a name for the workspace (default: the exported name)"}
     add_verb(verbs, "import", "create a workspace from an exported file", run_import_workspace, options)
 

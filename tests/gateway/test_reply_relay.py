@@ -782,7 +782,7 @@ async def test_a_recall_goes_on_from_all_of_a_request_that_went_on_unread(provid
 
     def behind(request: ParsedRequest, room: Noted) -> RecordedBehind:
         async def reading() -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
-            whole = request.with_rest_read()
+            whole = request.with_all_messages()
             return whole, ticket, whole.body.value
 
         assert request.body.read_rest

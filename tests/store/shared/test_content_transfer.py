@@ -284,9 +284,9 @@ async def test_what_was_never_fetched_is_forgotten_there_with_all_its_parts(stor
     digest = (await here.cache.store_content(content, SHELL)).digest
     await here.link.sync_content_now()
     await there.link.note_entries_to_forget([digest, Digest.of_content(b"nobody's")])
-    assert await there.link.forget_noted_there() == ((), ())
+    assert await there.link.forget_noted_in_store() == ((), ())
     assert store.shelf.rows == {}
     sealed = [tomb.sealed_digest for _, tomb in store.shelf.tombs]
     assert (len(sealed), sealed.count(b"")) == ((5, 3) if content is LARGE else (2, 0))
-    await here.link.learn_forgotten_elsewhere()
+    await here.link.fetch_forgotten_elsewhere()
     assert here.link.was_forgotten(digest)

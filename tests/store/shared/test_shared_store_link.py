@@ -562,14 +562,14 @@ async def test_tombstones_are_asked_for_from_where_they_were_heard_of_and_all_of
         tombs = [Tombstone(name, seal.encrypt_row(name, one.raw)) for name, one in zip(names, stored, strict=True)]
         shelf.tombs += [(seal.space, tomb) for tomb in tombs[:2]]
         with caplog.at_level("INFO"):
-            await here.link.exchange_forgotten()
+            await here.link.sync_forgotten_content()
         assert "2 entries that another machine forgot are forgotten here" in caplog.messages
         assert link_progress.read_link_progress(here.workspace.folder).obeyed == 2
         for _ in range(2):
-            await here.link.exchange_forgotten()
+            await here.link.sync_forgotten_content()
         assert list(slow.marks) == [0, 2, 2]
         shelf.tombs[:] = [(seal.space, tombs[2])]
-        await here.link.exchange_forgotten()
+        await here.link.sync_forgotten_content()
         assert list(slow.marks) == [0, 2, 2, 2, 0]
         assert all(here.link.was_forgotten(one) for one in stored)
 
@@ -583,7 +583,7 @@ async def test_what_is_forgotten_before_the_store_was_ever_reached_is_forgotten_
     async with machine(tmp_path, lambda: slow, seal) as here:
         await here.link.note_entries_to_forget([digest])
         await here.link.ensure_connected()
-        assert await here.link.forget_noted_there() == ((), ())
+        assert await here.link.forget_noted_in_store() == ((), ())
         assert shelf.rows == {}
 
 
@@ -596,11 +596,11 @@ async def test_a_description_is_not_sent_before_it_is_changed_here(
         name = content_transfer.entry_row_name(seal, stored.digest)
         before = shelf.rows[name]
         await here.link.note_entries_to_forget([], [stored.digest])
-        await here.link.exchange_forgotten()
+        await here.link.sync_forgotten_content()
         assert shelf.rows[name] == before
         noted = link_progress.read_link_progress(here.workspace.folder)
         assert list(noted.renewing) == [stored.digest.hex]
-        assert await here.link.forget_noted_there() == ((), ())
+        assert await here.link.forget_noted_in_store() == ((), ())
         assert shelf.rows[name] != before
         assert list(link_progress.read_link_progress(here.workspace.folder).renewing) == []
 
@@ -620,12 +620,12 @@ async def test_what_is_to_be_forgotten_meanwhile_is_forgotten_the_next_time(
         await here.link.note_entries_to_forget(stored[:1])
         slow.before = more
         slow.copies = ("Backups may hold ciphertext.",)
-        assert await here.link.forget_noted_there() == ((), slow.copies)
+        assert await here.link.forget_noted_in_store() == ((), slow.copies)
         assert len(shelf.rows) == 2
         noted = link_progress.read_link_progress(here.workspace.folder)
         assert (dict(noted.burying), list(noted.renewing)) == ({stored[1].hex: 1}, [stored[2].hex])
         assert (await here.link.link_status()).burying == 1
-        await here.link.forget_noted_there()
+        await here.link.forget_noted_in_store()
         assert list(shelf.rows) == [content_transfer.entry_row_name(seal, stored[2])]
 
 
@@ -644,7 +644,7 @@ async def test_what_is_to_be_forgotten_adds_up_while_the_store_is_away(
         noted = link_progress.read_link_progress(here.workspace.folder)
         assert set(noted.burying) == {one.hex for one in stored[:2]}
         assert list(noted.renewing) == [stored[2].hex]
-        (waits,), copies = await here.link.forget_noted_there()
+        (waits,), copies = await here.link.forget_noted_in_store()
         assert copies == ()
         assert waits == (
             "Not yet forgotten in the shared store: The shared store is not responding. It will be forgotten there as soon "
