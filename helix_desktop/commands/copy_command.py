@@ -38,10 +38,10 @@ def add_copy_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("copy", help="list the repository copies that agents work in, and bring back their changes")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     sentence = "list the copies of the repository, with their size, their age and the changes that exist only there"
-    add_workspace_verb(verbs, "list", sentence, partial(workspace_access.act_on_workbench, _print_copies))
-    work = partial(workspace_access.act_on_workbench, _print_copy)
+    add_workspace_verb(verbs, "list", sentence, partial(act_on_workbench, _print_copies))
+    work = partial(act_on_workbench, _print_copy)
     add_workspace_verb(verbs, "show", "show the changes that exist only in a copy of the repository", work, COPY)
-    work = partial(workspace_access.act_on_workbench, _bring_back_into_folder)
+    work = partial(act_on_workbench, _bring_back_into_folder)
     sentence = "bring the changes in a copy of the repository back into your own folder"
     add_workspace_verb(
         verbs,

@@ -9,15 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from helix_desktop import program_folders
+from helix_desktop import program_folders, running_instance
 from helix_desktop.commands import Options, Subparsers, add_verb
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams, project_workspace
 from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
 from helix_desktop.gateway.known_agents import KnownAgent, build_agent_of_command, find_known_agent
-from helix_desktop.resident import agent_connecting
-from helix_desktop.resident.resident_client import HeldRegistration
-from helix_desktop.running_instance import check_private_folder
+from helix_desktop.resident import agent_connecting, resident_client
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
 OPTIONS: Options = {
@@ -72,9 +70,9 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
     environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
     built = [agent_run.build_registration_for_run(agent.name, one, environ) for one in upstreams]
     registrations = [replace(one, folds_plans=arguments.fold_plans, workspace=workspace) for one in built]
-    with HeldRegistration(where, agent_run.command_of_this_program(where), *registrations) as held:
+    with resident_client.HeldRegistration(where, agent_run.command_of_this_program(where), *registrations) as held:
         urls = dict(zip(upstreams, held.addresses, strict=True))
-        code = agent_run.run_agent(agent, given, urls, check_private_folder(where.run))
+        code = agent_run.run_agent(agent, given, urls, running_instance.check_private_folder(where.run))
         told = [agent_run.fetch_gateway_status(url, patience_seconds=20) or {} for url in held.addresses]
         done = list({one["conversation"]: one for each in told for one in each.get("figures", [])}.values())
     print(json.dumps(done) if arguments.json else agent_run.format_run_summary(done), file=sys.stderr)

@@ -10,15 +10,13 @@ import functools
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from helix_desktop.engine import facts, passages, token_budget
+from helix_desktop.engine import facts, fold_economics, passages, span_as_text, token_budget
 from helix_desktop.engine.ask_model import ModelInquiry, build_material_request
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation_details import DetailSource, format_argument_values
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.fold_economics import RelativePrices, whole_entry_tokens
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, SearchIndex, TokenCounter
-from helix_desktop.engine.span_as_text import read_stored_text, sources_of_reply
 from helix_desktop.engine.strategies import output_admission, text_preview
 from helix_desktop.engine.strategies.marker_clearing import describe_output
 from helix_desktop.engine.view import ConversationState
@@ -121,8 +119,8 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
 
 def max_whole_tokens(state: ConversationState | None = None, policy: Policy | None = None) -> int:
     if state is None or policy is None:
-        price = RelativePrices()
-        return whole_entry_tokens(USUAL_CONTEXT, USUAL_STEPS, price, PAGE_TOKENS, WHOLE_TOKENS)
+        price = fold_economics.RelativePrices()
+        return fold_economics.whole_entry_tokens(USUAL_CONTEXT, USUAL_STEPS, price, PAGE_TOKENS, WHOLE_TOKENS)
     return token_budget.whole_entry_tokens(state, policy, PAGE_TOKENS, WHOLE_TOKENS)
 
 
@@ -197,7 +195,7 @@ async def compact_entry(
     """Lets a fast model shorten an entry. Raises ModelFailed if it does not answer."""
     digest = await find_entry(cache, name)
     entry = await cache.describe_entry(digest)
-    text = await read_stored_text(cache, entry.stored)
+    text = await span_as_text.read_stored_text(cache, entry.stored)
     about = f"{entry.about.tool} {entry.about.source}".strip() or "a tool"
     question = output_admission.compaction_question(about, keep, COMPACTED_TOKENS // 2)
     request = build_material_request(text[:COMPACT_BYTES], question, facts.Purpose.COMPACTION, COMPACTED_TOKENS)
@@ -253,7 +251,7 @@ async def _passages_in_messages(
             left += 1
         else:
             room -= fact.output.size
-            text = await read_stored_text(cache, fact.output)
+            text = await span_as_text.read_stored_text(cache, fact.output)
             name = f'recall_cached_content("{fact.output.digest.hex[:SHORT]}"), {describe_output(branch, seq)}'
             texts.append((name, text.split("\n")))
     found = await asyncio.to_thread(passages.find_passages_in_texts, tokens, texts, words)
@@ -292,7 +290,7 @@ def format_message(branch: ConversationBranch, recorded: facts.Recorded) -> str:
         ]
         return "\n".join(f"[{seq}] user: {text}" for text in said)
     if isinstance(fact, facts.ModelReplied):
-        return "\n".join(_format_source(source) for source in sources_of_reply(branch, seq, fact))
+        return "\n".join(_format_source(source) for source in span_as_text.sources_of_reply(branch, seq, fact))
     return ""
 
 

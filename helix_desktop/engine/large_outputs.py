@@ -16,8 +16,7 @@ from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.span_as_text import read_stored_text
-from helix_desktop.engine.strategies import output_admission
-from helix_desktop.engine.strategies.marker_clearing import summarise_arguments
+from helix_desktop.engine.strategies import marker_clearing, output_admission
 from helix_desktop.engine.strategies.output_admission import COMPACT, FULL, PREVIEW, AdmissionChoice
 from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
 from helix_desktop.engine.tool_calls import PendingCall
@@ -131,7 +130,7 @@ class OutputAdmission:
         text = await read_stored_text(self.cache, returned.output)
         call = {call.id: call.call for call in self._calls_of_last_reply()}.get(returned.call)
         short = await build_preview_in_thread(text, policy.preview_tokens, self._purpose_of_call(call))
-        about = f"{call.name} {summarise_arguments(call.arguments)}" if call else "a tool"
+        about = f"{call.name} {marker_clearing.summarise_arguments(call.arguments)}" if call else "a tool"
         return LargeOutput(index, returned, about, text, short)
 
     async def _decide_what_is_shown(

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from helix_desktop.engine import facts
+from helix_desktop.engine import facts, message_blocks
 from helix_desktop.engine.blocks import Block
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.message_blocks import clear_arguments, parts_of, require_message
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
 from helix_desktop.engine.span_as_text import read_stored_text
 from helix_desktop.engine.strategies import marker_clearing
@@ -80,7 +79,7 @@ class PartClearer:
         lines = f"{stored.lines:,} lines · " if stored.lines else ""
         about = f"argument of {call.name} {short} · {lines}{marker_clearing.format_size(stored)}"
         text = marker_clearing.format_marker(stored.digest, about, part=block.tokens > LONG)
-        tokens = self.tokens.count_tokens(call.name + clear_arguments(call.arguments, text))
+        tokens = self.tokens.count_tokens(call.name + message_blocks.clear_arguments(call.arguments, text))
         return ShortenedPart(ref, block, facts.FoldKind.MARKER, text, tokens, (stored.digest,))
 
     async def _build_excerpt(self, ref: facts.PartRef, block: Block, tokens: int) -> ShortenedPart:
@@ -98,7 +97,7 @@ class PartClearer:
     def _stored_content_of(self, ref: facts.PartRef) -> facts.Stored:
         """The entry behind an output or an attachment, whatever stands for it now."""
         recorded = self.conversation.state.branch.message_at(ref.seq)
-        part = parts_of(require_message(recorded))[ref.part]
+        part = message_blocks.parts_of(message_blocks.require_message(recorded))[ref.part]
         if isinstance(part, facts.Attachment):
             return part.stored
         if isinstance(part, facts.Stored):

@@ -22,11 +22,9 @@ from helix_desktop.decompression import DecodedTooLarge
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway import request_routes
-from helix_desktop.gateway.access_check import find_registration_or_refusal
+from helix_desktop.gateway import access_check, agent_identity, request_routes
 from helix_desktop.gateway.agent_exchange import AgentExchange
 from helix_desktop.gateway.agent_figures import Figures
-from helix_desktop.gateway.agent_identity import sends_own_key, uses_subscription
 from helix_desktop.gateway.body_parsing import BodyBytes, BodyParser, BodyPieces
 from helix_desktop.gateway.conversations_port import AgentConversations
 from helix_desktop.gateway.folded_body import are_all_unchanged, build_folded_body
@@ -141,7 +139,7 @@ class GatewayApp:
     async def _answer_agent_request(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
         where = request_routes.parse_route(scope["raw_path"].decode("ascii", "replace"))
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        registration = find_registration_or_refusal(headers, self._registrations, where.token)
+        registration = access_check.find_registration_or_refusal(headers, self._registrations, where.token)
         if isinstance(registration, str):
             await _send_own_answer(send, 403, registration)
             return
@@ -223,7 +221,7 @@ class GatewayApp:
             return None
         if where.streams and "alt=sse" not in incoming.query:  # Gemini then streams a JSON array, which is not read.
             return None
-        plan = uses_subscription(incoming.headers)
+        plan = agent_identity.uses_subscription(incoming.headers)
         folds = incoming.registration.folds and (incoming.registration.folds_plans or not plan)
         try:
             if len(incoming.content) > LARGE_BODY_BYTES or "content-encoding" in incoming.headers:
@@ -264,7 +262,7 @@ class GatewayApp:
         seen = self.agent_activity.setdefault(request.arrival.agent, AgentActivity(request.arrival.agent))
         seen.requests += 1
         seen.last = time.time()
-        on_plan = uses_subscription(incoming.headers) and not request.arrival.fold
+        on_plan = agent_identity.uses_subscription(incoming.headers) and not request.arrival.fold
         seen.unfolded = (
             "It is logged in with a subscription. Folding is off for those unless you turn it on." if on_plan else ""
         )
@@ -429,7 +427,7 @@ def _answer_to_failure(error: Exception) -> tuple[int, str]:
 def _add_stored_key(incoming: IncomingRequest) -> IncomingRequest:
     """The request with the user's own key, as its protocol carries one, where it has none and goes to the host that key is for."""
     key, there = incoming.registration.key, urlsplit(_provider_address(incoming)).netloc.lower()
-    if not key or there != incoming.registration.key_host or sends_own_key(incoming.headers):
+    if not key or there != incoming.registration.key_host or agent_identity.sends_own_key(incoming.headers):
         return incoming
     wire = incoming.route.wire or request_routes.guess_protocol(incoming.route.path, incoming.headers)
     name = {anthropic_wire.NAME: b"x-api-key", gemini_wire.NAME: b"x-goog-api-key"}.get(wire, b"authorization")

@@ -5,13 +5,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from helix_desktop import tasks
+from helix_desktop import running_instance, tasks
 from helix_desktop.errors import NotFound, StoreBusy
 from helix_desktop.gateway.conversations_port import AgentConversations, AskAgentModel
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.running_instance import connect_to_owner
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench.all_workbenches import WorkspaceService, open_single_workbench
@@ -100,7 +99,7 @@ class GatewayWorkspaces:
             try:
                 return await self._open_in_this_process(identity)
             except StoreBusy:
-                if (wire := await connect_to_owner(self._where.run, identity)) is not None:
+                if (wire := await running_instance.connect_to_owner(self._where.run, identity)) is not None:
                     return RemoteAgentConversations(wire, self._ask)
                 if asyncio.get_running_loop().time() > until:
                     raise

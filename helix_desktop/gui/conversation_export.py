@@ -7,9 +7,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from helix_desktop.engine import facts
+from helix_desktop.engine import fact_encoding, facts
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.fact_encoding import encode_fact
 from helix_desktop.gui.answer_author import author_of_answer
 
 ARGUMENT_CHARACTERS = 200  # A call's arguments are cut to this length; the JSON has all of them.
@@ -19,7 +18,7 @@ Content = Callable[[Digest], str | None]
 def export_conversation_json(title: str, recorded_facts: Sequence[facts.Recorded]) -> str:
     """Every fact in its stored form: what `helix import` and other programs can read."""
     stored = [
-        json.loads(encode_fact(recorded.fact)) | {"seq": recorded.seq, "time": recorded.time}
+        json.loads(fact_encoding.encode_fact(recorded.fact)) | {"seq": recorded.seq, "time": recorded.time}
         for recorded in recorded_facts
     ]
     return json.dumps(

@@ -11,8 +11,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from helix_desktop.engine.facts import FoldKind, Text, UserPart
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.errors import HelixError
-from helix_desktop.gui import forget_text_dialog, intent_handling, message_sending
-from helix_desktop.gui.attachment_previews import open_picture_dialog, show_attachment_preview
+from helix_desktop.gui import attachment_previews, forget_text_dialog, intent_handling, message_sending
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.chat.message_drafts import UnsentMessage
@@ -293,9 +292,9 @@ def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
     connect_side(composer.attach_wanted, actions["attach"].trigger)
     connect_side(composer.text.files_given, window.attaching.attach_dropped_data)
     connect_side(composer.text.long_pasted, window.attaching.attach_long_text)
-    preview = partial(show_attachment_preview, window, composer.attachments)
+    preview = partial(attachment_previews.show_attachment_preview, window, composer.attachments)
     composer.attachments.unknown.connect(preview)
-    open_picture = open_picture_dialog
+    open_picture = attachment_previews.open_picture_dialog
     connect_side(composer.attachments.opened, lambda one: open_picture(window, one.stored, one.name))
     connect_side(composer.waiting.editing, partial(_take_back_queued_message, window, edit=True))
     connect_side(composer.waiting.discarding, partial(_take_back_queued_message, window, edit=False))

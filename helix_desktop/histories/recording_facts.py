@@ -8,9 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 
-from helix_desktop.engine import facts
+from helix_desktop.engine import fact_encoding, facts
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.fact_encoding import encode_fact
 from helix_desktop.engine.history.live_folds import DOCUMENTS
 from helix_desktop.engine.ports import EntryOrigin, TokenCounter
 from helix_desktop.engine.view import ConversationState, build_state
@@ -60,7 +59,7 @@ def summary_text_of_draft(draft: FactDraft) -> str:
 
 def comparable_text(fact: facts.Fact) -> str:
     """What two facts are compared by: everything but where they stand."""
-    return encode_fact(replace(fact, saw=0) if isinstance(fact, facts.ModelReplied) else fact)
+    return fact_encoding.encode_fact(replace(fact, saw=0) if isinstance(fact, facts.ModelReplied) else fact)
 
 
 def build_started_fact(

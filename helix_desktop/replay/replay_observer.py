@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from helix_desktop.engine import facts
+from helix_desktop.engine import facts, legal_messages
 from helix_desktop.engine.blocks import Block, ContextKind, Image, Request, View
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.legal_messages import find_violations
 from helix_desktop.engine.ports import ContentCache, TokenCounter
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.engine.view import ConversationState, build_state

@@ -12,15 +12,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from helix_desktop.engine import facts
+from helix_desktop.engine import content_recall, facts, legal_messages
 from helix_desktop.engine.agent_following import AgentFollower, AgentOutput, AgentReply
 from helix_desktop.engine.blocks import Request, ToolResult, View
-from helix_desktop.engine.content_recall import recall_entry, recall_folded_messages, search_entries
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.fold_steward import FoldSteward
-from helix_desktop.engine.legal_messages import build_request
 from helix_desktop.engine.ports import ContentCache, JournalPort, ModelClient, SearchIndex, TokenCounter
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view_contents import ViewContents
@@ -204,7 +202,7 @@ class SessionPlayer:
     async def _next_request(self) -> tuple[View, Request]:
         """What the next request shows, after what the steward does before it."""
         view = await self._following.prepare_next_view()
-        return view, build_request(view, await self._contents.read_view_contents(view))
+        return view, legal_messages.build_request(view, await self._contents.read_view_contents(view))
 
     async def _play_recalls(self, request: Request, pages: Sequence[RecalledPage]) -> Request:
         """The agent asks for the pages one round after the other, as the tools hand them out, and they stand in the view from
@@ -232,14 +230,14 @@ class SessionPlayer:
             return (
                 page.tool,
                 asked,
-                await search_entries(self._stores.index, asked["query"], cache=cache),
+                await content_recall.search_entries(self._stores.index, asked["query"], cache=cache),
             )
         if page.tool is ToolName.RECALL_HISTORY and page.entry:
             return page.tool, {"fold": page.entry} | asked, page.text
         if page.tool is ToolName.RECALL_HISTORY:
             state = self._conversation.state
-            return page.tool, asked, await recall_folded_messages(state, cache, tokens, "", words)
-        text = await recall_entry(cache, tokens, page.entry, lines=asked.get("lines", ""), words=words)
+            return page.tool, asked, await content_recall.recall_folded_messages(state, cache, tokens, "", words)
+        text = await content_recall.recall_entry(cache, tokens, page.entry, lines=asked.get("lines", ""), words=words)
         return page.tool, {"sha256": page.entry} | asked, text
 
     async def _play_recall_request(self, request: Request, calls: Sequence[Answered]) -> None:

@@ -13,14 +13,13 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from helix_desktop import tasks
+from helix_desktop import running_instance, tasks
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway.gateway_socket import reserve_port
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.processes.starter import DEVNULL, PIPE, CommandAuthor, ProcessLaunch, open_process
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident.resident_process import RESIDENT_NAME
-from helix_desktop.running_instance import FrameConnection, claim_instance, connect_to_owner, run_at_owner
 
 START_SECONDS = 30.0
 PAUSE_SECONDS = 0.1
@@ -111,7 +110,7 @@ class HeldRegistration(CollectingConsole):
             port = urlsplit(self.addresses[0]).port if self.addresses else None
             request = ["register again", str(port)] if port else ["register"]
             try:
-                await run_at_owner(wire, [*request, *told], self)
+                await running_instance.run_at_owner(wire, [*request, *told], self)
             except HelixError:  # The resident process was killed, so ask a new one.
                 continue
             return
@@ -141,13 +140,13 @@ def _with_token(registration: GatewayRegistration, token: str) -> GatewayRegistr
     return replace(registration, token=token)
 
 
-async def connect_to_resident(where: ProgramFolders, command: Sequence[str]) -> FrameConnection:
+async def connect_to_resident(where: ProgramFolders, command: Sequence[str]) -> running_instance.FrameConnection:
     """A connection to the resident, which is started where there is none, and when the last one has ended."""
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
-        if (wire := await connect_to_owner(where.run, RESIDENT_NAME)) is not None:
+        if (wire := await running_instance.connect_to_owner(where.run, RESIDENT_NAME)) is not None:
             return wire
-        if (claim := claim_instance(where.run, RESIDENT_NAME)) is None:
+        if (claim := running_instance.claim_instance(where.run, RESIDENT_NAME)) is None:
             await asyncio.sleep(PAUSE_SECONDS)
             continue
         claim.close()
@@ -165,11 +164,11 @@ def _start_resident(command: Sequence[str]) -> None:
     tasks.start_thread(process.wait, name="wait for the resident", daemon=True)
 
 
-async def _connect_or_start(where: ProgramFolders, command: Sequence[str]) -> FrameConnection | None:
+async def _connect_or_start(where: ProgramFolders, command: Sequence[str]) -> running_instance.FrameConnection | None:
     """To the one that runs; without one it is started, or None where no command says how."""
     if command:
         return await connect_to_resident(where, command)
-    return await connect_to_owner(where.run, RESIDENT_NAME)
+    return await running_instance.connect_to_owner(where.run, RESIDENT_NAME)
 
 
 async def ask_resident(where: ProgramFolders, *arguments: str, command: Sequence[str] = ()) -> dict[str, Any] | None:
@@ -177,6 +176,6 @@ async def ask_resident(where: ProgramFolders, *arguments: str, command: Sequence
     if (wire := await _connect_or_start(where, command)) is None:
         return None
     heard = CollectingConsole()
-    if await run_at_owner(wire, list(arguments), heard):
+    if await running_instance.run_at_owner(wire, list(arguments), heard):
         raise HelixError(heard.complaint)
     return json.loads(heard.answers[-1]) if heard.answers else {}

@@ -19,8 +19,7 @@ from typing import Any
 from helix_desktop import running_instance
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
-from helix_desktop.gateway import agent_run, gateway_socket
-from helix_desktop.gateway.agent_settings import installed_registrations, remove_all_addresses
+from helix_desktop.gateway import agent_run, agent_settings, gateway_socket
 from helix_desktop.gateway.registration import CONVERSATIONS_FILE, GatewayRegistration, new_token
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.program_folders import ProgramFolders
@@ -103,7 +102,7 @@ class Resident:
         """The agents whose settings have an address of this gateway. Where its port is somebody else's now, they would get the
         agents' keys: so the address is taken out of those settings.
         """
-        found = await asyncio.to_thread(installed_registrations, self._where.config)
+        found = await asyncio.to_thread(agent_settings.installed_registrations, self._where.config)
         self._installed = {one.token: one for one in found}
         self._update_gateway()  # First, so that the gateway knows the agents as soon as they can reach it.
         try:
@@ -111,7 +110,7 @@ class Resident:
                 await self._ensure_listening(port)
         except InvalidInput as error:
             log.warning("%s", error.what)
-            self.trouble = await asyncio.to_thread(remove_all_addresses, self._where.config)
+            self.trouble = await asyncio.to_thread(agent_settings.remove_all_addresses, self._where.config)
             self._installed = {}
         self._update_after_change()
 

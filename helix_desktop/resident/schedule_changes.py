@@ -3,8 +3,7 @@
 import asyncio
 
 from helix_desktop.errors import ActionRefused
-from helix_desktop.gateway import agent_run
-from helix_desktop.gateway.agent_settings import installed_registrations
+from helix_desktop.gateway import agent_run, agent_settings
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident import login_start, resident_client, schedules
@@ -14,7 +13,7 @@ async def change_schedules(where: ProgramFolders, wanted: list[schedules.WorkSch
     """Put these in the place of those there were. Returns why the resident cannot start at login, or nothing."""
     command, refused = agent_run.command_of_this_program(where), ""
     await asyncio.to_thread(schedules.write_schedules, where.data, wanted)
-    needed = installed_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]
+    needed = agent_settings.installed_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]
     try:
         if wanted:
             login_start.enable_login_start(command)

@@ -8,12 +8,10 @@ from typing import TypeVar
 from helix_desktop.engine.ports import ClosedSearchResult
 from helix_desktop.errors import StoreFailed
 from helix_desktop.store import full_text_search as open_search
-from helix_desktop.store import store_opening
+from helix_desktop.store import reading_copy, sqlite_database, store_opening
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.index_file import VERSION, IndexDamaged
 from helix_desktop.store.journal_file import JournalFile
-from helix_desktop.store.reading_copy import copy_cache_for_reading
-from helix_desktop.store.sqlite_database import SqliteErrors, connect_read_only, schema_version
 
 T = TypeVar("T")
 
@@ -26,10 +24,10 @@ def search_unopened(folder: Path, query: str, *, limit: int = 20) -> ClosedSearc
         return ClosedSearchResult(behind=True)
     with ExitStack() as last_first:
         asked = last_first.enter_context(
-            closing(connect_read_only(folder / store_opening.INDEX, IndexDamaged, "index"))
+            closing(sqlite_database.connect_read_only(folder / store_opening.INDEX, IndexDamaged, "index"))
         )
-        with SqliteErrors(IndexDamaged, "index"):
-            if schema_version(asked) != VERSION:
+        with sqlite_database.SqliteErrors(IndexDamaged, "index"):
+            if sqlite_database.schema_version(asked) != VERSION:
                 return ClosedSearchResult(behind=True)
             known = dict(asked.execute("SELECT name, value FROM meta"))
         journal = last_first.enter_context(closing(JournalFile(folder / "journal.sqlite3", upgrade=False, unseen=True)))
@@ -58,7 +56,7 @@ class _ClosedStores:
             raise self.failed
         if self._opened is None:
             try:
-                copy = self._last_first.enter_context(copy_cache_for_reading(self._folder))
+                copy = self._last_first.enter_context(reading_copy.copy_cache_for_reading(self._folder))
                 self._opened = self._last_first.enter_context(closing(CacheFolder(copy / "cache")))
             except StoreFailed as error:
                 self.failed = error

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from helix_desktop import atomic_files
+from helix_desktop import atomic_files, tasks
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import ContentForgetter, EmptyTrashResult, ForgetResult
 from helix_desktop.errors import HelixError, StoreFailed
@@ -34,7 +34,6 @@ from helix_desktop.store.unused_content import UnusedContentRemoval
 from helix_desktop.store.workspace_export import Report, export_workspace, report_nothing
 from helix_desktop.store.workspace_lock import WorkspaceLock
 from helix_desktop.store.workspace_settings import WorkspaceConfig
-from helix_desktop.tasks import OwnedTasks
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +175,7 @@ class StoredWorkspace:
             nonlocal purged
             purged = await self._forget_everywhere(wanted)
 
-        removing = OwnedTasks(self.name).spawn_task(self.index.rebuild_after(purge), name="forget")
+        removing = tasks.OwnedTasks(self.name).spawn_task(self.index.rebuild_after(purge), name="forget")
         try:
             await asyncio.shield(removing)
         finally:

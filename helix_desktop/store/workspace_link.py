@@ -11,9 +11,7 @@ from collections.abc import Mapping
 
 from helix_desktop.errors import ActionRefused, NotFound, NoUsableKeyring
 from helix_desktop.secrets import Addressee, SecretKeeper, SecretStorage, SharedStoreKey, SharedStoreLogin
-from helix_desktop.store.shared import store_address
-from helix_desktop.store.shared.link_progress import read_link_progress
-from helix_desktop.store.shared.row_encryption import RowCipher, format_key_line, parse_key_line
+from helix_desktop.store.shared import link_progress, row_encryption, store_address
 from helix_desktop.store.shared.shared_store_link import SharedStoreConnection, SharedStoreLink
 from helix_desktop.store.shared.store_address import StoreAddress
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -41,7 +39,7 @@ def link_workspace(
             return await connect_with_key(workspace.id, own, secrets)
         found = await asyncio.to_thread(build_store_connection, own, environment_key(environ))
         try:
-            await _check_own_key(read_link_progress(workspace.folder).space, own.url, found)
+            await _check_own_key(link_progress.read_link_progress(workspace.folder).space, own.url, found)
         except BaseException:
             await found.remote.aclose()
             raise
@@ -60,7 +58,7 @@ def environment_key(environ: Mapping[str, str] = os.environ) -> bytes:
             f"{STORE} is set, but {KEY} is not.",
             remedy=f"Set {KEY} to the key that `workspace share --show-key` prints, or create a key with `workspace new-key`.",
         )
-    return parse_key_line(environ[KEY])
+    return row_encryption.parse_key_line(environ[KEY])
 
 
 async def _check_own_key(known: str, url: str, found: SharedStoreConnection) -> None:
@@ -91,7 +89,7 @@ async def connect_with_key(workspace: str, where: StoreAddress, secrets: SecretS
         )
     if not where.login and (login := await _read_login(workspace, where.url, secrets)):
         where = StoreAddress(where.url, login)
-    return await asyncio.to_thread(build_store_connection, where, parse_key_line(text))
+    return await asyncio.to_thread(build_store_connection, where, row_encryption.parse_key_line(text))
 
 
 async def _read_login(workspace: str, url: str, secrets: SecretStorage) -> str | None:
@@ -108,13 +106,13 @@ async def _read_login(workspace: str, url: str, secrets: SecretStorage) -> str |
 def build_store_connection(where: StoreAddress, key: bytes) -> SharedStoreConnection:
     from helix_desktop.store.shared.async_rows import AsyncRowStore
 
-    seal = RowCipher(key)
+    seal = row_encryption.RowCipher(key)
     return SharedStoreConnection(AsyncRowStore(store_address.open_row_store(where, seal.space)), seal)
 
 
 async def store_link_secrets(workspace: str, where: StoreAddress, key: bytes, secrets: SecretStorage) -> None:
     """Put the key and the password into the keyring; NoUsableKeyring where there is none, and nothing is shared then."""
-    values: dict[Addressee, str] = {SharedStoreKey(workspace): format_key_line(key)}
+    values: dict[Addressee, str] = {SharedStoreKey(workspace): row_encryption.format_key_line(key)}
     if where.login:
         values[SharedStoreLogin(workspace, where.url)] = where.login
     try:

@@ -24,8 +24,7 @@ from helix_desktop.engine.passages import find_passages
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, CacheCorrupt, HelixError, InvalidInput, NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools import file_text, workspace_roots
-from helix_desktop.tools.autorun_files import changes_what_runs
+from helix_desktop.tools import autorun_files, file_text, glob_patterns, workspace_roots
 from helix_desktop.tools.built_in_tool import (
     AnsweredRead,
     BuiltInTool,
@@ -37,7 +36,6 @@ from helix_desktop.tools.built_in_tool import (
     text_schema,
     whole_number_schema,
 )
-from helix_desktop.tools.glob_patterns import find_paths_by_glob
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.workspace_roots import FolderEntry, RootPath
 
@@ -306,7 +304,7 @@ async def ask_and_write(use: ToolResources, change: FileEdit, title: str) -> Too
     if change.before == change.after:
         return ToolOutput(f"{shown} already is exactly so; nothing was written.", source=shown)
     diff = await asyncio.to_thread(change.format_as_diff, printable_name(shown))
-    later = changes_what_runs(change.root_path.inside, change.before or b"", change.after or b"")
+    later = autorun_files.changes_what_runs(change.root_path.inside, change.before or b"", change.after or b"")
     danger, apart = ("other programs run the contents of this file", "runs_later") if later else ("", "")
     await use.permit(
         ToolAction(
@@ -423,7 +421,7 @@ async def glob_files(args: ToolArguments, use: ToolResources) -> ToolOutput:
         place, pattern = use.roots.resolve_path(str(full[0])), full[1]
     shown = use.roots.display_path(place)
     await use.permit(ToolAction(ToolName.GLOB_FILES, ActionEffect.READ, f"Find {pattern}", pattern, path=shown))
-    found = await asyncio.to_thread(find_paths_by_glob, use.roots, place, pattern, MOST_LISTED + 1)
+    found = await asyncio.to_thread(glob_patterns.find_paths_by_glob, use.roots, place, pattern, MOST_LISTED + 1)
     lines = [printable_name(name) for name in found[:MOST_LISTED]]
     if len(found) > MOST_LISTED:
         lines.append(f"[… more than {MOST_LISTED:,} files fit; the rest is not listed. Use a narrower pattern.]")

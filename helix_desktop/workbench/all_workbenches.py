@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from helix_desktop import program_settings
+from helix_desktop import program_settings, running_instance
 from helix_desktop.console import Terminal
 from helix_desktop.engine.ports import Clock, ClosedSearchResult
 from helix_desktop.errors import HelixError, NotFound, StoreBusy
@@ -20,11 +20,9 @@ from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.demo_model import DEMO
 from helix_desktop.providers.http_transport import ProviderConnections
 from helix_desktop.providers.provider_catalog import SystemClock
-from helix_desktop.running_instance import connect_to_owner, run_at_owner
 from helix_desktop.secrets import SecretStorage
-from helix_desktop.store import workspace_link
+from helix_desktop.store import closed_workspace_search, workspace_link
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
-from helix_desktop.store.closed_workspace_search import search_unopened
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_export import Report, report_nothing
 from helix_desktop.token_counting import TiktokenCounter
@@ -122,7 +120,7 @@ class Workbenches:
     async def search_closed_workspace(self, workspace: str, words: str) -> ClosedSearchResult:
         """What is found in a workspace that is not open, one at a time. StoreBusy where another program has it open."""
         known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
-        if (wire := await connect_to_owner(self.places.run, known.id)) is not None:
+        if (wire := await running_instance.connect_to_owner(self.places.run, known.id)) is not None:
             await wire.close()
             raise StoreBusy(
                 f"{known.name} is open in another program.",
@@ -131,7 +129,7 @@ class Workbenches:
         async with self._opening:  # While this is held, this program does not open the workspace.
             if known.id in self._known.workspaces_open_here():
                 raise StoreBusy(f"{known.name} is already open in this program.", remedy="Use the open workspace.")
-            return await asyncio.to_thread(search_unopened, known.folder, words)
+            return await asyncio.to_thread(closed_workspace_search.search_unopened, known.folder, words)
 
     async def create_workspace(self, name: str, folder: Path | None) -> Workbench:
         """A workspace on a folder, or on none, with the models chosen last."""
@@ -248,9 +246,9 @@ class Workbenches:
     async def _ask_gateway_to_release(self, workspace: str) -> None:
         """Asks a gateway that has the workspace open to close it, and to work through this process from then on."""
         with suppress(HelixError, OSError):
-            if (wire := await connect_to_owner(self.places.run, workspace)) is not None:
+            if (wire := await running_instance.connect_to_owner(self.places.run, workspace)) is not None:
                 with Terminal() as console:
-                    await run_at_owner(wire, ["gateway", "--release"], console)
+                    await running_instance.run_at_owner(wire, ["gateway", "--release"], console)
 
     def _program_dependencies(self) -> ProgramDependencies:
         access = ModelAccess(self.configured, self.secrets, self.connections, self.tokens, self._clock)

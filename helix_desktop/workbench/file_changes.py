@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from helix_desktop import atomic_files
-from helix_desktop.engine.changes import folder_state, turn_changes
-from helix_desktop.engine.changes.diff_hunks import find_hunks, revert_hunks
+from helix_desktop.engine.changes import diff_hunks, folder_state, turn_changes
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.changes.git_patch import format_git_patch
 from helix_desktop.engine.changes.turn_changes import (
@@ -276,8 +275,8 @@ class FileChanges:
             raise ActionRefused(f"{file.place} is no longer a file.", remedy="Undo all changes to the file.")
         before, after = await self.contents_of_both_versions(file)
         current = await self.workspace_checkpoints.read_item_content(now)
-        chosen = [hunk for hunk in find_hunks(before, after) if hunk.stable_id in set(ids)]
-        content = await asyncio.to_thread(revert_hunks, before, after, current, chosen)
+        chosen = [hunk for hunk in diff_hunks.find_hunks(before, after) if hunk.stable_id in set(ids)]
+        content = await asyncio.to_thread(diff_hunks.revert_hunks, before, after, current, chosen)
         target: TreeItem | None = await change_restoring.store_merged_version(self.workspace_checkpoints, content, now)
         if not content and file.change.before is None:
             target = None

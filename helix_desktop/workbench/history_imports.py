@@ -32,8 +32,7 @@ from helix_desktop.engine.token_budget import WindowMeter, measure_window
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import history_reading, leaked_keys, recording_facts
-from helix_desktop.histories.foreign_sqlite import is_sqlite_file
+from helix_desktop.histories import foreign_sqlite, history_reading, leaked_keys, recording_facts
 from helix_desktop.histories.history_rows import ReadingComplaints
 from helix_desktop.histories.pending_copies import path_of_copy
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, message_texts, texts_to_count
@@ -169,7 +168,7 @@ class HistoryImport:
     def _read_sessions_of_file(self, file: Path, stamp: tuple[int, int]) -> Iterator[Read]:
         told = ReadingComplaints()
         read = history_reading.read_sessions(file, told, self.kind, self._copy_of(file))
-        if (folders := self.wanted.get(str(file))) and is_sqlite_file(self._copy_of(file) or file):
+        if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(self._copy_of(file) or file):
             read = (one for one in read if one.folder in folders)
             stamp = (0, 0)  # No stamp, because the file's other sessions were not imported.
         try:

@@ -19,10 +19,9 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, SharedStoreUnreachable, StoppedByUser
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.cache_folder import CacheFolder
-from helix_desktop.store.shared import content_transfer
+from helix_desktop.store.shared import content_transfer, link_progress
 from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.content_transfer import ContentTransfer
-from helix_desktop.store.shared.link_progress import read_link_progress, write_link_progress
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.row_store import RowUsage
 from helix_desktop.store.store_thread import StoreThread
@@ -101,7 +100,7 @@ class SharedStoreLink:
         self._stores = stores
         self._connect = connect
         self._connected: SharedStoreConnection | None = None
-        self._progress = read_link_progress(stores.folder)
+        self._progress = link_progress.read_link_progress(stores.folder)
         self._written = 0.0
         self._heard: set[bytes] = set()
         # Digests that other machines have forgotten, so they need not be told to forget them.
@@ -272,7 +271,7 @@ class SharedStoreLink:
     async def _write_progress(self, *, at_once: bool = False) -> None:
         if at_once or clock.monotonic() - self._written > _NOTED_EVERY:
             self._written = clock.monotonic()
-            await asyncio.to_thread(write_link_progress, self._stores.folder, self._progress)
+            await asyncio.to_thread(link_progress.write_link_progress, self._stores.folder, self._progress)
 
     async def link_status(self) -> LinkStatus:
         """Without asking the store."""

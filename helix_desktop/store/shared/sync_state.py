@@ -18,20 +18,19 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Fact, Forgotten
 from helix_desktop.errors import JournalCorrupt
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.store import content_forgetting
+from helix_desktop.store import content_forgetting, sqlite_database
 from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_of_fact
 from helix_desktop.store.shared import fact_segments
 from helix_desktop.store.shared.conversation_heads import HeadMark
 from helix_desktop.store.shared.fact_segments import HeadContents
 from helix_desktop.store.shared.released_conversations import ReleasedConversations
 from helix_desktop.store.shared.row_encryption import RowCipher
-from helix_desktop.store.sqlite_database import SqliteErrors, build_upsert
 
 _IN_STEP = (
     "CREATE TABLE IF NOT EXISTS in_step(conversation TEXT PRIMARY KEY, seq INTEGER NOT NULL, chain BLOB NOT NULL,"
     " version INTEGER NOT NULL, writer BLOB NOT NULL, head BLOB NOT NULL)"
 )
-_SAVE = build_upsert("in_step", ["conversation", "seq", "chain", "version", "writer", "head"])
+_SAVE = sqlite_database.build_upsert("in_step", ["conversation", "seq", "chain", "version", "writer", "head"])
 _SHARING = "CREATE TABLE IF NOT EXISTS sharing(name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 _BLANKED = "CREATE TABLE IF NOT EXISTS blanked(name BLOB PRIMARY KEY, conversation TEXT NOT NULL, seq INTEGER NOT NULL)"
 _HEX = re.compile("[0-9a-f]{64}")
@@ -329,8 +328,8 @@ class SyncState:
             self._journal.connection.execute("INSERT OR REPLACE INTO sharing VALUES(?, ?)", (name, value))
         return value
 
-    def _journal_read_errors(self) -> SqliteErrors:
-        return SqliteErrors(JournalCorrupt, "journal")
+    def _journal_read_errors(self) -> sqlite_database.SqliteErrors:
+        return sqlite_database.SqliteErrors(JournalCorrupt, "journal")
 
 
 def _fact_in_branch(line: StoredFact, conversation: str) -> StoredFact:
