@@ -92,7 +92,7 @@ class OpenAgentConversation:
 
     def past_view(self, seq: int) -> View:
         state = self.conversation.state
-        return state.past_moment(seq, state.record.taken_out_parts()).take_view()
+        return state.past_moment(seq, state.record.taken_out_parts()).get_view()
 
     async def go_back_to(self, seq: int) -> None:
         await self.conversation.append_facts(facts.Rewound(seq), *self.facts_that_keep_out(seq))

@@ -32,7 +32,7 @@ class TakenOutMessages:
     def body_in_agents_form(self, request: ParsedRequest) -> tuple[BodyPieces | None, dict[str, Json]]:
         """The agent's request without what was taken out, as bytes (None: its own) and as a value."""
         if self._known and request.body.read_rest:
-            request = request.with_rest_read()
+            request = request.with_all_messages()
         read, chain = request.body, request.arrival.chain
         if self._known.keys().isdisjoint(chain):
             return None, read.value

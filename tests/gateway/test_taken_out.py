@@ -284,7 +284,7 @@ async def test_what_was_taken_out_while_a_reply_came_stays_out_when_the_agent_ne
         sent = await room.receive_request(*arrival(units, "s"))
         line = room._matcher.find_line(name)
         assert line is not None
-        async with line.hold_when_recorded():
+        async with line.lock_once_recorded():
             await take_out(await made.open_session(name))
         answer = anthropic_wire.parse_reply(WRITERS["anthropic"].whole([Calls("recall", {}, "r")], USAGE, "9"))
         replied = Replied(answer.message.pieces, "m", answer.stop, facts.Usage())
