@@ -88,7 +88,7 @@ class WorkspaceSwitch:
 
     async def run_until_input_ends(self, read: Callable[[], Awaitable[bytes]]) -> None:
         """Serves the editor until it closes its end; then all is stopped within two seconds."""
-        writing = self._tasks.spawn_task(self._write_queued_until_closed(), name="write to the editor")
+        writing = self._tasks.spawn_task(self._write_until_closed(), name="write to the editor")
         unfinished = bytearray()
         while not writing.done() and (piece := await read()):
             unfinished += piece
@@ -209,7 +209,7 @@ class WorkspaceSwitch:
     async def _send(self, message: Message) -> None:
         await self._unsent.put(encode_message(message))
 
-    async def _write_queued_until_closed(self) -> None:
+    async def _write_until_closed(self) -> None:
         """Writes on a thread of its own: an editor that does not read must not hold anything up."""
         while True:
             pieces = [await self._unsent.get()]

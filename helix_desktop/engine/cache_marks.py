@@ -66,13 +66,13 @@ class MarkedRequest:
 
 def count_equal_blocks(before: Sequence[object], now: Sequence[object]) -> int:
     """Counts the blocks at the start that are equal to those of the previous request."""
-    same = count_identical_blocks(before, now)
+    same = count_shared_blocks(before, now)
     rest = zip(before[same:], now[same:], strict=False)
     changed = (at for at, (one, other) in enumerate(rest, same) if one != other)
     return next(changed, min(len(before), len(now)))
 
 
-def count_identical_blocks(one: Sequence[object], other: Sequence[object]) -> int:
+def count_shared_blocks(one: Sequence[object], other: Sequence[object]) -> int:
     try:
         return operator.indexOf(map(operator.is_, one, other), False)
     except ValueError:

@@ -84,7 +84,7 @@ class FoldExperience:
 NO_EXPERIENCE = FoldExperience()
 
 
-def recall_cost_share(saved: float, recalls: float) -> float:
+def recall_share(saved: float, recalls: float) -> float:
     """What recalls cost as a share of what folds saved. The first evidence counts little beside what is usual."""
     return (recalls + RECALLS_EXPECTED * EXPECTED_WEIGHT) / (saved + EXPECTED_WEIGHT)
 

@@ -69,7 +69,7 @@ class ReplyCalls:
                     done += [await self._result_of_unrun_call(call, SKIPPED) for call in waiting]
                     waiting.clear()
                     break
-            await self._record_unrecorded_results(done, seqs)
+            await self._record_other_results(done, seqs)
         except BaseException:  # Even after a user's stop or a tool's bug, all calls are answered and all tools stopped.
             for task in tasks:
                 task.cancel()
@@ -162,7 +162,7 @@ class ReplyCalls:
         recorded = await self.conversation.append_facts(*(result for result, _, _ in results), *folds, *beside)
         return [one.seq for one in recorded[: len(results)]]
 
-    async def _record_unrecorded_results(self, results: Sequence[Result], seqs: Sequence[int]) -> None:
+    async def _record_other_results(self, results: Sequence[Result], seqs: Sequence[int]) -> None:
         """Those without a seq and all excerpts, in one transaction; a stop meanwhile leaves the results whole."""
         last, keeps = results[len(seqs) :], {result.call: keep for result, _, keep in results}
         try:

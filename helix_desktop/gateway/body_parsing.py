@@ -22,7 +22,7 @@ from typing import Any
 
 import orjson
 
-from helix_desktop.engine.cache_marks import count_identical_blocks
+from helix_desktop.engine.cache_marks import count_shared_blocks
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.folded_body import PreviousBody, count_leading_instructions
@@ -123,7 +123,7 @@ class ParsedBody:
             group = units[at : at + VALUES_IN_GROUP]
             held, written = known[len(groups)] if len(groups) < len(known) else ((), b"")
             pieces: BodyPieces = (written,)
-            if not len(held) == len(group) == count_identical_blocks(held, group):
+            if not len(held) == len(group) == count_shared_blocks(held, group):
                 pieces = tuple(self._encode_group([(unit, places.get(id(unit), -1)) for unit in group]))
                 small = sum(map(len, pieces)) < MOST_WRITTEN
                 held, written = (group, b"".join(pieces)) if small else ((), b"")
@@ -231,7 +231,7 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
     protocol: Any = WIRE_MODULES[wire]
     messages = protocol.parse_messages(value, _messages_of_known_values(before, known))
     first = count_leading_instructions(messages)
-    same = count_identical_blocks(messages, before.messages)
+    same = count_shared_blocks(messages, before.messages)
     same_line = first == count_leading_instructions(before.messages) <= same
     chain = compute_message_hashes(wire, messages[first:], before.chain[: same - first] if same_line else ())
     marked = _find_marked_values(content, begins, ends, known, before.marked or ())

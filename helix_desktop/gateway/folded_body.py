@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from helix_desktop.engine.cache_marks import MarkedRequest, count_equal_blocks, count_identical_blocks
+from helix_desktop.engine.cache_marks import MarkedRequest, count_equal_blocks, count_shared_blocks
 from helix_desktop.engine.message_blocks import EXCLUDED
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.view_entries import As, Changed, Entry, Hidden, Part, Returned, Says, parse_hidden_messages
@@ -131,7 +131,7 @@ def _build_messages(
 
 def _count_known_entries(before: BuiltMessages, messages: Sequence[Wired], first: int, entries: Sequence[Entry]) -> int:
     """How many entries are as before, and of the very same messages."""
-    same = count_identical_blocks(before.messages, messages)
+    same = count_shared_blocks(before.messages, messages)
     if same <= first:
         return 0
     return min(count_equal_blocks(before.entries, entries), bisect_right(before.message_counts, same))

@@ -49,7 +49,7 @@ class LastSentValues:
     def __init__(self) -> None:
         self._held: OrderedDict[str, Tuple] = OrderedDict()
 
-    def split_off_known_start(self, name: str, value: Tuple) -> tuple[int, Tuple]:
+    def split_known_start(self, name: str, value: Tuple) -> tuple[int, Tuple]:
         """Returns how many items at the beginning are the same as last time, and the rest."""
         before = self._held.get(name, ())
         same = count_equal_blocks(before, value)

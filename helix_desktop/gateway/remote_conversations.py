@@ -97,8 +97,8 @@ class RemoteAgentConversations:
 
     def _shorten_arrival(self, arrival: Arrival) -> tuple[Arrival, int, int]:
         """Returns the arrival with only the new hashes and tools, and how many of each the other process already has."""
-        known, chain = self._last_values.split_off_known_start(f"{arrival.session} chain", arrival.chain)
-        same, tools = self._last_values.split_off_known_start(f"{arrival.session} tools", arrival.tools)
+        known, chain = self._last_values.split_known_start(f"{arrival.session} chain", arrival.chain)
+        same, tools = self._last_values.split_known_start(f"{arrival.session} tools", arrival.tools)
         return replace(arrival, chain=chain, tools=tools), known, same
 
     async def answer_hidden_calls(
@@ -174,7 +174,7 @@ class _GatewayProcessServer:
     async def _send_line(self, value: tuple[str, int, Any]) -> None:
         async with self._writing:
             if isinstance(sent := value[2], Sent):
-                same, entries = self._last_values.split_off_known_start(sent.ticket.conversation, sent.entries)
+                same, entries = self._last_values.split_known_start(sent.ticket.conversation, sent.entries)
                 value = ("sent", value[1], (same, replace(sent, entries=entries)))
             await self._console.write_output(encode_line(value))
 

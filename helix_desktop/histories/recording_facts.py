@@ -62,7 +62,7 @@ def comparable_text(fact: facts.Fact) -> str:
     return fact_encoding.encode_fact(replace(fact, saw=0) if isinstance(fact, facts.ModelReplied) else fact)
 
 
-def build_started_fact(
+def started_fact(
     recording: RecordedSession, *, parent: str = "", fork: tuple[str, int] = ("", 0)
 ) -> facts.ConversationStarted:
     """The fact a conversation begins with, or goes on with as a fork."""

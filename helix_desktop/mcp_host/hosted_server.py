@@ -186,7 +186,7 @@ class HostedServer:
             except Exception as error:  # At the top of the task, any error is handled.
                 why = self._explain_connection_error(error)
                 if not failures:  # Logged once, because it may be a bug in this program.
-                    log.info("MCP server %s", self.config.name, exc_info=_error_without_message(error))
+                    log.info("MCP server %s", self.config.name, exc_info=_wordless_error(error))
             if self._wants_sign_in:
                 self._set_status(McpConnectionStatus(McpConnectionState.SIGN_IN, "Sign-in required."))
                 await self._again.wait()
@@ -384,7 +384,7 @@ class HostedServer:
                 offered = (await self._client.list_resources()).resources[:MOST_TOOLS]
                 self.resources = tuple(McpServerResource(own, str(r.uri), r.title or r.name) for r in offered)
         except Exception as error:
-            log.info("MCP server %s does not list its prompts", own, exc_info=_error_without_message(error))
+            log.info("MCP server %s does not list its prompts", own, exc_info=_wordless_error(error))
 
     async def fetch_prompt_text(self, name: str, values: Mapping[str, str]) -> str:
         found = await self._ask_server(name, lambda: self._client.get_prompt(name, dict(values)))
@@ -417,7 +417,7 @@ class HostedServer:
         except HelixError:
             raise
         except Exception as error:  # Whatever failed (SDK, transport or server), the model is told.
-            log.info("a call of MCP server %s failed", self.config.name, exc_info=_error_without_message(error))
+            log.info("a call of MCP server %s failed", self.config.name, exc_info=_wordless_error(error))
             await self._check_http_session()
             gone = self._lost or (self.log and self.log.why)
             words = self._describe_timeout(name) if gone else self._describe_failure(name, error)
@@ -527,7 +527,7 @@ def _innermost_error(error: BaseException) -> BaseException:
     return error
 
 
-def _error_without_message(error: BaseException) -> BaseException:
+def _wordless_error(error: BaseException) -> BaseException:
     """For the log: what kind of error it is and where, without its words: they may be the server's."""
     inner = _innermost_error(error)
     return RuntimeError(type(inner).__qualname__).with_traceback(inner.__traceback__)

@@ -352,7 +352,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         for listener in tuple(self._listeners):
             listener()
 
-    async def append_exclusively(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def append_alone(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
         """Where it is open, its session hears each fact; where something goes on there, not now."""
         session = self._bench.sessions.find_open_session(conversation)
         if session is None:

@@ -261,7 +261,7 @@ async def _refuse_every_action(_: ToolAction) -> None:
     raise ActionRefused("A hook cannot be given a permission of its own.")
 
 
-def _hook_environment(hook: project_hooks.ProjectHook, payload: Mapping[str, Any]) -> dict[str, str]:
+def _hook_environment(hook: ProjectHook, payload: Mapping[str, Any]) -> dict[str, str]:
     values = payload.get("tool_input")
     values = values if isinstance(values, dict) else {}
     return {

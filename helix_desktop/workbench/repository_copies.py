@@ -278,7 +278,7 @@ class RepositoryCopies:
             return await self._apply_changes(copy, None)
         if way == "discard":
             return await self._discard_copy(copy)
-        return await asyncio.to_thread(_merge_and_move_branches, copy, message, rebase=way == "rebase")
+        return await asyncio.to_thread(_merge_branches, copy, message, rebase=way == "rebase")
 
     def _check_nobody_works_in(self, copy: FolderCopy) -> None:
         for session in self._bench.sessions:
@@ -517,7 +517,7 @@ def _is_brought_back(change: PathChange, listed: Mapping[int, frozenset[str] | N
 # --- The copy's branches are joined with the user's
 
 
-def _merge_and_move_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:
+def _merge_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:
     """In the copy first; the user's branches are moved when that went well in all repositories."""
     joined = []
     for source, checkout, _ in _checkouts_of(copy):

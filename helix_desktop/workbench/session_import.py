@@ -154,13 +154,13 @@ class SessionWriter:
         source = earlier.imported_conversation(recording.kind, recording.forked_from)
         parent = earlier.imported_conversation(recording.kind, recording.parent)
         call = recording.parent_call or earlier.calls.get(recording.identity_of_session, "")
-        began = recording_facts.build_started_fact(replace(recording, parent_call=call), parent=parent)
+        began = recording_facts.started_fact(replace(recording, parent_call=call), parent=parent)
         shared = sum(draft.message < recording.forked_at for draft in self.held.made) if source else 0
         time = next((draft.time for draft in self.held.made if draft.time), clock.time())
         first = FactDraft(time, began if not source else replace(began, origin=Origin()))
         facts = [first, *self.held.made[:shared]]
         if source:
-            facts.append(FactDraft(time, recording_facts.build_started_fact(recording, fork=(source, shared + 1))))
+            facts.append(FactDraft(time, recording_facts.started_fact(recording, fork=(source, shared + 1))))
         facts += self.held.made[shared:]
         self._number_folds(1, range(1, shared + 1))
         self._number_folds(shared + 1 + bool(source), range(shared + 1, len(self.held.made) + 1))
@@ -283,7 +283,7 @@ class SessionWriter:
             return
         name = f"{recording.session}\0{source}\0{at}\0{count}"
         self.conversation = conversation_id_of_session(recording.kind, name)
-        begun = recording_facts.build_started_fact(recording, fork=(source, at))
+        begun = recording_facts.started_fact(recording, fork=(source, at))
         new = self.held.made[fresh - 1 :]
         self._number_folds(at + 1, range(fresh, len(self.held.made) + 1))
         await self._store_contents_of_drafts(new)

@@ -157,6 +157,6 @@ def test_what_recalls_take_of_a_saving_makes_clearing_wait() -> None:
     assert threshold(0, steps=10) > threshold(0), "a short session must have it back within a few steps"
     seen = FoldExperience(0, 10, recall=1_000)
     assert fold_economics.clearing_threshold(20_000, 500, USUAL, seen=seen) > threshold(0, steps=10)
-    assert fold_economics.recall_cost_share(0, 0) == fold_economics.RECALLS_EXPECTED
-    assert fold_economics.recall_cost_share(1e6, 2e6) > 1 > fold_economics.recall_cost_share(1e6, 1e5)
+    assert fold_economics.recall_share(0, 0) == fold_economics.RECALLS_EXPECTED
+    assert fold_economics.recall_share(1e6, 2e6) > 1 > fold_economics.recall_share(1e6, 1e5)
     assert fold_economics.recall_cost(40_000, 1, USUAL) < fold_economics.recall_cost(80_000, 1, USUAL)

@@ -100,7 +100,7 @@ def test_a_line_holds_the_very_value_but_for_the_json_of_messages() -> None:
 def test_only_what_differs_is_told_again() -> None:
     here, there = LastSentValues(), LastSentValues()
     for value, known in ((("a", "b"), 0), (("a", "b", "c"), 2), (("a", "x"), 1), ((), 0)):
-        same, rest = here.split_off_known_start("s", value)
+        same, rest = here.split_known_start("s", value)
         assert (same, there.restore_whole("s", same, rest)) == (known, value)
 
 

@@ -43,7 +43,7 @@ def imported(recording: RecordedSession) -> tuple[list[Recorded], Content]:
     drafts = recording_facts.draft_facts(recording, Words(), lambda _: "")
     contents = {Digest.of_content(content): content for draft in drafts for content, _ in draft.contents}
     facts = [Recorded("c", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1)]
-    return [*facts, Recorded("c", len(facts) + 1, 0.0, recording_facts.build_started_fact(recording))], contents.get
+    return [*facts, Recorded("c", len(facts) + 1, 0.0, recording_facts.started_fact(recording))], contents.get
 
 
 def main_session(path: Path) -> RecordedSession:

@@ -401,8 +401,8 @@ def test_a_title_is_short_and_shows_no_key() -> None:
 def test_how_a_conversation_begins_says_where_it_comes_from() -> None:
     recording = RecordedSession("/f.jsonl", (said("go"),), "codex", "s1", version="1", parent_call="c1")
     origin = Origin("codex", "s1", "/f.jsonl", "1")
-    assert recording_facts.build_started_fact(recording) == ConversationStarted("go", origin=origin)
-    assert recording_facts.build_started_fact(recording, parent="p", fork=("q", 3)) == ConversationStarted(
+    assert recording_facts.started_fact(recording) == ConversationStarted("go", origin=origin)
+    assert recording_facts.started_fact(recording, parent="p", fork=("q", 3)) == ConversationStarted(
         "go", "p", "c1", "q", 3, origin
     )
 

@@ -203,7 +203,7 @@ def fold_experience(situation: FoldSituation) -> FoldExperience:
         else:
             saved += price.read * max(0, whole - shown)
     recall = fold_economics.RECALLS_EXPECTED * fold_economics.recall_cost(situation.meter.used, 1, price)
-    return FoldExperience(fold_economics.recall_cost_share(saved, recalls), len(branch.steps), recall)
+    return FoldExperience(fold_economics.recall_share(saved, recalls), len(branch.steps), recall)
 
 
 def clearable_tokens_per_step(branch: ConversationBranch) -> float:

@@ -206,7 +206,7 @@ class PostgresPool:
 
     def _open_postgres_connection(self) -> Connection:
         connection: Connection = self._psycopg.connect(**self._arguments, autocommit=True, prepare_threshold=None)
-        connection.add_notice_handler(lambda notice: self._note_unconfirmed_commit(connection, notice))
+        connection.add_notice_handler(lambda notice: self._note_unconfirmed(connection, notice))
         try:
             with self._lock:
                 if not self._is_prepared:
@@ -217,7 +217,7 @@ class PostgresPool:
             raise
         return connection
 
-    def _note_unconfirmed_commit(self, connection: Connection, notice: Any) -> None:
+    def _note_unconfirmed(self, connection: Connection, notice: Any) -> None:
         """A server that is told to stop waiting for its standby says so in a warning, and then that all went well."""
         if "synchronous replication" in (notice.message_primary or "") or notice.sqlstate == "01000":
             self._unconfirmed.add(id(connection))
