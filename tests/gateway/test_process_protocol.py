@@ -108,7 +108,7 @@ def test_of_many_names_the_one_told_longest_ago_is_told_whole_again() -> None:
     here, there = LastSentValues(), LastSentValues()
 
     def tell(name: str) -> int:
-        same, rest = here.split_off_known(name, ("a", "b"))
+        same, rest = here.split_known_start(name, ("a", "b"))
         assert there.restore_whole(name, same, rest) == ("a", "b")
         return same
 
