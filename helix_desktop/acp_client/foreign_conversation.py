@@ -209,7 +209,7 @@ class ForeignConversation:
             return
         answer = await link.request("session/new", values, START_SECONDS)
         self._is_session_new = True
-        await self._use_session_with_choices(link, conversation, text_at(answer, "sessionId"), answer)
+        await self._set_agent_session(link, conversation, text_at(answer, "sessionId"), answer)
 
     async def _resume_session(self, link: AgentConnection, conversation: Conversation, values: dict[str, Any]) -> bool:
         """Whether the agent has opened a session of its own past again. What it repeats of it is known here."""
@@ -221,13 +221,13 @@ class ForeignConversation:
                 with suppress(AgentRefused):  # The agent has lost the session, or can't do this.
                     if can:
                         answer = await link.request(method, values, START_SECONDS)
-                        await self._use_session_with_choices(link, conversation, values["sessionId"], answer)
+                        await self._set_agent_session(link, conversation, values["sessionId"], answer)
                         return True
         finally:
             self._is_repeating = False
         return False
 
-    async def _use_session_with_choices(
+    async def _set_agent_session(
         self, link: AgentConnection, conversation: Conversation, session: str, answer: dict[str, Any]
     ) -> None:
         """With what the user has chosen, where the agent still offers it."""

@@ -68,7 +68,7 @@ async def _act_in_all(arguments: argparse.Namespace, names: dict[str, str], cons
         words = [*arguments.argv, "--workspace", identity, "--json"]
         one, kept = argparse.Namespace(**{**vars(arguments), "json": True, "argv": words}), CollectingConsole()
         try:
-            await workspace_access.run_here_or_at_owner(one, identity, kept)
+            await workspace_access.run_here_or_there(one, identity, kept)
             found.append(json.loads("\n".join(kept.answers)))
         except (HelixError, ValueError) as error:
             found.append({"workspace": identity, "name": name, "trouble": str(error)})

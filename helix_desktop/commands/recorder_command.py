@@ -12,7 +12,7 @@ from typing import Any
 from helix_desktop import commands, program_folders, running_instance
 from helix_desktop.commands import Options, Subparsers, add_verb, format_local_minute
 from helix_desktop.commands.conversation_command import CHOICE
-from helix_desktop.commands.workspace_access import open_all_workspaces, run_here_or_at_owner
+from helix_desktop.commands.workspace_access import open_all_workspaces, run_here_or_there
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway import agent_run, project_workspace
@@ -105,7 +105,7 @@ def _run_in_workspace(where: ProgramFolders, workspace: str, words: Sequence[str
     argv = [*words[:2], "-w", workspace, *words[2:]]
     arguments = commands.build_command_line_parser(argv).parse_args(argv)
     arguments.argv, arguments.places = argv, where
-    return asyncio.run(run_here_or_at_owner(arguments, workspace, console))
+    return asyncio.run(run_here_or_there(arguments, workspace, console))
 
 
 def _print_recorder_status(arguments: argparse.Namespace) -> int:

@@ -82,7 +82,7 @@ async def _work_in_one(arguments: argparse.Namespace, workspace: str, console: C
     """Here, or in the program that has the workspace open; when that ends, here."""
     while not arguments.is_draining:
         try:
-            code = await workspace_access.run_here_or_at_owner(arguments, workspace, console)
+            code = await workspace_access.run_here_or_there(arguments, workspace, console)
         except HelixError as error:
             if type(error) is not HelixError and not isinstance(error, StoreBusy | SharedStoreUnreachable):
                 raise

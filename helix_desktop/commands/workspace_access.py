@@ -61,7 +61,7 @@ def run_on_workspace(
     known = find_chosen_workspace(arguments, workspaces)
     workspaces.remove_unfinished_imports()
     with Terminal(source=source, target=target, gather=gather) as console:
-        code = asyncio.run(run_here_or_at_owner(arguments, known.id, console))
+        code = asyncio.run(run_here_or_there(arguments, known.id, console))
         if code and target is not None:
             raise SystemExit(code)  # Raised inside `with`, so that the output file is not replaced.
     return code
@@ -115,7 +115,7 @@ def run_if_confirmed(arguments: argparse.Namespace, question: str) -> int:
     return run_on_workspace(arguments)
 
 
-async def run_here_or_at_owner(arguments: argparse.Namespace, identity: str, console: Console) -> int:
+async def run_here_or_there(arguments: argparse.Namespace, identity: str, console: Console) -> int:
     """Do `arguments.work` on this workspace here, or in the process that has it open. The exit code."""
     where = arguments.places
     counting = OptionalTokenCounter(wanted=_needs_token_counts(arguments))

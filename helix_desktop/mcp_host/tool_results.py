@@ -29,7 +29,7 @@ def convert_tool_result(result: Any) -> McpServerResult:
     for part in result.content:
         append_result_part(part, texts, images)
     structured = getattr(result, "structured_content", None)
-    if structured is not None and not any(_repeats_structured_result(text, structured) for text in texts):
+    if structured is not None and not any(_repeats_structured(text, structured) for text in texts):
         texts.append(json.dumps(structured, ensure_ascii=False, indent=1))
     text = "\n".join(texts) or ("[no text]" if images else "[no output]")
     return McpServerResult(text, not getattr(result, "is_error", False), tuple(images))
@@ -73,7 +73,7 @@ def _append_binary_part(data: str, kind: str, what: str, texts: list[str], image
         texts.append(f"[{what}, {kind}, {len(content):,} bytes: not shown]")
 
 
-def _repeats_structured_result(text: str, structured: Any) -> bool:
+def _repeats_structured(text: str, structured: Any) -> bool:
     """Servers say their structured result as text as well, whole or as its only value."""
     is_only_value = isinstance(structured, dict) and list(structured.values()) == [text]
     return is_only_value or bool(structured is not None and parse_json_or_none(text) == structured)

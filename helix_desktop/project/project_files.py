@@ -92,7 +92,7 @@ def _items_of_user(mine: Path, folders: Sequence[Path]) -> Iterator[ProjectItem]
 def _set_trust_state(
     item: ProjectItem, trusted: Mapping[str, object], off: frozenset[str], folders: Sequence[Path]
 ) -> ProjectItem:
-    reaches = item.kind == "hook" and item.own and not item.broken and _runs_folder_scripts(item, folders)
+    reaches = item.kind == "hook" and item.own and not item.broken and _runs_scripts(item, folders)
     agreed = (item.own and not reaches) or trusted.get(item.settings_key) == item.content_sha256
     notes = item.notes
     if trusted.get(f"{item.settings_key}#outside"):  # In earlier versions of this program, users could allow this.
@@ -101,7 +101,7 @@ def _set_trust_state(
     return replace(item, trusted=agreed, known=known, off=item.settings_key in off, notes=notes, reaches_folder=reaches)
 
 
-def _runs_folder_scripts(item: ProjectItem, folders: Sequence[Path]) -> bool:
+def _runs_scripts(item: ProjectItem, folders: Sequence[Path]) -> bool:
     return not runs_only_own_scripts(item.body, user_home(), folders, next(iter(folders), user_home()))
 
 

@@ -128,7 +128,7 @@ class FleetNotes:
         """It has ended. Notes that ended long ago go as well."""
         await self._run(_REMOVE, self._space, f"worker {worker}")
 
-    def build_charge_statements(self, task: str, claims: int, agent: str, cost: float) -> list[Statement]:
+    def charge_statements(self, task: str, claims: int, agent: str, cost: float) -> list[Statement]:
         """A claimed task has cost so much until now."""
         key, cost = (self._space, task, claims), float(cost)
         built = []
@@ -151,4 +151,4 @@ class FleetNotes:
 
     async def add_cost(self, task: str, claims: int, agent: str, cost: float) -> None:
         """Before a task's next step, where a limit is set."""
-        await self._run_statements(self.build_charge_statements(task, claims, agent, cost))
+        await self._run_statements(self.charge_statements(task, claims, agent, cost))

@@ -242,7 +242,7 @@ class FleetTaskList:
         sealed = self._encode("task result", task.id, result)
         end = self._statement(_END, state.value, sealed, self._space, task.id, task.claims, task.worker)
         *_, rows = await self._run_statements(
-            [*self.notes.build_charge_statements(task.id, task.claims, task.order.agent, result.cost), end]
+            [*self.notes.charge_statements(task.id, task.claims, task.order.agent, result.cost), end]
         )
         return bool(rows)
 

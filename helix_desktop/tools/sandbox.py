@@ -68,7 +68,7 @@ class Sandbox:
         return self.kind is not SandboxKind.LANDLOCK or not self._paths_within_roots(map(str, self.closed_paths))
 
     @property
-    def folder_for_commands(self) -> Path:
+    def command_folder(self) -> Path:
         """The folder of what the program itself gives to commands, to be read: a git identity, and an empty file."""
         return self.scratch.with_name(f"{self.scratch.name}-given")
 
@@ -138,7 +138,7 @@ class Sandbox:
         if self.kind is SandboxKind.LANDLOCK:
             out |= self._cache_variables()
             if "git" not in opened.names or not network:
-                out["GIT_CONFIG_GLOBAL"] = str(self.folder_for_commands / "git" / "config")
+                out["GIT_CONFIG_GLOBAL"] = str(self.command_folder / "git" / "config")
         return out
 
     # --- With Landlock: access rights of the process
@@ -154,7 +154,7 @@ class Sandbox:
         read = [
             *_READ_BY_LANDLOCK,
             *(path for path, _ in there.readable_paths),
-            str(self.folder_for_commands),
+            str(self.command_folder),
             *map(str, self.folders),
         ]
         options = {"lifeline": lifeline, "landlock": True, "read": read, "write": write, "closed": closed}
@@ -229,7 +229,7 @@ class Sandbox:
             real = os.path.realpath(socket)
             words += ["--bind-try", real, real]
         if there.emptied_homes and not ("git" in opened.names and network):
-            given = str(self.folder_for_commands / "git")
+            given = str(self.command_folder / "git")
             words += [word for path in there.emptied_homes for word in ("--ro-bind-try", given, f"{path}/.config/git")]
         return words
 
@@ -276,9 +276,9 @@ class Sandbox:
 
     def _ensure_empty_file(self) -> Path:
         """The file that stands where one is hidden."""
-        empty = self.folder_for_commands / "empty"
+        empty = self.command_folder / "empty"
         if not empty.exists():
-            self.folder_for_commands.mkdir(mode=0o700, exist_ok=True)
+            self.command_folder.mkdir(mode=0o700, exist_ok=True)
             empty.touch(0o400)
         return empty
 

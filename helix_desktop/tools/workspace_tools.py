@@ -85,8 +85,8 @@ class WorkspaceTools:
         try:
             caches = options.caches or scratch / "caches"
             sandbox = await find_sandbox(roots.folders, scratch, roots.closed_paths, caches)
-            writing = asyncio.to_thread(write_identity, sandbox.folder_for_commands / "git", roots.folders)
-            await finish_making(writing, lambda _: asyncio.to_thread(shutil.rmtree, sandbox.folder_for_commands))
+            writing = asyncio.to_thread(write_identity, sandbox.command_folder / "git", roots.folders)
+            await finish_making(writing, lambda _: asyncio.to_thread(shutil.rmtree, sandbox.command_folder))
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
@@ -151,5 +151,5 @@ class WorkspaceTools:
         await self.commands.aclose()
         if self.resources.checkpoints is not None:
             await self.resources.checkpoints.aclose()
-        for folder in (self.sandbox.scratch, self.sandbox.folder_for_commands):
+        for folder in (self.sandbox.scratch, self.sandbox.command_folder):
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)

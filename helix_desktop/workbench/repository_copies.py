@@ -379,7 +379,7 @@ def _create_copy_files(folder: Path, kit: WorkspaceTools, with_changes: bool, pa
     made: dict[Path, CopiedRepository] = {}
     places = []
     for root in roots:
-        source = copying.find_source_repository(root, kit.sandbox.folder_for_commands / "git" / "ignore")
+        source = copying.find_source_repository(root, kit.sandbox.command_folder / "git" / "ignore")
         top = source.folder if source is not None else root
         number = [*made, top].index(top)
         target = folder / str(number)

@@ -294,9 +294,9 @@ class SessionWriter:
         await self._append_with_import_fact(facts, "fork")
 
     def _renumber_drafts(self, drafts: Sequence[FactDraft], first: int) -> list[tuple[float, Fact]]:
-        return [(draft.time, self._renumber_draft(draft, seq)) for seq, draft in enumerate(drafts, first)]
+        return [(draft.time, self._renumber(draft, seq)) for seq, draft in enumerate(drafts, first)]
 
-    def _renumber_draft(self, draft: FactDraft, seq: int) -> Fact:
+    def _renumber(self, draft: FactDraft, seq: int) -> Fact:
         match draft.fact:
             case Folded(cover=cover) as fold:
                 return replace(fold, cover=self._renumber_cover(cover) or cover)

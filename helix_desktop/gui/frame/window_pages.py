@@ -74,7 +74,7 @@ class WindowPages(QObject):
         from helix_desktop.gui.cache.cache_page import CachePage
 
         page = CachePage(*self._page_arguments)
-        self._connect_and_announce_page("cache", page)
+        self._announce_page("cache", page)
         self._show_workspace_cache(page)
         return page
 
@@ -83,7 +83,7 @@ class WindowPages(QObject):
         from helix_desktop.gui.timeline.timeline_page import TimelinePage
 
         page = TimelinePage(*self._page_arguments)
-        self._connect_and_announce_page("timeline", page)
+        self._announce_page("timeline", page)
         page.show_timeline_of(self._showing.session, self._showing.bench)
         return page
 
@@ -92,11 +92,11 @@ class WindowPages(QObject):
         from helix_desktop.gui.changes.changes_page import ChangesPage
 
         page = ChangesPage(*self._page_arguments)
-        self._connect_and_announce_page("changes", page)
+        self._announce_page("changes", page)
         self._show_conversation_changes(page)
         return page
 
-    def _connect_and_announce_page(self, name: str, page: CachePage | TimelinePage | ChangesPage) -> None:
+    def _announce_page(self, name: str, page: CachePage | TimelinePage | ChangesPage) -> None:
         page.intent_wanted.connect(self.wanted)
         self.page_made.emit(name, page)
 

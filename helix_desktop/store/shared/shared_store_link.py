@@ -131,7 +131,7 @@ class SharedStoreLink:
         async with self._connecting:
             if self._connected is None:
                 connected = await self._connect()
-                self._progress = self._progress.keep_if_same_space(connected.space_and_address(self.url))
+                self._progress = self._progress.if_same_space(connected.space_and_address(self.url))
                 self._connected = connected
             return self._connected
 

@@ -44,8 +44,8 @@ def test_a_note_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_was_noted_of_another_store_does_not_hold() -> None:
-    assert NOTED.keep_if_same_space("space") is NOTED
-    assert NOTED.keep_if_same_space("other") == LinkProgress("other", NOTED.machine)
+    assert NOTED.if_same_space("space") is NOTED
+    assert NOTED.if_same_space("other") == LinkProgress("other", NOTED.machine)
 
 
 async def test_after_a_restart_a_machine_goes_on_from_what_it_had_noted(tmp_path: Path, seal: RowCipher) -> None:
