@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.all_workbenches import Workbenches
     from helix_desktop.workbench.open_workbench import Workbench
 
-LOOKED_AT, NAMED = 5_000, 8  # At most this many unused entries are added up, and this many are named.
+LOOKED_AT, NAMED = 5_000, 8  # At most so many unused entries are added up, and so many named.
 
 
 class InstallationCare:

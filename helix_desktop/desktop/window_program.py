@@ -327,7 +327,7 @@ class InterruptHandler(QObject):
         self._write.setblocking(False)
         signal.set_wakeup_fd(self._write.fileno())
         for number in ENDS:
-            signal.signal(number, lambda *_: None)  # Python writes the number to the socket Qt reads.
+            signal.signal(number, lambda *_: None)  # Python writes it to the socket Qt reads.
         self._notifier = QSocketNotifier(self._read.fileno(), QSocketNotifier.Type.Read, self)
         self._notifier.activated.connect(lambda *_: self._on_interrupt_signal(close))
 

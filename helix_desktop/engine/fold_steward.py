@@ -256,13 +256,13 @@ class FoldSteward:
     def forecast_folds(self) -> str:
         """What would be folded next, and why, in a sentence."""
         if self._flying_plan is not None:
-            return f"In progress: {self._flying_plan.kind.value}, because {self._flying_plan.why}."
+            return f"Fold in progress: {self._flying_plan.kind.value}, because {self._flying_plan.why}."
         situation = self.current_situation(self.conversation.expected_state)
         plan, clearing = self._planner.find_due_fold(situation), marker_clearing.find_due_clearing(situation)
         if plan is not None:
-            return f"Next: {plan.kind.value}, because {plan.why}."
+            return f"Next fold: {plan.kind.value}, because {plan.why}."
         if clearing is not None:
-            return f"Next: old outputs are replaced with one-line markers, {clearing.why}."
+            return f"Next fold: old outputs are replaced with one-line markers, {clearing.why}."
         return f"Nothing needs folding yet: {situation.meter.format_meter()}. {describe_policy_outlook(situation)}"
 
     def tokens_freed_by_markers(self) -> int:

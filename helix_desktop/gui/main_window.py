@@ -649,7 +649,7 @@ class MainWindow(WindowFrame):
         self.focus_current_composer()
 
     def close_chat(self, chat: ChatPage) -> None:
-        """The other side, or an empty conversation, takes its place. It goes on and keeps its draft."""
+        """The other side or an empty conversation takes its place. It goes on, and keeps its draft."""
         if len(self.chats) < 2:
             self.show_session_or_new(None)
             return

@@ -134,7 +134,7 @@ class ServerConfig:
             )
             raise ActionRefused(
                 f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {place}, but this secret was stored for something else. The secret was not sent.",
-                remedy="Enter the value itself instead of the reference.",
+                remedy="Enter the secret's value, not a reference to it.",
             )
         return McpServerSecret(self.name, reference.removeprefix(own), self._secret_binding)
 

@@ -189,7 +189,7 @@ async def test_a_writer_that_hangs_costs_a_turn_no_time_as_long_as_there_is_room
     kept = await keeping(window=12_000, hangs=True, **FULL)
     await kept.say("a task")
     await worked(kept, 22, 300)
-    assert kept.steward.forecast_folds().startswith("In progress: handover, because")
+    assert kept.steward.forecast_folds().startswith("Fold in progress: handover, because")
     assert await lasted(kept.steward.apply_due_folds()) < 1
     await kept.steward.aclose()
 
@@ -318,7 +318,7 @@ async def test_who_asks_for_a_fold_and_changes_what_it_covers_is_told_why_there_
 async def test_a_fold_in_flight_is_dropped_when_what_it_covers_is_changed() -> None:
     for change in (Pinned(PartRef(4)), Excluded(PartRef(4)), Rewound(6)):
         kept, gate = await being_written()
-        assert kept.steward.forecast_folds().startswith("In progress: handover, because")
+        assert kept.steward.forecast_folds().startswith("Fold in progress: handover, because")
         await kept.conversation.append_facts(change)
         gate.set()
         await kept.settled()
@@ -566,10 +566,10 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
     kept.writers["main"].hangs = kept.writers["fast"].hangs = True
     await worked(kept, 1, 600)
     assert kept.steward.forecast_folds() == (
-        "Next: old outputs are replaced with one-line markers, older than 10 steps, at least 500 tokens."
+        "Next fold: old outputs are replaced with one-line markers, older than 10 steps, at least 500 tokens."
     )
     await worked(kept, 30, 400)
-    assert kept.steward.forecast_folds() == "In progress: handover, because the window is 10% full."
+    assert kept.steward.forecast_folds() == "Fold in progress: handover, because the window is 10% full."
     await kept.steward.aclose()
 
 

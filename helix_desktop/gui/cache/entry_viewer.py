@@ -107,7 +107,7 @@ class EntryViewer(QWidget):
         menu.addAction(tr("Show in chat"), self.show_last_use_in_chat)
         menu.addSeparator()
         menu.addAction(tr("Copy the hash"), self._copy_hash)
-        self._pin = menu.addAction(tr("Pin: never remove"), self._toggle_pin)
+        self._pin = menu.addAction(tr("Pin: never remove this entry"), self._toggle_pin)
         menu.addAction(tr("Verify"), self.verify_wanted.emit)
         self.compare_button = menu.addAction(tr("Compare selected"), self.compare_wanted.emit)
         menu.addSeparator()
@@ -126,7 +126,7 @@ class EntryViewer(QWidget):
         """Show an entry; the same one again only brings its figures up to date."""
         same = self.row is not None and self.row.stored.digest == row.stored.digest and self.row.gone == row.gone
         self.row = row
-        self._pin.setText(tr("Unpin") if row.pinned else tr("Pin: never remove"))
+        self._pin.setText(tr("Unpin") if row.pinned else tr("Pin: never remove this entry"))
         if same:
             return
         self.uses = ()

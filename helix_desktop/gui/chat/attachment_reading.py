@@ -76,7 +76,7 @@ def _encode_picture(picture: QImage, kind: bytes) -> bytes:
     return bytes(buffer.data().data())
 
 
-Reading = Coroutine[None, None, tuple[str, bytes, str]]  # An attachment's name, content and media type
+Reading = Coroutine[None, None, tuple[str, bytes, str]]  # An attachment's name, content, media type
 LARGEST = 200 * 1024 * 1024
 HEAD = 4_096  # In bytes. This first part of a file decides whether the file counts as text.
 

@@ -1,4 +1,4 @@
-"""Shown in place of a conversation without messages: what this page is for, and what to try first."""
+"""Shown in place of a conversation without messages: what the page is for, what to try first."""
 
 from functools import partial
 

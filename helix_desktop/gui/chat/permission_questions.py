@@ -269,7 +269,7 @@ class PermissionQuestionCard(QWidget):
             button.setEnabled(self._preview.is_end_seen)
 
     def _build_server_buttons(self) -> QHBoxLayout:
-        """The buttons of a server's question: send the values or open the page, decline, or dismiss."""
+        """The buttons of a server's question: send the values or open the page, decline, dismiss."""
         self._words.hide()
         row = build_row(1, spacing=8)
         send = tr("Send to server") if self._form is not None else tr("Agree and open page")

@@ -60,7 +60,7 @@ class RewriteCostLine(QWidget):
 
 
 def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
-    """What is lost by another model, other tools or other rules; empty where it is not worth a line."""
+    """What is lost by another model, other tools or rules; empty where it is not worth a line."""
     if rewrite is None or rewrite.dollars < PENDING_DOLLARS:
         return ""
     reason = (

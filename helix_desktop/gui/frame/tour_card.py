@@ -1,4 +1,4 @@
-"""Highlights a part of the window during the tour and explains it on a card with Back, Next and Leave.
+"""Highlights a part of the window during the tour, and explains it on a card with Back, Next, Leave.
 
 The user still presses the highlighted part themselves: the overlay lets every click and
 key through except on its own buttons.

@@ -228,7 +228,7 @@ class ContextInspector(QWidget):
     def _build_coming_up_boxes(self, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
         yield build_inspector_heading(ink, width, tr("Coming up"), gap=22)
         for kind, why in self._folding.items():
-            words = tr("In progress: {kind}. {why}", kind=describe_fold_kind(kind), why=translate_sentences(why))
+            words = tr("Fold in progress: {kind}. {why}", kind=describe_fold_kind(kind), why=translate_sentences(why))
             yield build_note_box(ink, width, words, gap=6, colour="accent")
         if self._session is not None:
             yield build_note_box(ink, width, translate_sentences(self._session.describe_next_fold()), gap=6)

@@ -213,7 +213,7 @@ class TimelineChart(StepPlot):
             painter.drawText(QPointF(x, y + 4), cost)
 
     def _dates_in_sight(self, metrics: QFontMetrics) -> Iterator[tuple[float, str]]:
-        """What stands below the lanes and where; each minute once, as a short conversation has few."""
+        """What stands below the lanes and where; each minute once, as a short one has few."""
         area, last, before, now = self._plot_area, -1.0, 0.0, time.time()
         for share in (0, 0.25, 0.5, 0.75, 1):
             point = self._nearest_point(area.left() + share * area.width())

@@ -225,7 +225,7 @@ def test_a_fold_is_restored_and_opened(panel: ContextInspector, session: Command
 def test_what_is_being_folded_is_said(panel: ContextInspector, settle: Settle) -> None:
     panel.update_inspector_from_events([FoldProgress(story.CONVERSATION, FoldKind.HANDOVER, "it pays")])
     settle()
-    assert "In progress: handover. it pays" in panel.view.all_text()
+    assert "Fold in progress: handover. it pays" in panel.view.all_text()
     panel.update_inspector_from_events([FoldProgress(story.CONVERSATION, FoldKind.HANDOVER, done=True)])
     settle()
     assert "In progress" not in panel.view.all_text()
