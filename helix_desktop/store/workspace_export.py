@@ -197,7 +197,7 @@ def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = r
     def note_progress(done: int) -> None:
         if shutil.disk_usage(place).free < KEPT_FREE_BYTES:
             raise StoreFailed(
-                f"{path} needs more space than is free on the disk.", remedy="Nothing was imported. Free up space."
+                f"{path} needs more space than is free on the disk.", remedy="Nothing was imported. Free up disk space."
             )
         report(done, facts + entries)
 

@@ -210,7 +210,7 @@ def _agents(rates: dict[str, Row]) -> str:
 _LATER = "  In a second measurement on a busier computer (load 12 to 16), storing an entry took at most 31 ms in half of the cases, and at most 385 ms in 99 of 100 cases. In the second measurement, the clients stored 7% fewer rows per second than pgbench, and reading an entry from the local database took 9% less time in a shared workspace than in one that is not shared."
 _TABLE = (
     'The figures in the table above were measured separately on a busy computer (load about 10), so the medians vary. The "fastest" columns show the fastest of 60 runs, a figure that varies less from one measurement to the next.',
-    "A table of 10 million rows, each with 512 bytes of content, takes up 7.6 GB. Each row of this table takes up 761 bytes, including 77 bytes for the index.",
+    "A table of 10 million rows, each with 512 bytes of content, takes up 7.6 GB. Each row of the table with 10 million rows takes up 761 bytes, including 77 bytes for the index.",
 )
 _CLIENTS = range(4)  # of tests/benchmarks/shared.py
 
