@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +16,7 @@ from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.folder_walk import (
     STAMP,
+    UNREADABLE,
     FolderWalk,
     KnownRecords,
     UnchangedFolder,
@@ -269,3 +273,93 @@ def test_no_handle_is_left_open(tmp_path: Path) -> None:
         looks.all()
         looks.some("0", "0/x", "0/gone")
     assert len(list(Path("/proc/self/fd").iterdir())) < before + 20
+
+
+# --- folders that somebody has closed -----------------------------------------------------------------------------------------
+
+# Root may open everything: then another user looks, who owns the folders.
+CLOSED = """
+import json, os, shutil, stat, tempfile, time
+from contextlib import contextmanager
+from pathlib import Path
+from helix_desktop.tools.changes import folder_walk
+from tests.tools.changes.test_folder_walk import look, taken
+
+@contextmanager
+def as_root():
+    os.setresuid(0, 0, 0)
+    yield
+    os.setresuid(65534, 65534, 0)
+
+told, is_root = {}, os.geteuid() == 0
+if is_root:
+    os.setresuid(65534, 65534, 0)
+root = Path(tempfile.mkdtemp())
+for name in ("one/inner", "two"):
+    (root / name).mkdir(parents=True)
+    (root / name / "file").write_text("x")
+if is_root:
+    with as_root():
+        (root / "theirs" / "deep").mkdir(parents=True)
+        (root / "theirs" / "deep" / "file").write_text("x")
+
+def looked(known, *shown):
+    found = look(root, known)
+    found.folders.pop("0", None)
+    for path, names in found.folders.items():
+        found.folders[path] = names and sorted(names)
+    opened = len(found.opened)
+    folder_walk.restore_folder_modes(found.opened)
+    left = sorted([one.path, one.why, one.is_beyond_limits] for lefts in found.uncovered.values() for one in lefts)
+    return {"folders": found.folders, "left": left, "opened": opened, "modes": [oct(stat.S_IMODE((root / name).stat().st_mode)) for name in shown], "files": found.files}
+
+time.sleep(0.05)  # Out of the clock's resolution, so that stamps are trusted.
+known = taken({}, look(root, {}))
+(root / "one").chmod(0o000)
+(root / "two").chmod(0o444)
+told["closed since"] = looked(known, "one", "two")
+told["closed before"] = looked({path: names for path, names in known.items() if not path.startswith("0/one")}, "one", "two")
+root.chmod(0o000)
+told["root"] = looked(known, ".")
+root.chmod(0o700)
+(root / "one").chmod(0o700)
+(root / "two").chmod(0o700)
+if is_root:
+    with as_root():
+        (root / "theirs").chmod(0o700)
+    told["another's"] = looked(known)
+    told["known of theirs"] = sorted(path for path in known if "theirs" in path)
+opened = []
+(root / "one" / "inner" / "file").chmod(0o000)
+(root / "one" / "inner").chmod(0o000)
+folder_walk.open_closed_entries(str(root), "one/inner/file", os.R_OK | os.X_OK, opened)
+(root / "one" / "inner" / "file").read_text()
+told["entries opened"] = len(opened)
+folder_walk.restore_folder_modes(opened)
+told["entries closed"] = oct(stat.S_IMODE((root / "one" / "inner").stat().st_mode))
+(root / "one" / "inner").chmod(0o700)
+if is_root:
+    os.setresuid(0, 0, 0)
+shutil.rmtree(root)
+print(json.dumps(told))
+"""
+
+
+def test_folders_that_were_closed_since_are_looked_into_and_closed_again_and_others_are_told_of() -> None:
+    ran = subprocess.run([sys.executable, "-c", CLOSED], capture_output=True, text=True, check=True)
+    told = json.loads(ran.stdout)
+    since = told["closed since"]
+    assert (since["folders"], since["left"], since["opened"]) == ({}, [], 2), "what is in them is as it was"
+    assert since["modes"] == ["0o0", "0o444"]
+    before = told["closed before"]
+    assert before["left"] == [["0/one", UNREADABLE, True]]
+    assert before["modes"] == since["modes"]
+    root = told["root"]
+    assert (root["left"], root["folders"], root["files"]) == ([], {}, since["files"])
+    assert root["modes"] == ["0o0"]
+    assert (told["entries opened"], told["entries closed"]) == (2, "0o0")
+    if "another's" in told:
+        theirs = told["another's"]
+        assert theirs["left"] == [["0/theirs", UNREADABLE, True]]
+        assert told["known of theirs"] == ["0/theirs", "0/theirs/deep"]
+        assert theirs["folders"] == {}, "nothing of it counts as gone"
