@@ -7,6 +7,7 @@ whether it is to be there after all. Nothing here depends on the sandbox or on u
 
 # ruff: noqa: PTH111, PTH112, PTH113, PTH114, PTH115, PTH118, PTH119, PTH120 -- every folder of a workspace is looked at: paths as texts are faster
 
+import hashlib
 import os
 import shlex
 import stat
@@ -29,6 +30,8 @@ _MOST_HELD, _MOST_FOLDERS = 200, 2_000
 _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
 # In nanoseconds. Changes further apart than this have different times on every file system.
 _SETTLED = 2_000_000_000
+# In bytes. Larger files are known by their times; of a command's large files, so much is held in all.
+_MOST_HASHED, _MOST_BYTES_HELD = 16 << 20, 256 << 20
 _EVERY_ACCESS = os.R_OK | os.W_OK | os.X_OK
 _SETTINGS = ("config", "config.worktree")
 _TODO = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo")
@@ -38,12 +41,19 @@ _SHALLOW = ("pack", "info")  # Inside `objects`, only these folders are searched
 
 @dataclass(frozen=True, slots=True)
 class AutorunFile:
-    """A file that is run later. `runnable_content`: what of it can run something, empty where nothing can; `link`: where it leads."""
+    """A file that is run later. `runnable_content`: what of it can run something, empty where nothing can; `link`: where it leads;
+    `held`: what is too large for `content`, while the user is asked about it.
+    """
 
     runnable_content: str
     content: bytes | None = None
     link: str = ""
     mode: int = 0o644
+    held: bytes | None = None
+
+    @property
+    def is_content_unknown(self) -> bool:
+        return self.content is None and not self.link
 
 
 AutorunState = dict[str, AutorunFile]
@@ -128,17 +138,19 @@ class AutorunGuard:
 
     def find_autorun_changes(self, before: AutorunState) -> list[AutorunChange]:
         """What has changed since then so that it can run something; links first, and folders before what is in them."""
-        found = []
+        found, room = [], _MOST_BYTES_HELD
         for path, item in self.read_autorun_state().items():
             old = before.get(path)
             if _can_run_more(os.path.basename(path), old, item):
-                found.append(AutorunChange(path, old, item))
+                held = self._read_large_file(path, room) if item.is_content_unknown else None
+                room -= len(held or b"")
+                found.append(AutorunChange(path, old, replace(item, held=held)))
         return sorted(found, key=lambda one: (one.path.count("/"), one.path))
 
     def revert_autorun_changes(self, planted: list[AutorunChange]) -> list[str]:
-        """Make each file what it was; the paths where that could not be done."""
-        failed = []
-        for one in planted:
+        """Make each file what it was; the paths where that could not be done. Those of unknown content are left alone."""
+        failed = [one.path for one in planted if one.before and one.before.is_content_unknown]
+        for one in (one for one in planted if one.path not in failed):
             before = one.before if one.before and not one.before.link else None
             try:
                 self._put_autorun_file(one.path, one.before.link if one.before else "", before)
@@ -155,8 +167,13 @@ class AutorunGuard:
         self.folders, self.of_git, self.items, self._whole = look.folders, look.of_git, look.items, look.whole
         self._hidden = look.list_hidden_paths()
 
+    def _read_large_file(self, path: str, limit: int) -> bytes | None:
+        with suppress(HelixError, OSError):
+            return workspace_roots.read_whole_file(self.roots, self.roots.resolve_path(path), limit)
+        return None
+
     def _put_autorun_file(self, path: str, link: str, item: AutorunFile | None) -> None:
-        content = item.content if item and not link else None
+        content = (item.held if item.content is None else item.content) if item and not link else None
         place, opened = self.roots.resolve_path(path), list[tuple[int, int]]()
         with self._lock:
             try:
@@ -305,10 +322,12 @@ class _AutorunScan:
             self._open_closed_entry(path, os.R_OK)
         try:
             content = workspace_roots.read_whole_file(
-                self.guard.roots, self.guard.roots.resolve_path(path), autorun_files.MOST_BYTES
+                self.guard.roots, self.guard.roots.resolve_path(path), _MOST_HASHED
             )
         except (HelixError, OSError):
             return AutorunFile(f"{found.st_size} {found.st_mtime_ns} {found.st_ino}", None, link, mode)
+        if len(content) > autorun_files.MOST_BYTES:
+            return AutorunFile(hashlib.sha256(content).hexdigest(), None, link, mode)
         if settings:
             meaning = "\n".join(
                 git_settings.list_settings_not_known_harmless(content.decode("utf-8", "surrogateescape"))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from helix_desktop.engine.changes.git_patch import format_unified_diff
@@ -49,7 +49,7 @@ class CommandCheck:
         done = [one for one in planted if one.path not in failed]
         allowed = ask and bool(done) and await self._ask_to_keep(use, done)
         if allowed:
-            self.kept |= {one.path: one.after for one in done}
+            self.kept |= {one.path: replace(one.after, held=None) for one in done}
             await asyncio.to_thread(self.guard.reapply_autorun_changes, done)
         self.is_settled = True
         return "".join(_describe_reverted(use, done, allowed=allowed)) + _describe_not_reverted(use, failed)
@@ -99,7 +99,7 @@ def _format_autorun_change(name: str, one: AutorunChange) -> str:
     if one.after.link:
         return f"{name} → {printable_name(one.after.link)}"
     if one.after.content is None:
-        return f"{name}: cannot be shown"
+        return f"{name}: cannot be shown{'' if one.after.held is not None else ', and cannot be kept'}"
     before = file_text.decode_file_text((one.before.content if one.before else None) or b"")
     return format_unified_diff(before, file_text.decode_file_text(one.after.content), name)
 

@@ -91,6 +91,38 @@ def test_what_is_put_back_stays_inside_though_a_folder_became_a_link(root: Path,
     assert (outside / "tasks.json").read_text() == "outside\n"
 
 
+@pytest.mark.parametrize("before", [None, b"small"])
+def test_a_large_file_is_put_back_and_kept_whole(root: Path, before: bytes | None) -> None:
+    """`yarn set version` makes one of 2.7 MB."""
+    path, content = root / ".yarn/releases/yarn.cjs", b"0123456789" * 200_000
+    path.parent.mkdir(parents=True)
+    if before is not None:
+        path.write_bytes(before)
+    guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
+    state = guard.read_autorun_state()
+    path.write_bytes(content)
+    path.chmod(0o755)
+    planted = guard.find_autorun_changes(state)
+    assert guard.revert_autorun_changes(planted) == []
+    assert (path.read_bytes() if path.exists() else None) == before
+    guard.reapply_autorun_changes(planted)
+    assert path.read_bytes() == content
+    assert path.stat().st_mode & 0o777 == 0o755
+    assert guard.find_autorun_changes(state | {one.path: one.after for one in planted}) == []
+
+
+@pytest.mark.parametrize("content", [b"evil", b"evil" * 500_000])
+def test_a_large_file_that_cannot_be_what_it_was_is_left_and_named(root: Path, content: bytes) -> None:
+    path = root / ".yarn/releases/yarn.cjs"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"0123456789" * 200_000)
+    guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
+    state = guard.read_autorun_state()
+    path.write_bytes(content)
+    assert guard.revert_autorun_changes(guard.find_autorun_changes(state)) == [str(path)]
+    assert path.read_bytes() == content
+
+
 CLOSING = """
 import json, subprocess, sys
 from pathlib import Path

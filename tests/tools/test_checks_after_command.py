@@ -67,6 +67,16 @@ async def test_what_the_user_keeps_is_there(here: World) -> None:
     assert "Put back" not in await here.said("run_command", command="git -C sub status --short")
 
 
+async def test_a_large_file_that_the_user_keeps_is_there_and_is_asked_about_once(here: World) -> None:
+    await here.run("run_command", command="sleep 1000", background=True)
+    line = "mkdir -p .yarn/releases; seq 400000 > .yarn/releases/yarn-4.cjs"
+    assert "keeps what the command did there" in await here.said("run_command", command=line)
+    assert (here.folder / ".yarn/releases/yarn-4.cjs").stat().st_size == 2_688_895
+    await here.run("read_command_output", name="bg1")
+    await here.run("stop_command", name="bg1")
+    assert len(here.person.asked) == 1
+
+
 async def test_ordinary_work_asks_nothing(here: World) -> None:
     await here.run("run_command", command="echo x > new; git add -A; git commit -qm new; git init -q sub")
     assert here.person.asked == []
