@@ -11,6 +11,7 @@ import hashlib
 import os
 import shlex
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -95,13 +96,15 @@ class AutorunGuard:
     # Held while closed folders are open for us: another look would take them for open ones.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def read_autorun_state(self) -> AutorunState:
-        """All there is now that is run later, by path."""
+    def read_autorun_state(self, since: int = sys.maxsize) -> AutorunState:
+        """All there is now that is run later, by path. What has changed `since` then, in nanoseconds, is read again: who has
+        mapped a file into memory may write to it without moving its times.
+        """
         with self._lock:
             if (now := self.patterns()) != self._patterns:
                 self._patterns = now
                 self.folders, self.of_git = {}, {}
-            return _AutorunScan(self).scan_all_roots()
+            return _AutorunScan(self, since).scan_all_roots()
 
     def is_file_hidden(self, inside: str) -> bool:
         """Whether no agent sees a file, by its path from its root."""
@@ -136,10 +139,10 @@ class AutorunGuard:
         files = [path for path in self.items if os.path.basename(path) not in _OF_GIT]
         return [*self._whole, *(path for path in files if not autorun_files.is_run_in_part(os.path.basename(path)))]
 
-    def find_autorun_changes(self, before: AutorunState) -> list[AutorunChange]:
+    def find_autorun_changes(self, before: AutorunState, since: int = sys.maxsize) -> list[AutorunChange]:
         """What has changed since then so that it can run something; links first, and folders before what is in them."""
         found, room = [], _MOST_BYTES_HELD
-        for path, item in self.read_autorun_state().items():
+        for path, item in self.read_autorun_state(since).items():
             old = before.get(path)
             if _can_run_more(os.path.basename(path), old, item):
                 held = self._read_large_file(path, room) if item.is_content_unknown else None
@@ -194,8 +197,8 @@ def _can_run_more(name: str, before: AutorunFile | None, now: AutorunFile) -> bo
 
 
 class _AutorunScan:
-    def __init__(self, guard: AutorunGuard) -> None:
-        self.guard, self.found = guard, AutorunState()
+    def __init__(self, guard: AutorunGuard, since: int) -> None:
+        self.guard, self.since, self.found = guard, since, AutorunState()
         self.folders: dict[str, _ScannedFolder] = {}
         self.of_git: dict[str, _ScannedFolder] = {}
         self.items: dict[str, tuple[tuple[int, ...], AutorunFile]] = {}
@@ -305,7 +308,7 @@ class _AutorunScan:
             return None
         stamp = (found.st_ino, found.st_ctime_ns, found.st_size, hook, settings)
         known = self.guard.items.get(path)
-        fresh = found.st_ctime_ns > time.time_ns() - _SETTLED
+        fresh = found.st_ctime_ns > min(time.time_ns(), self.since) - _SETTLED
         if known is not None and known[0] == stamp and not link and not fresh:
             item = known[1]
         else:

@@ -1,6 +1,7 @@
 """Reverts files that other programs run later if a command changed them, then asks the user whether to keep them."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Any
@@ -33,6 +34,7 @@ class CommandCheck:
     open_question: asyncio.Task[Any] | None = None
     is_settled: bool = False
     kept: AutorunState = field(default_factory=dict)
+    begun: int = field(default_factory=time.time_ns)  # In nanoseconds.
 
     @classmethod
     async def begin_check(cls, guard: AutorunGuard, *, lasting: bool = False) -> "CommandCheck":
@@ -40,7 +42,7 @@ class CommandCheck:
 
     async def revert_and_ask(self, use: ToolResources, *, ask: bool) -> str:
         """Reverts what the command changed, asks about it, and reports the outcome; empty if nothing changed."""
-        planted = await asyncio.to_thread(self.guard.find_autorun_changes, self.before | self.kept)
+        planted = await asyncio.to_thread(self.guard.find_autorun_changes, self.before | self.kept, self.begun)
         planted = [one for one in planted if not self.is_in_background or one.path not in self.before]
         if not planted:
             self.is_settled = True
@@ -57,7 +59,7 @@ class CommandCheck:
     async def revert_without_asking(self) -> None:
         """Reverts the command's changes without asking, when nobody is left to answer."""
         if not self.is_settled:
-            planted = await asyncio.to_thread(self.guard.find_autorun_changes, self.before | self.kept)
+            planted = await asyncio.to_thread(self.guard.find_autorun_changes, self.before | self.kept, self.begun)
             await asyncio.to_thread(self.guard.revert_autorun_changes, planted)
             self.is_settled = True
 

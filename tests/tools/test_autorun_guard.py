@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -204,6 +205,24 @@ def test_a_look_at_what_has_not_changed_is_cheap(root: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "scandir", listing)
     guard.read_autorun_state()
     assert not [path for path in listed if "folder" in path]
+
+
+def test_what_is_written_through_a_mapping_is_found_though_no_time_moved(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first write dirties the page and moves the file's times; a look trusts them; the next write moves nothing."""
+    path = root / "new/package.json"
+    path.parent.mkdir()
+    path.write_bytes(b'{"scripts": {"test": "true"}}'.ljust(4096))
+    guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
+    before = guard.read_autorun_state()
+    monkeypatch.setattr("helix_desktop.tools.autorun_guard._SETTLED", 0)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 4096) as mapped:
+        mapped[0:1] = mapped[0:1]
+        begun = path.stat().st_ctime_ns - 1
+        assert guard.find_autorun_changes(before, begun) == []
+        mapped[:] = b'{"scripts": {"test": "evil", "postinstall": "evil"}}'.ljust(4096)
+        assert [one.path for one in guard.find_autorun_changes(before, begun)] == [str(path)]
 
 
 def test_closed_folders_are_not_looked_into(root: Path) -> None:
