@@ -11,13 +11,13 @@ import hashlib
 import os
 import shlex
 import stat
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
+from sys import maxsize
 
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
@@ -31,7 +31,7 @@ _MOST_HELD, _MOST_FOLDERS = 200, 2_000
 _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
 # In nanoseconds. Changes further apart than this have different times on every file system.
 _SETTLED = 2_000_000_000
-# In bytes. Larger files are known by their times; of a command's large files, so much is held in all.
+# In bytes. Larger files are known by their times; of a command's, so much is held in all.
 _MOST_HASHED, _MOST_BYTES_HELD = 16 << 20, 256 << 20
 _EVERY_ACCESS = os.R_OK | os.W_OK | os.X_OK
 _SETTINGS = ("config", "config.worktree")
@@ -42,8 +42,8 @@ _SHALLOW = ("pack", "info")  # Inside `objects`, only these folders are searched
 
 @dataclass(frozen=True, slots=True)
 class AutorunFile:
-    """A file that is run later. `runnable_content`: what of it can run something, empty where nothing can; `link`: where it leads;
-    `held`: what is too large for `content`, while the user is asked about it.
+    """A file that is run later. `runnable_content`: what of it can run something, empty where
+    nothing can; `link`: where it leads; `held`: what is too large for `content`, for a question.
     """
 
     runnable_content: str
@@ -96,9 +96,9 @@ class AutorunGuard:
     # Held while closed folders are open for us: another look would take them for open ones.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def read_autorun_state(self, since: int = sys.maxsize) -> AutorunState:
-        """All there is now that is run later, by path. What has changed `since` then, in nanoseconds, is read again: who has
-        mapped a file into memory may write to it without moving its times.
+    def read_autorun_state(self, since: int = maxsize) -> AutorunState:
+        """All there is now that is run later, by path. What changed `since` then, in nanoseconds, is
+        read again: who has mapped a file into memory may write to it without moving its times.
         """
         with self._lock:
             if (now := self.patterns()) != self._patterns:
@@ -139,19 +139,19 @@ class AutorunGuard:
         files = [path for path in self.items if os.path.basename(path) not in _OF_GIT]
         return [*self._whole, *(path for path in files if not autorun_files.is_run_in_part(os.path.basename(path)))]
 
-    def find_autorun_changes(self, before: AutorunState, since: int = sys.maxsize) -> list[AutorunChange]:
+    def find_autorun_changes(self, old: AutorunState, since: int = maxsize) -> list[AutorunChange]:
         """What has changed since then so that it can run something; links first, and folders before what is in them."""
         found, room = [], _MOST_BYTES_HELD
         for path, item in self.read_autorun_state(since).items():
-            old = before.get(path)
-            if _can_run_more(os.path.basename(path), old, item):
+            before = old.get(path)
+            if _can_run_more(os.path.basename(path), before, item):
                 held = self._read_large_file(path, room) if item.is_content_unknown else None
                 room -= len(held or b"")
-                found.append(AutorunChange(path, old, replace(item, held=held)))
+                found.append(AutorunChange(path, before, replace(item, held=held)))
         return sorted(found, key=lambda one: (one.path.count("/"), one.path))
 
     def revert_autorun_changes(self, planted: list[AutorunChange]) -> list[str]:
-        """Make each file what it was; the paths where that could not be done. Those of unknown content are left alone."""
+        """Make each file what it was; the paths where that could not be done."""
         failed = [one.path for one in planted if one.before and one.before.is_content_unknown]
         for one in (one for one in planted if one.path not in failed):
             before = one.before if one.before and not one.before.link else None
@@ -176,7 +176,9 @@ class AutorunGuard:
         return None
 
     def _put_autorun_file(self, path: str, link: str, item: AutorunFile | None) -> None:
-        content = (item.held if item.content is None else item.content) if item and not link else None
+        content = item.content if item and not link else None
+        if content is None and item and not link:
+            content = item.held
         place, opened = self.roots.resolve_path(path), list[tuple[int, int]]()
         with self._lock:
             try:

@@ -42,7 +42,7 @@ class CommandCheck:
 
     async def revert_and_ask(self, use: ToolResources, *, ask: bool) -> str:
         """Reverts what the command changed, asks about it, and reports the outcome; empty if nothing changed."""
-        planted = await asyncio.to_thread(self.guard.find_autorun_changes, self.before | self.kept, self.begun)
+        planted = await self._find_planted()
         planted = [one for one in planted if not self.is_in_background or one.path not in self.before]
         if not planted:
             self.is_settled = True
@@ -56,10 +56,14 @@ class CommandCheck:
         self.is_settled = True
         return "".join(_describe_reverted(use, done, allowed=allowed)) + _describe_not_reverted(use, failed)
 
+    async def _find_planted(self) -> list[AutorunChange]:
+        known = self.before | self.kept
+        return await asyncio.to_thread(self.guard.find_autorun_changes, known, self.begun)
+
     async def revert_without_asking(self) -> None:
         """Reverts the command's changes without asking, when nobody is left to answer."""
         if not self.is_settled:
-            planted = await asyncio.to_thread(self.guard.find_autorun_changes, self.before | self.kept, self.begun)
+            planted = await self._find_planted()
             await asyncio.to_thread(self.guard.revert_autorun_changes, planted)
             self.is_settled = True
 
@@ -101,7 +105,8 @@ def _format_autorun_change(name: str, one: AutorunChange) -> str:
     if one.after.link:
         return f"{name} → {printable_name(one.after.link)}"
     if one.after.content is None:
-        return f"{name}: cannot be shown{'' if one.after.held is not None else ', and cannot be kept'}"
+        lost = ", and cannot be kept" if one.after.held is None else ""
+        return f"{name}: cannot be shown{lost}"
     before = file_text.decode_file_text((one.before.content if one.before else None) or b"")
     return format_unified_diff(before, file_text.decode_file_text(one.after.content), name)
 
