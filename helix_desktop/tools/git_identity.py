@@ -12,54 +12,16 @@ from pathlib import Path
 from helix_desktop.tools import git_settings
 
 _KEPT = (
-    *(
-        "user.name",
-        "user.email",
-        "user.useconfigonly",
-        "author.*",
-        "committer.*",
-        "init.defaultbranch",
-        "core.autocrlf",
-        "core.eol",
-    ),
-    *(
-        "core.quotepath",
-        "core.abbrev",
-        "core.whitespace",
-        "core.commentchar",
-        "core.ignorecase",
-        "core.precomposeunicode",
-        "color.*",
-    ),
-    *(
-        "pull.rebase",
-        "pull.ff",
-        "push.default",
-        "push.autosetupremote",
-        "push.followtags",
-        "fetch.prune",
-        "merge.conflictstyle",
-    ),
-    *(
-        "merge.ff",
-        "diff.algorithm",
-        "diff.renames",
-        "diff.colormoved",
-        "rebase.autostash",
-        "rebase.autosquash",
-        "rerere.enabled",
-    ),
-    *(
-        "advice.*",
-        "column.ui",
-        "branch.sort",
-        "branch.autosetupmerge",
-        "branch.autosetuprebase",
-        "tag.sort",
-        "commit.verbose",
-    ),
-    *("alias.*", "safe.directory", "log.date", "log.decorate", "status.*", "i18n.*", "submodule.recurse"),
-)
+    "user.name", "user.email", "user.useconfigonly", "author.*", "committer.*",
+    "init.defaultbranch", "core.autocrlf", "core.eol", "core.quotepath", "core.abbrev",
+    "core.whitespace", "core.commentchar", "core.ignorecase", "core.precomposeunicode", "color.*",
+    "pull.rebase", "pull.ff", "push.default", "push.autosetupremote", "push.followtags",
+    "fetch.prune", "merge.conflictstyle", "merge.ff", "diff.algorithm", "diff.renames",
+    "diff.colormoved", "rebase.autostash", "rebase.autosquash", "rerere.enabled", "advice.*",
+    "column.ui", "branch.sort", "branch.autosetupmerge", "branch.autosetuprebase", "tag.sort",
+    "commit.verbose", "alias.*", "safe.directory", "log.date", "log.decorate", "status.*", "i18n.*",
+    "submodule.recurse",
+)  # fmt: skip
 _DEEPEST = 5
 
 
