@@ -62,19 +62,25 @@ async def undo_tool_changes(
 
     Returns a sentence for each file. A file that somebody else has changed since is left alone, and that is said.
     """
-    return tuple([await _undo_file_change(change, roots, cache) for change in reversed(join_file_changes(changes))])
+    joined, broken = join_file_changes(changes)
+    return tuple([await _undo_file_change(one, roots, cache, broken) for one in reversed(joined)])
 
 
-def join_file_changes(changes: Sequence[FileChanged]) -> list[FileChanged]:
-    """Several changes of one file as one, from before the first to after the last; what came to nothing is left out."""
+def join_file_changes(changes: Sequence[FileChanged]) -> tuple[list[FileChanged], set[str]]:
+    """Several changes of one file as one, from before the first to after the last; what came to nothing is left out.
+    Also returns the paths that somebody else changed in between.
+    """
     by_path: dict[str, FileChanged] = {}
+    broken = set()
     for change in changes:
-        first = by_path.pop(change.path, change)
-        by_path[change.path] = FileChanged(change.path, first.before, change.after)
-    return [change for change in by_path.values() if change.before != change.after]
+        held = by_path.pop(change.path, None)
+        if held is not None and held.after != change.before:
+            broken.add(change.path)
+        by_path[change.path] = FileChanged(change.path, (held or change).before, change.after)
+    return [change for change in by_path.values() if change.before != change.after], broken
 
 
-async def _undo_file_change(change: FileChanged, roots: WorkspaceRoots, cache: ContentCache) -> str:
+async def _undo_file_change(change: FileChanged, roots: WorkspaceRoots, cache: ContentCache, broken: set[str]) -> str:
     name = Path(change.path).name
     try:
         place = roots.resolve_path(change.path)
@@ -83,7 +89,7 @@ async def _undo_file_change(change: FileChanged, roots: WorkspaceRoots, cache: C
         digest = None if now is None else Digest.of_content(now)
         if digest == change.before:
             return f"{name} needed no change."
-        if digest != change.after:
+        if digest != change.after or change.path in broken:
             raise ActionRefused("it was changed in the meantime")
         before = None if change.before is None else await cache.read_content(change.before)
         await asyncio.to_thread(write_edit, roots, FileEdit(place, now, before))

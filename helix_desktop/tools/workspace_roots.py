@@ -16,9 +16,11 @@ from dataclasses import replace as replace_field
 from pathlib import Path
 from secrets import token_hex
 
+from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools.changes import atomic_swap
 from helix_desktop.tools.opening_within_folder import closing_handle, write_to_handle
 
 if sys.platform == "win32":
@@ -221,17 +223,13 @@ def replace_file(roots: WorkspaceRoots, place: RootPath, content: bytes, *, expe
     """
     place = _follow_links(roots, place)
     with _open_parent(roots, place, make=True) as folder:
-        before = _stat_replaceable(folder, place.full_path.name, roots.display_path(place))
-        _check_unchanged(roots, place, expected)
-        _replace_with_content(folder, place.full_path.name, content, before)
+        _put_if_unchanged(roots, place, folder, content, expected)
 
 
 def delete_file(roots: WorkspaceRoots, place: RootPath, *, expected: Digest) -> None:
     """Delete the file, if it still is what the caller saw."""
     with _open_parent(roots, place) as folder:
-        _stat_replaceable(folder, place.full_path.name, roots.display_path(place))
-        _check_unchanged(roots, place, expected)
-        folder.delete_entry(place.full_path.name)
+        _put_if_unchanged(roots, place, folder, None, expected)
 
 
 def restore_entry(roots: WorkspaceRoots, place: RootPath, content: bytes | None, mode: int, link: str = "") -> None:
@@ -248,7 +246,7 @@ def restore_entry(roots: WorkspaceRoots, place: RootPath, content: bytes | None,
         if link:
             folder.create_link(link, name)
         elif content is not None:
-            _replace_with_content(folder, name, content, None, mode)
+            _write_beside(folder, name, content, mode, replaces=True)
 
 
 def normalise_spelling(path: str) -> str:
@@ -372,33 +370,50 @@ def _stat_replaceable(folder: folders.OpenFolder, name: str, shown: str) -> os.s
     return found
 
 
-def _check_unchanged(roots: WorkspaceRoots, place: RootPath, expected: Digest | None) -> None:
-    now = read_file_or_none(roots, place)
-    if (None if now is None else Digest.of_content(now)) != expected:
-        raise ActionRefused(
-            f"{roots.display_path(place)} has changed since it was read. Nothing was written.",
-            remedy="Read the file again first.",
-        )
-
-
-def _replace_with_content(
-    folder: folders.OpenFolder, name: str, content: bytes, before: os.stat_result | None, mode: int = 0
+def _put_if_unchanged(
+    roots: WorkspaceRoots, place: RootPath, folder: folders.OpenFolder, content: bytes | None, expected: Digest | None
 ) -> None:
+    """Put new content, or nothing, in a file's place. What comes out is looked at: somebody may have saved it meanwhile."""
+    name, shown = place.full_path.name, roots.display_path(place)
+    before, now = _stat_replaceable(folder, name, shown), read_file_or_none(roots, place)
+    item = None if before is None else TreeItem(PathKind.FILE, stat.S_IMODE(before.st_mode), before.st_size)
+    changed = ActionRefused(
+        f"{shown} has changed since it was read. Nothing was written.", remedy="Read the file again first."
+    )
+    if (None if now is None else Digest.of_content(now)) != expected:
+        raise changed
+    mode, at_once = before.st_mode if before else 0, sys.platform == "win32"
+    beside = "" if content is None else _write_beside(folder, name, content, mode, replaces=at_once)
+    try:
+        if sys.platform == "win32":
+            if content is None:
+                folder.delete_entry(name)
+        elif beside:
+            atomic_swap.swap_into_place(folder.handle, name, beside, item, expected.raw if expected else b"")
+            os.fsync(folder.handle)
+        elif item is not None and expected is not None:
+            atomic_swap.remove_if_expected(folder.handle, name, item, expected.raw)
+    except atomic_swap.ChangedMeanwhile:
+        raise changed from None
+
+
+def _write_beside(folder: folders.OpenFolder, name: str, content: bytes, mode: int, *, replaces: bool) -> str:
+    """A new file, synced, beside the one whose place it is to take. `replaces`: it takes the place whatever is there."""
     beside = f".{name[:60]}.{token_hex(6)}.helix"
     handle = folder.create_file(beside)
     try:
         with closing_handle(handle):
             write_to_handle(handle, content)
-            if before is not None:
-                folders.copy_mode(handle, before.st_mode)
-            elif mode:
+            if mode:
                 folders.copy_mode(handle, mode)
             os.fsync(handle)
-        folder.replace_entry(beside, name)
+        if replaces:
+            folder.replace_entry(beside, name)
     except BaseException:
         with suppress(OSError):
             folder.delete_entry(beside)
         raise
+    return beside
 
 
 @contextmanager

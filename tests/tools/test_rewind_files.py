@@ -21,7 +21,20 @@ A, B, C = (Digest.of_content(letter) for letter in (b"a", b"b", b"c"))
     ],
 )
 def test_several_changes_of_a_file_are_one(changes: list[FileChanged], one: list[FileChanged]) -> None:
-    assert join_file_changes(changes) == one
+    assert join_file_changes(changes) == (one, set())
+
+
+async def test_what_somebody_changed_between_two_changes_is_left_alone(here: World) -> None:
+    here.write("a", "one\n")
+    first = (await here.run("edit_file", path="a", old_text="one", new_text="two")).changes
+    here.write("a", "two\nthe user's\n")
+    await here.run("read_file", path="a")
+    second = (await here.run("edit_file", path="a", old_text="two", new_text="three")).changes
+    (said,) = await undo_tool_changes([*first, *second], here.kit.resources.roots, here.cache)
+    assert said.startswith("a was not changed: it was changed in the meantime")
+    assert (here.folder / "a").read_text() == "three\nthe user's\n"
+    assert list(await undo_tool_changes(second, here.kit.resources.roots, here.cache)) == ["a was restored."]
+    assert (here.folder / "a").read_text() == "two\nthe user's\n"
 
 
 async def test_everything_is_put_back(here: World) -> None:

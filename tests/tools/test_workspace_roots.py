@@ -6,7 +6,9 @@ import socket
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -173,6 +175,31 @@ def test_a_file_that_changed_meanwhile_is_not_overwritten(roots: WorkspaceRoots)
     with pytest.raises(ActionRefused, match="changed since"):
         workspace_roots.delete_file(roots, roots.resolve_path("file"), expected=Digest.of_content(b"seen"))
     assert (roots.folders[0] / "file").read_text() == "changed"
+
+
+@pytest.mark.parametrize(("was", "content"), [(b"seen", b"the agent's"), (None, b"the agent's"), (b"seen", None)])
+def test_what_somebody_saves_between_the_check_and_the_write_is_kept(
+    roots: WorkspaceRoots, was: bytes | None, content: bytes | None
+) -> None:
+    file, place, saved = roots.folders[0] / "file", roots.resolve_path("file"), list[int]()
+    if was is not None:
+        file.write_bytes(was)
+
+    def save_once_checked(frame: FrameType, event: str, _: object) -> None:
+        if event == "return" and frame.f_code.co_name == "read_file_or_none" and not saved:
+            saved.append(file.write_bytes(b"somebody's"))
+
+    seen = None if was is None else Digest.of_content(was)
+    replace = partial(workspace_roots.replace_file, roots, place, content or b"", expected=seen)
+    delete = partial(workspace_roots.delete_file, roots, place, expected=Digest.of_content(b"seen"))
+    sys.setprofile(save_once_checked)
+    try:
+        with pytest.raises(ActionRefused, match="changed since"):
+            delete() if content is None else replace()
+    finally:
+        sys.setprofile(None)
+    assert sorted(path.name for path in roots.folders[0].iterdir()) == ["file", "own"]
+    assert file.read_bytes() == b"somebody's"
 
 
 def test_a_failed_write_leaves_the_file_and_nothing_else(
