@@ -162,9 +162,9 @@ class AgentRequests:
         searches = first_text(object_at(call.told, "rawInput"), "pattern", "regex", "glob")
         needed = {ActionEffect.RUN: "", ActionEffect.EDIT: path, ActionEffect.READ: path or searches}
         if command:
-            effect = ActionEffect.RUN  # Whatever its kind: agents give a command that reads the kind "read".
+            effect = ActionEffect.RUN  # Agents call a command that reads "read".
         elif not needed.get(effect, "none"):
-            effect = ActionEffect.FOREIGN  # The call names no command, no file and nothing to search for.
+            effect = ActionEffect.FOREIGN  # It names no command, no file and no pattern.
         shown, danger, apart = self._describe_path_danger(path, effect) if path else ("", "", "")
         host, runs = _host_of_call(call), effect is ActionEffect.RUN
         known = ToolName.FETCH_URL if effect is ActionEffect.FETCH and host else _TOOLS.get(effect)
@@ -331,7 +331,7 @@ def _command_of_call(call: AcpCall) -> str:
 
 
 def _paths_of_call(call: AcpCall) -> Iterator[str]:
-    """Every path in a call's input, whatever the agent calls it. The words of a command are judged as a command."""
+    """Every path in a call's input, whatever its key. The words of a command are judged as a command."""
     pending: list[tuple[str, Any]] = [("", object_at(call.told, "rawInput") | dict.fromkeys(_COMMAND_KEYS))]
     while pending:
         key, told = pending.pop()
@@ -344,7 +344,7 @@ def _paths_of_call(call: AcpCall) -> Iterator[str]:
 
 
 def _path_in_text(text: str, *, is_path: bool) -> str:
-    """The path that a text is, if it is one. A comment or an expression may begin with a slash, too, but leads nowhere."""
+    """The path that a text is, if any. A comment may begin with a slash, too, but leads nowhere."""
     with suppress(RuntimeError, ValueError):
         path = Path(text).expanduser()
         if len(path.parts) > 1 and path.is_absolute() and "\n" not in text and os.path.lexists(Path(*path.parts[:2])):

@@ -20,7 +20,7 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots, read_file_or_non
 
 
 async def restore_files_to_before(facts: Sequence[Recorded], around: WorkspaceResources) -> FileRestoration:
-    """Put the files back as they were before these facts, a sentence for each. What somebody else has changed is left alone."""
+    """Put the files back as they were before these facts, except what others changed; in sentences."""
     noted = [r.fact for r in facts if isinstance(r.fact, FilesChanged)]
     known = {fact.call for fact in noted}
     bare = [
@@ -58,7 +58,7 @@ def _describe_restoration(
 async def undo_tool_changes(
     changes: Sequence[FileChanged], roots: WorkspaceRoots, cache: ContentCache
 ) -> tuple[str, ...]:
-    """Put the files back as they were before the first of `changes` (given in the order they happened).
+    """Put the files back as they were before the first of `changes`, which are in their order.
 
     Returns a sentence for each file. A file that somebody else has changed since is left alone, and that is said.
     """
@@ -67,8 +67,8 @@ async def undo_tool_changes(
 
 
 def join_file_changes(changes: Sequence[FileChanged]) -> tuple[list[FileChanged], set[str]]:
-    """Several changes of one file as one, from before the first to after the last; what came to nothing is left out.
-    Also returns the paths that somebody else changed in between.
+    """Several changes of one file as one, from before the first to after the last; what came to nothing
+    is left out. Also returns the paths that somebody else changed in between.
     """
     by_path: dict[str, FileChanged] = {}
     broken = set()

@@ -35,7 +35,7 @@ _MOST_LINKS = 40
 
 @dataclass(frozen=True, slots=True)
 class RootPath:
-    """A path inside a root: `inside` is relative to it with forward slashes, empty for the root itself."""
+    """A path in a root: `inside` is relative to it with forward slashes, empty for the root."""
 
     root: Path
     inside: str
@@ -70,7 +70,7 @@ class WorkspaceRoots:
 
     @property
     def with_nothing_hidden(self) -> "WorkspaceRoots":
-        """The same folders with nothing hidden: for what the program does itself, such as an undo."""
+        """The same folders with nothing hidden: for what the program does itself, as an undo."""
         return replace_field(self, is_hidden_inside=lambda _inside: False)
 
     def is_hidden_path(self, path: Path) -> bool:
@@ -132,7 +132,7 @@ class WorkspaceRoots:
         return [*zip(self.folders, self.folders, strict=True), *zip(self.names, self.folders, strict=False)]
 
     def display_path(self, place: RootPath) -> str:
-        """How a place is named to the model and the user: relative to the first root, else in full."""
+        """How the model and the user are told a place: relative to the first root, else in full."""
         return place.inside or "." if place.root == self.folders[0] else str(place.full_path)
 
     def check_not_closed(self, path: Path) -> None:
@@ -218,18 +218,15 @@ def walk_files(
 
 
 def replace_file(roots: WorkspaceRoots, place: RootPath, content: bytes, *, expected: Digest | None) -> None:
-    """Put `content` in the file's place, if it still is what the caller saw: `expected`, or None for no file. It is a new file, so
-    another hard link, which may be outside the roots, keeps the old content.
+    """Put `content` in the file's place, if that is what the caller saw (`expected`, None for no file).
+    It is a new file, so another hard link, which may be outside the roots, keeps the old content.
     """
-    place = _follow_links(roots, place)
-    with _open_parent(roots, place, make=True) as folder:
-        _put_if_unchanged(roots, place, folder, content, expected)
+    _put_if_unchanged(roots, _follow_links(roots, place), content, expected)
 
 
 def delete_file(roots: WorkspaceRoots, place: RootPath, *, expected: Digest) -> None:
     """Delete the file, if it still is what the caller saw."""
-    with _open_parent(roots, place) as folder:
-        _put_if_unchanged(roots, place, folder, None, expected)
+    _put_if_unchanged(roots, place, None, expected)
 
 
 def restore_entry(roots: WorkspaceRoots, place: RootPath, content: bytes | None, mode: int, link: str = "") -> None:
@@ -281,7 +278,7 @@ def _check_root_exists(place: RootPath) -> None:
 
 
 def _check_handle_not_closed(roots: WorkspaceRoots, handle: int) -> None:
-    """Links inside a root may still lead to the program's own data: ask the open handle where it is."""
+    """Links in a root may lead to the program's own data: ask the open handle where it is."""
     where = folders.real_path(handle)
     if where is not None:
         roots.check_not_closed(where)
@@ -370,35 +367,34 @@ def _stat_replaceable(folder: folders.OpenFolder, name: str, shown: str) -> os.s
     return found
 
 
-def _put_if_unchanged(
-    roots: WorkspaceRoots, place: RootPath, folder: folders.OpenFolder, content: bytes | None, expected: Digest | None
-) -> None:
-    """Put new content, or nothing, in a file's place. What comes out is looked at: somebody may have saved it meanwhile."""
+def _put_if_unchanged(roots: WorkspaceRoots, place: RootPath, content: bytes | None, expected: Digest | None) -> None:
+    """Put content, or nothing, in a file's place, and look at what came out: somebody may have saved."""
     name, shown = place.full_path.name, roots.display_path(place)
-    before, now = _stat_replaceable(folder, name, shown), read_file_or_none(roots, place)
-    item = None if before is None else TreeItem(PathKind.FILE, stat.S_IMODE(before.st_mode), before.st_size)
-    changed = ActionRefused(
-        f"{shown} has changed since it was read. Nothing was written.", remedy="Read the file again first."
-    )
-    if (None if now is None else Digest.of_content(now)) != expected:
-        raise changed
-    mode, at_once = before.st_mode if before else 0, sys.platform == "win32"
-    beside = "" if content is None else _write_beside(folder, name, content, mode, replaces=at_once)
-    try:
-        if sys.platform == "win32":
-            if content is None:
-                folder.delete_entry(name)
-        elif beside:
-            atomic_swap.swap_into_place(folder.handle, name, beside, item, expected.raw if expected else b"")
-            os.fsync(folder.handle)
-        elif item is not None and expected is not None:
-            atomic_swap.remove_if_expected(folder.handle, name, item, expected.raw)
-    except atomic_swap.ChangedMeanwhile:
-        raise changed from None
+    said = f"{shown} has changed since it was read. Nothing was written."
+    digest = None if expected is None else expected.raw
+    with _open_parent(roots, place, make=content is not None) as folder:
+        before, now = _stat_replaceable(folder, name, shown), read_file_or_none(roots, place)
+        mode = stat.S_IMODE(before.st_mode) if before else 0
+        item = TreeItem(PathKind.FILE, mode, before.st_size) if before else None
+        if (None if now is None else Digest.of_content(now).raw) != digest:
+            raise ActionRefused(said, remedy="Read the file again first.")
+        at_once = sys.platform == "win32"
+        beside = "" if content is None else _write_beside(folder, name, content, mode, replaces=at_once)
+        try:
+            if sys.platform == "win32":
+                if content is None:
+                    folder.delete_entry(name)
+            elif beside:
+                atomic_swap.swap_into_place(folder.handle, name, beside, item, digest or b"")
+                os.fsync(folder.handle)
+            elif item is not None:
+                atomic_swap.remove_if_expected(folder.handle, name, item, digest or b"")
+        except atomic_swap.ChangedMeanwhile:
+            raise ActionRefused(said, remedy="Read the file again first.") from None
 
 
 def _write_beside(folder: folders.OpenFolder, name: str, content: bytes, mode: int, *, replaces: bool) -> str:
-    """A new file, synced, beside the one whose place it is to take. `replaces`: it takes the place whatever is there."""
+    """A new file, synced, beside the one whose place it is to take, or already has (`replaces`)."""
     beside = f".{name[:60]}.{token_hex(6)}.helix"
     handle = folder.create_file(beside)
     try:
