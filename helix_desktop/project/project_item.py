@@ -33,7 +33,7 @@ class ProjectItem:
     body: str
     about: str = ""
     own: bool = False
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict, compare=False)  # All are in `text`.
     notes: tuple[str, ...] = ()
     broken: bool = False
     trusted: bool = False
@@ -144,7 +144,11 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     if found is None:
         raise InvalidInput("The block that begins with --- at the start of the file is not closed properly.")
     try:
-        values = yaml.load(found[1], Loader=yaml.BaseLoader)  # noqa: S506 -- makes texts, lists and tables, nothing else
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(found[1], yaml.BaseLoader)):
+            raise InvalidInput(
+                "YAML aliases (*name) aren't supported between the --- lines."
+            )  # They may grow without end.
+        values = yaml.load(found[1], Loader=yaml.BaseLoader)  # noqa: S506 -- makes texts, lists and tables
     except (yaml.YAMLError, RecursionError, ValueError):
         values = _parse_front_matter_leniently(found[1])
     if values is None:

@@ -32,6 +32,25 @@ def test_yaml_makes_texts_and_nothing_else() -> None:
     assert values["c"] == ["true"]
 
 
+def test_aliases_are_refused_since_a_few_lines_of_them_stand_for_more_than_can_be_looked_through() -> None:
+    lines = ["a0: &a0 [x, x]", *(f"a{level}: &a{level} [*a{level - 1}, *a{level - 1}]" for level in range(1, 200))]
+    with pytest.raises(InvalidInput, match="aliases"):
+        split_front_matter("---\n" + "\n".join(lines) + "\n---\nbody")
+    assert split_front_matter("---\na: &name x\nb: '*name'\n---\n")[0] == {"a": "x", "b": "*name"}
+
+
+def test_two_looks_at_an_item_are_compared_by_its_text_alone() -> None:
+    """Whatever its values are: 100 lists, each of which has the next one twice, would take longer than anybody lives."""
+
+    def look(text: str) -> ProjectItem:
+        value: list[object] = []
+        for _ in range(100):
+            value = [value, value]
+        return ProjectItem("skill", "x", Path("x"), text, "", values={"a": value})
+
+    assert look("one") == look("one") != look("two")
+
+
 def test_only_plain_files_inside_are_read(tmp_path: Path) -> None:
     inside = tmp_path / "in"
     inside.mkdir()
