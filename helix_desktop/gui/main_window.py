@@ -615,7 +615,7 @@ class MainWindow(WindowFrame):
         workspace, name = self.chat.composer.draft_place
         self.showing.set_shown_conversation(self.chat.session)
         other = next((chat.composer.draft_place[1] for chat in self.chats if chat is not self.chat), "new")
-        for key, shown in (("conversation", name), ("beside", other)):
+        for key, shown in (("conversation", name), ("beside", other)) if workspace else ():
             self.memory.remember_value(key, workspace, value="" if shown == "new" else shown)
         self.top.show_background_work("")
         self._show_model()

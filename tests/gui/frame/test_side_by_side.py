@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
 import pytest
@@ -415,6 +416,9 @@ def test_what_was_open_beside_a_conversation_is_there_again(
 ) -> None:
     write(sides[1], "half a sentence")
     window.go_to_other_side()
+    window.memory.write_memory_file()
+    kept = {key: value for key, value in json.loads(window.memory._file.read_text()).items() if "beside" in key}
+    assert kept == {"beside/storage-engine": "other"}
     window.bring_workspace_to_front(bench)
     QApplication.processEvents()
     assert [chat.session and chat.session.id for chat in window.chats] == [story.CONVERSATION, "other"]
