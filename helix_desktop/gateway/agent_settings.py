@@ -58,7 +58,7 @@ def plan_address_install(
     ):
         raise ActionRefused(
             f"{agent.title} already has another address for {kept.provider} ({kept.source}). Connecting the agent would overwrite that address.",
-            remedy="Start the agent with `wrap` each time instead. `wrap` still sends the agent's requests to that address.",
+            remedy="Start the agent with `wrap` each time instead. `wrap` keeps the address that the agent uses now.",
         )
     registration = GatewayRegistration(new_token(), usual.address, agent=agent.name)
     file = agent.file(home, environ)
