@@ -5,6 +5,7 @@ merely mentions an error, in a file or a log, is not a failure. The patterns are
 end.
 """
 
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from helix_desktop.json_values import object_at, parse_json_or_none
 
 TAIL = 20_000  # In characters. This last part of an output is searched for why a program stopped.
+SUBJECT, SOURCE = 4_000, 200  # In characters: what is searched for a call's subject, and the longest name of an output.
 LINE, SAID = 200, 3  # The most characters in a line that gives a reason, and the most such lines.
 FAILED = 12  # At most this many lines are kept of an error message that the user pasted.
 _EDITS = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
@@ -30,6 +32,10 @@ _PATH_KEYS = (
 )
 # The names of arguments whose values are text to be written into a file.
 _TEXT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)
+_SUBJECT_KEYS = ("command", *_PATH_KEYS, "pattern", "query", "url", "sha256", "task", "prompt", "name", "title")
+_VALUE = r'"\s*:\s*"((?:[^"\\]|\\.){0,400})'
+_VALUE_OF_KEY = {key: re.compile(f'"{key}{_VALUE}') for key in _SUBJECT_KEYS}
+_FIRST_VALUE = re.compile(r'"[A-Za-z_]{1,60}' + _VALUE)
 _COMMAND_KEYS = ("command", "cmd", "script", "line")
 _TARGET = r"['\"]?([\w./~-][\w./~+@-]{0,200})['\"]?"
 _CHANGES = (
@@ -70,6 +76,35 @@ def command_of_call(tool: str, given: Mapping[str, object], arguments: str) -> s
         return ""
     line = next((str(given[key]) for key in _COMMAND_KEYS if isinstance(given.get(key), str)), "")
     return line or ("" if given else arguments)
+
+
+def find_call_subject(arguments: str) -> tuple[str, str]:
+    """What a call is about: its path, its command, its query, else its first text; and where, for a search or an
+    editor's command. The arguments may be cut off.
+    """
+    looked_at = arguments[:SUBJECT]
+    found = {key: _unescape_json(match[1]) for key, at in _VALUE_OF_KEY.items() if (match := at.search(looked_at))}
+    path = next((found[key] for key in _PATH_KEYS if key in found), "")
+    if "pattern" in found or "query" in found:
+        return found.get("pattern") or found["query"], path
+    if "command" in found and path:
+        return f"{found['command']} {path}", ""
+    match = _FIRST_VALUE.search(looked_at)
+    return next(iter(found.values()), _unescape_json(match[1]) if match else ""), ""
+
+
+def name_call_source(arguments: str) -> str:
+    """What an entry in the cache says of the call that it is the output of."""
+    words = " ".join(find_call_subject(arguments)).strip() or arguments
+    storable = words.replace("\0", " ").encode("utf-8", "replace").decode()
+    return " ".join(storable.split())[:SOURCE]
+
+
+def _unescape_json(text: str) -> str:
+    try:
+        return str(json.loads(f'"{text}"', strict=False))
+    except ValueError:
+        return text.replace("\\n", " ")
 
 
 def find_changed_paths(tool: str, given: Mapping[str, object], command: str) -> Iterator[str]:

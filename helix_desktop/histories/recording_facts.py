@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 
 from helix_desktop.engine import fact_encoding, facts
+from helix_desktop.engine.call_outcomes import name_call_source
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.history.live_folds import DOCUMENTS
 from helix_desktop.engine.ports import EntryOrigin, TokenCounter
@@ -83,7 +84,7 @@ def title_of_recording(recording: RecordedSession) -> str:
     text = (recording.title or next(said, ""))[:2_000]
     for key in find_keys(text):  # Titles are shown in many places, so they must contain no keys.
         text = text.replace(key, mask_key(key))
-    return " ".join(text.split())[:TITLE]
+    return " ".join(text.lstrip("#").split())[:TITLE]
 
 
 def origin_of_recording(recording: RecordedSession) -> facts.Origin:
@@ -198,7 +199,7 @@ class _FactDrafting:
     def _draft_result(self, message: RecordedMessage) -> None:
         content = message.text.encode("utf-8", "replace")
         call = self.waiting.pop(message.answers, None)
-        about = EntryOrigin(call.name if call else "tool", " ".join(call.arguments.split())[:200] if call else "")
+        about = EntryOrigin(call.name if call else "tool", name_call_source(call.arguments) if call else "")
         output, tokens = reference_to_content(content), self.tokens.count_tokens(message.text)
         if call is None:
             parts = (facts.Text("[An output that answers no call]", 8), facts.Attachment("output.txt", output, tokens))

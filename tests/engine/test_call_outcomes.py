@@ -133,3 +133,26 @@ def test_here_documents_without_an_end_take_no_quadratic_time(opening: str) -> N
 )
 def test_here_documents_are_left_out_of_a_command(command: str, rest: str) -> None:
     assert call_outcomes.strip_here_documents(command) == rest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ('{"file_path": "/app/solve.py", "content": "import numpy"}', "/app/solve.py"),
+        ('{"content": "import numpy as np", "file_path": "/app/so', "/app/so"),
+        ('{"command": "python3\\n  solve.py", "description": "Run it"}', "python3 solve.py"),
+        ('{"command": "view", "path": "src/lock.rs"}', "view src/lock.rs"),
+        ('{"path": "src", "pattern": "fn lock"}', "fn lock src"),
+        ('{"todo": "Größe messen"}', "Größe messen"),
+        ('{"query": "a\\u0000b\\ud800c"}', "a b?c"),
+        ('{"lines": [1, 2]}', '{"lines": [1, 2]}'),
+        ("no JSON at\n all", "no JSON at all"),
+        ("", ""),
+    ],
+)
+def test_an_output_is_named_by_what_its_call_is_about(arguments: str, name: str) -> None:
+    assert call_outcomes.name_call_source(arguments) == name
+
+
+def test_a_name_of_an_output_is_short() -> None:
+    assert call_outcomes.name_call_source(json.dumps({"command": "x" * 9_000})) == "x" * 200

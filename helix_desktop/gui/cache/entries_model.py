@@ -7,6 +7,7 @@ from enum import IntEnum
 
 from PySide6.QtCore import QAbstractTableModel, QObject, Qt, QTimer, Signal
 
+from helix_desktop.engine.call_outcomes import name_call_source
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import EntryFilter, EntryRow, EntrySort
 from helix_desktop.fast_dataclass import dataclass
@@ -266,10 +267,15 @@ def cell_text(row: EntryRow, column: EntryColumn, now: float) -> str:
     return _CELLS[column](row, now)
 
 
+def _readable_source(source: str) -> str:
+    """Version 0.2 stored the call's arguments as they are for the output of a connected agent."""
+    return name_call_source(source) if source.startswith("{") else source[:400]
+
+
 _CELLS: dict[EntryColumn, Callable[[EntryRow, float], str]] = {
     EntryColumn.HASH: lambda row, _: f"{row.stored.digest.hex[:8]}…{row.stored.digest.hex[-4:]}",
     EntryColumn.TOOL: lambda row, _: make_safe_text(row.about.tool[:200]),
-    EntryColumn.SOURCE: lambda row, _: make_safe_text(row.about.source[:400]).replace("\n", " "),
+    EntryColumn.SOURCE: lambda row, _: make_safe_text(_readable_source(row.about.source)).replace("\n", " "),
     EntryColumn.SIZE: lambda row, _: format_byte_size(row.stored.size),
     EntryColumn.TOKENS: lambda row, _: format_number(row.tokens) if row.tokens else "–",
     EntryColumn.USES: lambda row, _: format_number(row.uses),

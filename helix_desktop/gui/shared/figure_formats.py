@@ -8,6 +8,7 @@ from PySide6.QtCore import QDateTime, QLocale
 from helix_desktop.gui.translation import format_count, format_number, tr
 
 DAY_SECONDS = 86_400
+RECENT_DAYS = 300  # Days in this span need no year.
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
@@ -52,14 +53,17 @@ def format_short_day(then: float, now: float) -> str:
     there, here = (datetime.fromtimestamp(at).astimezone() for at in (then, now))
     if now - then < 6 * DAY_SECONDS:
         return QLocale().dayName(there.isoweekday(), QLocale.FormatType.ShortFormat)
-    recent = now - then < 300 * DAY_SECONDS or there.year == here.year
+    recent = now - then < RECENT_DAYS * DAY_SECONDS or there.year == here.year
     return _format_local_time(then, "d MMM" if recent else "yyyy")
 
 
 def format_short_day_and_time(then: float, before: float, now: float) -> str:
     """The time of day, with the day where it is not that of `before`."""
     days = [datetime.fromtimestamp(at).astimezone().date() for at in (then, before)]
-    return (f"{format_short_day(then, now)} " if days[0] != days[1] else "") + format_time_of_day(then)
+    if days[0] == days[1]:
+        return format_time_of_day(then)
+    is_recent = now - then < RECENT_DAYS * DAY_SECONDS
+    return f"{format_short_day(then, now) if is_recent else format_date(then)} {format_time_of_day(then)}"
 
 
 def is_today(then: float) -> bool:

@@ -16,11 +16,14 @@ from itertools import accumulate
 
 from helix_desktop.engine import facts, token_budget
 from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.call_outcomes import command_of_call, find_changed_paths, parse_call_arguments
 from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
 GROUPED = frozenset({facts.FoldKind.MARKER, facts.FoldKind.EXCERPT})
+_OWN_TOOLS = frozenset(ToolName)
 LONG_LIST = 30  # A longer list joins neighbouring folds of a kind in GROUPED to one row.
 
 
@@ -145,12 +148,23 @@ class ConversationTimeline:
                 lane = TimelineLane.ERRORS
             case facts.FilesChanged() | facts.ToolReturned(changes=(_, *_)):
                 lane = TimelineLane.FILES
+            case facts.ToolReturned() if self._writes_files_of_other_agent(recorded.seq):
+                lane = TimelineLane.FILES
             case _:
                 return False
         points, seqs = self.marks[lane]
         points.append(max(0, len(self.points) - 1))
         seqs.append(recorded.seq)
         return True
+
+    def _writes_files_of_other_agent(self, seq: int) -> bool:
+        """By the call's arguments: only what our own tools did has its changes beside it."""
+        answered = self.history.branch.answered.get(seq)
+        if answered is None or answered.call.name in _OWN_TOOLS:
+            return False
+        given, tool = parse_call_arguments(answered.call.arguments), answered.call.name
+        command = command_of_call(tool, given, answered.call.arguments)
+        return any(find_changed_paths(tool, given, command))
 
     def _spread_imported_cost(self, brought: facts.BroughtIn) -> None:
         """What imported steps cost together belongs to each of them by what it sent, where no step says what it cost."""

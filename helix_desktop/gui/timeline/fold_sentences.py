@@ -125,7 +125,7 @@ def describe_marked_fact(history: ConversationState, seq: int) -> str:
         case facts.FilesChanged(names=names, files=files):
             rest = format_count(files - len(names), "and {n} more", "and {n} more") if files > len(names) else ""
             words = " ".join(filter(None, [", ".join(names), rest]))
-        case facts.ToolReturned(ok=True, changes=changes):
+        case facts.ToolReturned(ok=True, changes=(_, *_) as changes):
             words = ", ".join(change.path for change in changes)
         case facts.ToolReturned(head=head):
             answered = history.record.answered.get(seq)

@@ -3,10 +3,10 @@
 It only makes values; `line_boxes` draws them. Arguments may be a megabyte, so only their beginning is read.
 """
 
-import json
 import re
 from enum import StrEnum
 
+from helix_desktop.engine.call_outcomes import find_call_subject
 from helix_desktop.engine.facts import Folded, FoldKind, ToolReturned
 from helix_desktop.engine.session_events import CallStage
 from helix_desktop.engine.tool_calls import NOT_BEGUN, UNREAD
@@ -28,12 +28,7 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.transcript_item import ToolCallState
 from helix_desktop.gui.translation import tr
 
-_LOOKED_AT = 4_000
 _LONGEST = 300
-_KEYS = ("command", "path", "file_path", "file", "pattern", "query", "url", "sha256", "task", "prompt", "name", "title")
-_VALUE = r'"\s*:\s*"((?:[^"\\]|\\.){0,400})'
-_OF_KEY = {key: re.compile(f'"{key}{_VALUE}') for key in _KEYS}
-_FIRST = re.compile(r'"[A-Za-z_]{1,60}' + _VALUE)
 _COMMANDS = frozenset({ToolName.RUN_COMMAND, "shell", "bash"})
 _COUNTED = re.compile(r"^(?P<sign>[+-])(?!\1\1 )", re.MULTILINE)
 
@@ -108,15 +103,8 @@ def format_call(name: str, arguments: str) -> str:
 
 def call_subject(arguments: str) -> str:
     """What a call is about: its path, its command, its query, else its first text."""
-    looked_at = arguments[:_LOOKED_AT]
-    found = {key: _unescape_json_text(match.group(1)) for key in _KEYS if (match := _OF_KEY[key].search(looked_at))}
-    sought = found.get("pattern") or found.get("query")
-    if sought:
-        return tr("{what} in {where}", what=sought, where=found["path"]) if found.get("path") else sought
-    if found:
-        return next(iter(found.values()))
-    match = _FIRST.search(looked_at)
-    return _unescape_json_text(match.group(1)) if match else ""
+    what, where = (_shorten_to_one_line(text, _LONGEST) for text in find_call_subject(arguments))
+    return tr("{what} in {where}", what=what, where=where) if where else what
 
 
 def build_fold_chips(fold: Folded, digest_chip: LineChip | None) -> list[LineChip]:
@@ -188,14 +176,6 @@ def _build_result_chips(state: ToolCallState, returned: ToolReturned) -> list[Li
             LineChip(tr("{n} tokens", n=format_token_count(returned.tokens)), want=OpenEntry(returned.output.digest))
         )
     return chips
-
-
-def _unescape_json_text(text: str) -> str:
-    try:
-        text = str(json.loads(f'"{text}"'))
-    except ValueError:
-        text = text.replace("\\n", " ")
-    return _shorten_to_one_line(text, _LONGEST)
 
 
 def _shorten_to_one_line(text: str, longest: int) -> str:

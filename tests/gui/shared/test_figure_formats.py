@@ -13,6 +13,7 @@ from helix_desktop.gui.shared.figure_formats import (
     format_date_and_time,
     format_dollars,
     format_duration,
+    format_short_day_and_time,
     format_time_ago,
 )
 from helix_desktop.gui.translation import format_number
@@ -74,3 +75,11 @@ def test_figures_are_written_as_the_language_writes_them() -> None:
         assert format_date_and_time(then).replace("\u202f", " ") == "Mar 5, 2026 8:04 AM"
     finally:
         QLocale.setDefault(before)
+
+
+def test_a_time_on_another_day_has_its_day_and_years_later_its_year_too() -> None:
+    then = datetime.fromisoformat("2025-10-28T04:34").astimezone().timestamp()
+    day = 86_400.0
+    told = [format_short_day_and_time(then, then - 2 * day, then + later * day) for later in (1, 30, 400)]
+    assert told == ["Tue 04:34", "28 Oct 04:34", "28 Oct 2025 04:34"]
+    assert format_short_day_and_time(then, then - 60, then + 400 * day) == "04:34"

@@ -184,6 +184,23 @@ def test_messages_changes_and_errors_have_their_lanes(written: Written) -> None:
     assert describe(story.history, failed) == "cargo test\n1 test failed"
 
 
+def test_files_that_another_agent_wrote_have_their_lane(written: Written) -> None:
+    calls = [
+        ToolCall("a", "Write", '{"file_path": "/app/solve.py", "content": "x"}', 10),
+        ToolCall("b", "Read", '{"file_path": "/app/solve.py"}', 10),
+        ToolCall("c", "Bash", '{"command": "touch notes.txt"}', 10),
+        ToolCall("d", "write_file", '{"path": "a.py", "content": "x"}', 10),  # our own has its changes beside it
+    ]
+    written.step(24_000, *calls)
+    returned = [
+        written.add(ToolReturned(call.id, Stored(Digest.of_content(b"ok"), 2, 1), 5, head="done")) for call in calls
+    ]
+    story = story_of(written)
+    _, changed, _ = (list(seqs) for _, seqs in story.marks.values())
+    assert changed == [returned[0], returned[2]]
+    assert fold_sentences.describe_marked_fact(story.history, returned[0]) == "Write /app/solve.py\ndone"
+
+
 def test_what_an_imported_conversation_cost_is_spread_over_its_steps() -> None:
     written = Written()
     written.add(ConversationStarted("Elsewhere"))
