@@ -11,6 +11,7 @@ from typing import Any
 import uvicorn
 from mcp.server.lowlevel import Server
 
+from helix_desktop.bounded_http_protocol import BoundedHttpProtocol
 from helix_desktop.context_server.mcp_over_console import LONGEST
 from helix_desktop.errors import InvalidInput
 
@@ -85,7 +86,9 @@ async def serve_mcp_over_http(
         app = RequestGuard(
             server.streamable_http_app(streamable_http_path=PATH, host=HOST, max_request_body_size=LONGEST), token, port
         )
-        config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1, lifespan="on")
+        config = uvicorn.Config(
+            app, http=BoundedHttpProtocol, log_config=None, access_log=False, timeout_graceful_shutdown=1, lifespan="on"
+        )
         await started(port)
         await _serve_until_cancelled(_ServerWithoutSignals(config), listening)
 

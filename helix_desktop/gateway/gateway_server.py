@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import uvicorn
 
 from helix_desktop import atomic_files, running_instance, tasks
+from helix_desktop.bounded_http_protocol import BoundedHttpProtocol
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway.conversations_port import AgentConversations
 from helix_desktop.gateway.gateway_app import GatewayApp
@@ -125,7 +126,7 @@ def _build_http_server(gateway: GatewayApp) -> uvicorn.Server:
         lifespan="on",
         timeout_graceful_shutdown=2,
         timeout_keep_alive=75,
-        http="httptools",
+        http=BoundedHttpProtocol,
         ws="none",
     )
     return uvicorn.Server(config)

@@ -11,7 +11,7 @@ from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_duration
 from helix_desktop.gui.shared.list_row_model import RowTree
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
-from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 
@@ -79,7 +79,7 @@ class SubagentsDialog(TransientDialog):
     def _add_agent_item(self, row: SubagentRow) -> QTreeWidgetItem:
         item = self._items[row.id] = QTreeWidgetItem()
         item.setData(0, Qt.ItemDataRole.UserRole, row.id)
-        item.setToolTip(1, make_safe_text(row.task))
+        item.setToolTip(1, safe_tooltip(row.task))
         above = self._items.get(row.parent)
         if above is not None:
             above.addChild(item)

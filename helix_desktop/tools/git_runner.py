@@ -86,6 +86,11 @@ def _settings_without_drivers(folder: Path, variables: Mapping[str, str]) -> lis
         ["git", "-C", str(folder), "config", "--includes", "--null", "--name-only", "--list"], b"", variables
     )
     names = listed.printed.decode("utf-8", "surrogateescape").split("\0")
+    if any("=" in name for name in names if _DRIVER.fullmatch(name) or name.startswith(("filter.", "hook."))):
+        raise ActionRefused(
+            "This repository's Git settings name a program with “=”, which Git cannot be told to leave out.",
+            remedy="Rename that filter, driver or hook in the repository's .git/config.",
+        )
     off = [f"{name}=" for name in names if _DRIVER.fullmatch(name)]
     off += [f"{name.rpartition('.')[0]}.required=false" for name in names if name.startswith("filter.")]
     return off + [f"{name.rpartition('.')[0]}.enabled=false" for name in names if name.startswith("hook.")]

@@ -1,7 +1,9 @@
 """The tool search_files: ripgrep where it is and can be kept inside the roots, else our own reading and matching."""
 
 import asyncio
+import base64
 import json
+import os
 import re
 import shutil
 from collections.abc import AsyncIterator
@@ -121,9 +123,7 @@ async def _collect_ripgrep_rows(command: RunningCommand, use: ToolResources, got
                 got.is_unreadable = True
                 continue
             hit = said["type"] == "match"
-            if (not hit and said["type"] != "context") or use.roots.is_hidden_path(
-                Path(said["data"]["path"].get("text", ""))
-            ):
+            if (not hit and said["type"] != "context") or use.roots.is_hidden_path(_path_of_row(said["data"])):
                 continue
             line = _build_found_line(use, said["data"], hit=hit)
             if use.is_readable(line.name):
@@ -154,8 +154,13 @@ def _note_for_long_row(head: bytes) -> bytes:
     return json.dumps({"type": begins[1].decode(), "data": data}).encode()
 
 
+def _path_of_row(data: dict[str, Any]) -> Path:
+    """Ripgrep gives a name that is no UTF-8 as bytes."""
+    return Path(data["path"].get("text") or os.fsdecode(base64.b64decode(data["path"]["bytes"])))
+
+
 def _build_found_line(use: ToolResources, data: dict[str, Any], *, hit: bool) -> FoundLine:
-    path = data["path"].get("text", "?")
+    path = str(_path_of_row(data))
     with suppress(HelixError):
         path = use.roots.display_path(use.roots.resolve_path(path))
     content = data["lines"].get("text", "[bytes that are no text]").rstrip("\r\n")

@@ -90,3 +90,18 @@ def test_the_users_own_name_is_used_and_a_filter_is_named(project: Path, tmp_pat
     run_git(project, "commit", "--all", "--message", "third")
     assert run_git(project, "log", "-1", "--format=%an").strip() == b"Ada"
     assert find_filtered_files(project, [b"file", os.fsencode("new")]) == ["file", "new"]
+
+
+@pytest.mark.parametrize("section", ["filter", "merge", "diff", "hook"])
+def test_a_driver_whose_name_git_would_read_wrongly_refuses_the_repository(
+    project: Path, tmp_path: Path, section: str
+) -> None:
+    """`-c filter.a=b.clean=` sets `filter.a`: the repository's program would run."""
+    key = {"filter": "clean", "merge": "driver", "diff": "textconv", "hook": "command"}[section]
+    with (project / ".git/config").open("a") as config:
+        config.write(f'[{section} "a=b"]\n\t{key} = "touch {tmp_path}/canary; cat"\n')
+    (project / ".gitattributes").write_text(f"* {section}=a=b\n")
+    os.utime(project / "file", (1, 1))
+    with pytest.raises(ActionRefused, match="name a program with “=”"):
+        run_git(project, "status", "--porcelain")
+    assert not (tmp_path / "canary").exists()

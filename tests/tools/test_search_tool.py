@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -154,3 +155,12 @@ async def test_what_a_rule_keeps_from_being_read_is_not_found_either(way: World)
     assert await way.said("search_files", pattern="needle") == "plain:1: needle"
     assert (await way.run("read_file", path="sub/PRIVATE")).refused
     assert (await way.run("read_file", path="private")).refused
+
+
+async def test_a_name_that_is_no_text_shows_nothing_that_is_hidden_or_denied(way: World) -> None:
+    odd = way.folder / os.fsdecode(b"conf\xe9")
+    odd.mkdir()
+    for name in ("private", ".env", "plain"):
+        (odd / name).write_text("needle\n")
+    way.kit.permissions.rules = (PermissionRule("deny", path="**/private"),)
+    assert await way.said("search_files", pattern="needle") == "conf\\udce9/plain:1: needle"

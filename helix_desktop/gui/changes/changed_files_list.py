@@ -10,6 +10,7 @@ from helix_desktop.engine.changes.turn_changes import FileChange, TurnOfChanges,
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_number, tr
 
 _DOTS = {"changed": "conversation", "added": "output", "deleted": "danger"}
@@ -46,9 +47,10 @@ def group_rows_by_folder(files: Sequence[FileChange], turn: TurnOfChanges | None
 class ChangedFilesModel(ListRowModel[ChangesListRow]):
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         entry = self.items[index.row()]
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole, Qt.ItemDataRole.ToolTipRole):
-            return describe_changes_row(entry)
-        return None
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return safe_tooltip(describe_changes_row(entry))
+        shown = role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole)
+        return describe_changes_row(entry) if shown else None
 
     def flags(self, index: Index) -> Qt.ItemFlag:
         if self.items[index.row()].file is None:

@@ -13,7 +13,7 @@ from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_dollars, format_time_ago
 from helix_desktop.gui.shared.list_row_model import RowTree
 from helix_desktop.gui.shared.running_states import describe_running_state
-from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
@@ -78,7 +78,7 @@ class FleetList(RowTree):
             for column, text in enumerate(cells):
                 if item.text(column) != text:
                     item.setText(column, text)
-                    item.setToolTip(column, text)
+                    item.setToolTip(column, safe_tooltip(text))
             if dots:
                 item.setIcon(0, dots[key])
 

@@ -15,6 +15,7 @@ from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels, Win
 from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_memory import WindowMemory
 
@@ -113,7 +114,7 @@ class ModelRows(ListRowModel[ModelRow]):
             ]
             return ", ".join(filter(None, [tr("favourite") if row.favourite else "", *parts]))
         if role == Qt.ItemDataRole.ToolTipRole and row.model is not None:
-            return translate_sentences(row.model.note)
+            return safe_tooltip(translate_sentences(row.model.note))
         return None
 
 
@@ -242,7 +243,7 @@ class ModelChooser(SearchPopup):
         if refreshed.silent:
             names = ", ".join(title for title, _ in refreshed.silent)
             self.show_refresh_status(tr("{models} · no response from {names}", models=words, names=names))
-            self._state.setToolTip("\n".join(translate_sentences(why) for _, why in refreshed.silent))
+            self._state.setToolTip(safe_tooltip("\n".join(translate_sentences(why) for _, why in refreshed.silent)))
         else:
             self.show_refresh_status(tr("{models} · just refreshed", models=words))
             self._state.setToolTip("")
