@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,3 +73,14 @@ async def test_a_connection_that_does_not_finish_its_headers_is_closed(
     async with connected() as (reader, writer):
         writer.write(sent)
         assert await asyncio.wait_for(reader.read(), 60) == b""
+
+
+def test_every_server_of_the_program_reads_headers_through_it() -> None:
+    package = Path(bounded_http_protocol.__file__).parent
+    calls = {
+        (file.relative_to(package).as_posix(), "http=BoundedHttpProtocol" in ast.unparse(node))
+        for file in package.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("uvicorn.Config", "uvicorn.run", "Config")
+    }
+    assert calls == {("gateway/gateway_server.py", True), ("context_server/mcp_over_http.py", True)}
