@@ -99,3 +99,47 @@ def test_whole_arguments_add_only_what_had_not_come() -> None:
 
 def test_what_a_provider_needs_back_is_compact_json() -> None:
     assert format_opaque(signature="ä", id=1) == '{"signature":"ä","id":1}'
+
+
+def test_a_call_begins_once_and_is_shown_when_something_of_it_is_known() -> None:
+    made = draft()
+    assert made.add_call_piece("c", call_id="call_00000001") == []
+    assert made.add_call_piece("c", name="read") == [CallDelta(0, "call_00000001", "read", "")]
+    assert made.add_call_piece("c", name="read") == []
+    assert made.add_call_piece("c", name="read", arguments="{}") == [CallDelta(0, "call_00000001", "read", "{}")]
+    assert made.finished_parts() == (ToolCall("call_00000001", "read", "{}"),)
+
+
+def test_ids_that_are_missing_short_or_taken_are_made_unlike_all_others() -> None:
+    made = ReplyDraft("tag")
+    for key, call_id in enumerate(("", "", "123456789", "123456789", "12345678")):
+        made.add_call_piece(key, call_id=call_id, name="read")
+    ids = [part.id for part in made.finished_parts() if isinstance(part, ToolCall)]
+    assert len(set(ids)) == 5
+    assert [one.rpartition("_")[0] for one in ids] == ["call", "call", "", "123456789", "12345678"]
+    assert all(len(one.rpartition("_")[2]) == 16 for one in ids if "_" in one)
+
+
+def test_reasoning_stands_with_words_or_with_a_seal_alone() -> None:
+    made = draft()
+    made.add_reasoning("r", "hm")
+    made.seal_reasoning("s", "opaque")
+    made.add_reasoning("t", "")
+    assert made.finished_parts() == (Reasoning("hm", provider="tag"), Reasoning("", opaque="opaque", provider="tag"))
+
+
+def test_in_a_reply_that_was_cut_a_call_has_its_name_and_some_arguments() -> None:
+    made = draft()
+    made.add_call_piece("n", call_id="call_00000001", name="read")
+    made.add_call_piece("a", call_id="call_00000002", arguments='{"a"')
+    made.add_call_piece("b", call_id="call_00000003", name="read", arguments='{"a"')
+    assert made.finished_parts(cut=True) == (ToolCall("call_00000003", "read", '{"a"'),)
+
+
+def test_a_sign_that_comes_in_two_halves_is_shown_when_it_is_whole() -> None:
+    for sign in ("\U00010000", "\U0010ffff"):
+        first, second = (sign.encode("utf-16-le")[at : at + 2].decode("utf-16-le", "surrogatepass") for at in (0, 2))
+        made = draft()
+        assert made.add_text("t", "a" + first) == [TextDelta("a")]
+        assert made.add_text("t", second + "b") == [TextDelta(sign + "b")]
+        assert made.finished_parts() == (Text("a" + sign + "b"),)
