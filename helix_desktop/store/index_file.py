@@ -137,6 +137,8 @@ class StoreFeed:
 
     def _read_beginning(self, record: CacheRecord, limit: int) -> bytes | None:
         try:
+            if record.count_chunks == 1:  # Found without its record, which is here already.
+                return self._cache.get_content(record.digest)[:limit]
             return self._cache.read_part(record.digest, 0, limit)
         except HelixError:
             return None  # The entry is damaged or deleted; whoever opens it is told.

@@ -314,11 +314,13 @@ class SessionWriter:
     async def _store_contents_of_drafts(self, new: Sequence[FactDraft]) -> None:
         """Store the contents of these facts, before they refer to them."""
         batch: list[recording_facts.Content] = []
+        size = 0
         for content in (content for draft in new for content in draft.contents):
             batch.append(content)
-            if len(batch) == TOGETHER or sum(len(each) for each, _ in batch) > SLICE:
+            size += len(content[0])
+            if len(batch) == TOGETHER or size > SLICE:
                 await self.workspace.cache.store_many(batch)
-                batch = []
+                batch, size = [], 0
         await self.workspace.cache.store_many(batch)
 
     async def _store_unread_lines(self, before: Sequence[Recorded]) -> Stored | None:
