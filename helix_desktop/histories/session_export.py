@@ -83,13 +83,14 @@ def arguments_object(arguments: str) -> Line:
 # --- The format of OpenAI's Chat Completions
 
 
+def last_system_text(recorded_facts: Sequence[facts.Recorded]) -> str:
+    said = (one.fact.text for one in reversed(recorded_facts) if isinstance(one.fact, facts.SystemSet))
+    return next(filter(None, said), "")
+
+
 def export_openai_lines(recorded_facts: Sequence[facts.Recorded], content: Content) -> Iterator[Line]:
     """The messages, one a line."""
-    system = next(
-        (one.fact.text for one in reversed(recorded_facts) if isinstance(one.fact, facts.SystemSet) and one.fact.text),
-        "",
-    )
-    if system:
+    if system := last_system_text(recorded_facts):
         yield {"role": "system", "content": system}
     for recorded in list_messages_in_order(recorded_facts):
         fact = recorded.fact

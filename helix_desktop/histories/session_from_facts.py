@@ -74,11 +74,7 @@ def build_session_from_facts(
             shown[fold.cover.seq] = fold.text
     said = list(session_export.list_messages_in_order(recorded_facts))
     messages = [_message_of_fact(one, content, shown.get(one.seq, ""), imported=bool(origin.kind)) for one in said]
-    system = next(
-        (one.fact.text for one in reversed(recorded_facts) if isinstance(one.fact, facts.SystemSet) and one.fact.text),
-        "",
-    )
-    if system:
+    if system := session_export.last_system_text(recorded_facts):
         messages.insert(0, RecordedMessage("system", system, time=messages[0].time if messages else 0.0))
     compactions = []
     for one in list_compactions(recorded_facts):

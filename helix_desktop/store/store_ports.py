@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Recorded, Stored
@@ -14,13 +16,14 @@ from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder, IncomingCo
 from helix_desktop.store.cache_maintenance import CacheCheck, CollectResult, VerifyResult, collect_entries
 from helix_desktop.store.cache_records import CHUNK, CacheRecord
 from helix_desktop.store.conversation_rows import StoredConversation
-from helix_desktop.store.journal_file import JournalFile, find_journal_defects
+from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.live_index import WorkspaceIndex
 from helix_desktop.store.shared.shared_store_link import SharedStoreLink
 from helix_desktop.store.store_thread import StoreThread
 
 __all__ = ["StoreCache", "StoreJournal", "WorkspaceIndex"]  # the three ports of an open workspace
 
+T = TypeVar("T")
 LITTLE = 128 << 10  # In bytes. Checkpoints up to this size are compressed with more effort.
 _PAGE = 500  # After reading this many facts, other work gets its turn.
 _SLICE = 1 << 20  # In bytes. When waiting puts have more than this, they are written.
@@ -141,13 +144,6 @@ class StoreJournal:
     async def store_meter(self, conversation: str, meter: str) -> None:
         """Keep a derived text beside the conversation, for lists."""
         await self._thread.run_there(self._file.write_meter, conversation, meter)
-
-    async def find_journal_damage(self) -> Sequence[str]:
-        """Check every fact; each defect in a sentence."""
-        found = await self._thread.run_there(lambda: tuple(find_journal_defects(self._file)))
-        if found:
-            self._damaged()
-        return found
 
 
 class StoreCache:
@@ -273,12 +269,16 @@ class StoreCache:
         self._commit_puts()
 
     async def read_content(self, digest: Digest) -> bytes:
+        return await self._read_or_fetch(digest, partial(self._read_whole, digest))
+
+    async def _read_or_fetch(self, digest: Digest, read: Callable[[], Awaitable[T]]) -> T:
+        """What `read` gives; where that is not here, or damaged, once it came from a store that others share."""
         try:
-            return await self._read_whole(digest)
+            return await read()
         except (NotFound, CacheCorrupt):
             if not await self._fetch_from_remote(digest):
                 raise
-        return await self._read_whole(digest)
+        return await read()
 
     async def _read_whole(self, digest: Digest) -> bytes:
         record = await self._thread.run_there(self._folder.record_of_content, digest)
@@ -307,12 +307,8 @@ class StoreCache:
         return True
 
     async def _record_or_fetch(self, digest: Digest) -> CacheRecord:
-        try:
-            return await self._thread.run_there(self._folder.record_of_content, digest)
-        except (NotFound, CacheCorrupt):
-            if not await self._fetch_from_remote(digest):
-                raise
-        return await self._thread.run_there(self._folder.record_of_content, digest)
+        find = partial(self._thread.run_there, self._folder.record_of_content, digest)
+        return await self._read_or_fetch(digest, find)
 
     async def stream_content(self, digest: Digest) -> AsyncIterator[bytes]:
         """The content chunk by chunk, each checked; an entry of any size takes a megabyte or two of memory."""
@@ -324,12 +320,8 @@ class StoreCache:
             yield await self._thread.run_there(self._folder.read_chunk, record, chunk)
 
     async def read_range(self, digest: Digest, start: int, length: int) -> bytes:
-        try:
-            return await self._thread.run_there(self._folder.read_part, digest, start, length)
-        except (NotFound, CacheCorrupt):
-            if not await self._fetch_from_remote(digest):
-                raise
-        return await self._thread.run_there(self._folder.read_part, digest, start, length)
+        read = partial(self._thread.run_there, self._folder.read_part, digest, start, length)
+        return await self._read_or_fetch(digest, read)
 
     async def describe_entry(self, digest: Digest) -> CacheEntry:
         return (await self._record_or_fetch(digest)).described_entry

@@ -183,7 +183,7 @@ def read_export_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def report_nothing(_done: int, _total: int) -> None:
+def report_nothing(*_progress: object) -> None:
     """For those who do not ask how far it is."""
 
 

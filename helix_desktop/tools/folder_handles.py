@@ -14,7 +14,7 @@ from pathlib import Path
 
 from helix_desktop.errors import ActionRefused
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.opening_within_folder import DIRECTORY, choose_opener, closing_handle
+from helix_desktop.tools.opening_within_folder import DIRECTORY, choose_opener, closing_handle, stat_or_none
 
 _SYSTEM = ("/proc", "/sys")
 _FOLDER = DIRECTORY | getattr(os, "O_CLOEXEC", 0)
@@ -29,7 +29,7 @@ class OpenFolder:
     def list_entries(self) -> list[tuple[str, os.stat_result | None]]:
         """Names, with what they are; None for what has gone meanwhile."""
         with os.scandir(self.handle) as found:
-            return [(entry.name, _stat_or_none(entry)) for entry in found]
+            return [(entry.name, stat_or_none(entry)) for entry in found]
 
     def stat_entry(self, name: str) -> os.stat_result:
         """Of the entry itself, not of what a link leads to."""
@@ -62,12 +62,6 @@ class OpenFolder:
         os.link(old, new, src_dir_fd=self.handle, dst_dir_fd=self.handle, follow_symlinks=False)
         os.unlink(old, dir_fd=self.handle)
         os.fsync(self.handle)
-
-
-def _stat_or_none(entry: os.DirEntry[str]) -> os.stat_result | None:
-    with suppress(OSError):
-        return entry.stat(follow_symlinks=False)
-    return None
 
 
 @contextmanager

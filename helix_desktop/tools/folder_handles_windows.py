@@ -10,11 +10,11 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.opening_within_folder import closing_handle
+from helix_desktop.tools.opening_within_folder import closing_handle, stat_or_none
 
 if sys.platform == "win32":
     import msvcrt
@@ -47,7 +47,7 @@ if sys.platform == "win32":
 
         def list_entries(self) -> list[tuple[str, os.stat_result | None]]:
             with os.scandir(self.path) as found:
-                return [(entry.name, _stat_or_none(entry)) for entry in found]
+                return [(entry.name, stat_or_none(entry)) for entry in found]
 
         def stat_entry(self, name: str) -> os.stat_result:
             return (self.path / _require_plain_name(name)).stat(follow_symlinks=False)
@@ -73,11 +73,6 @@ if sys.platform == "win32":
 
         def move_to_new_name(self, old: str, new: str) -> None:
             (self.path / _require_plain_name(old)).rename(self.path / _require_plain_name(new))
-
-    def _stat_or_none(entry: os.DirEntry[str]) -> os.stat_result | None:
-        with suppress(OSError):
-            return entry.stat(follow_symlinks=False)
-        return None
 
     def _require_plain_name(name: str) -> str:
         """A plain name, or OSError: what Windows takes for something else is refused."""

@@ -14,7 +14,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 OpenWithinFolder = Callable[[int, str, int], int]
 DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
@@ -115,6 +115,13 @@ def closing_handle(handle: int) -> Iterator[int]:
         yield handle
     finally:
         os.close(handle)
+
+
+def stat_or_none(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """Of the entry itself; None where it has gone."""
+    with suppress(OSError):
+        return entry.stat(follow_symlinks=False)
+    return None
 
 
 def write_to_handle(handle: int, content: bytes) -> None:

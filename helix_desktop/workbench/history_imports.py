@@ -41,6 +41,7 @@ from helix_desktop.store.empty_trash import read_deleted_conversations
 from helix_desktop.store.search_words import text_or_none
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.workspace_export import report_nothing
 from helix_desktop.workbench.session_import import (
     SAID,
     EarlierImports,
@@ -57,10 +58,6 @@ Report = Callable[[int, int, str], object]  # Bytes read, bytes in all, and the 
 Read = tuple[Path, RecordedSession, tuple[int, int], Sequence[bytes]]
 # After `AHEAD` bytes, the import waits until the index lags by at most `BEHIND` items, while counts are in memory.
 AHEAD, BEHIND = 4 << 20, 2_000
-
-
-def ignore_import_progress(_done: int, _total: int, _file: str) -> None:
-    """Ignores progress reports."""
 
 
 @asynccontextmanager
@@ -116,7 +113,7 @@ class HistoryImport:
     _deleted: frozenset[str] = frozenset()
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    async def import_files(self, files: Sequence[Path], report: Report = ignore_import_progress) -> ImportResult:
+    async def import_files(self, files: Sequence[Path], report: Report = report_nothing) -> ImportResult:
         """Bring in all sessions of these files. What cannot be read, or not be written now, gets a sentence."""
         await self._read_earlier_imports()
         self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)

@@ -536,7 +536,7 @@ class Workbench:
         *,
         kind: str = "",
         wanted: Mapping[str, frozenset[str]] | None = None,
-        report: history_imports.Report = history_imports.ignore_import_progress,
+        report: history_imports.Report = report_nothing,
         result: history_imports.ImportResult | None = None,
         copies: Path | None = None,
     ) -> history_imports.ImportResult:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine import exact_text
+from tests.unmarking import unmark_text
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ from helix_desktop.engine import exact_text
 )
 def test_what_is_shown(text: str, shown: str) -> None:
     assert exact_text.mark_text(text) == shown
-    assert exact_text.unmark_text(shown) == text
+    assert unmark_text(shown) == text
 
 
 _ANY = st.text(st.characters() | st.sampled_from("⟨⟩…→ \n\t\r01EF\x1b\x07аeס\u202e\u200e\u0301\ud800"))
@@ -47,8 +48,8 @@ _ANY = st.text(st.characters() | st.sampled_from("⟨⟩…→ \n\t\r01EF\x1b\x0
 
 @given(_ANY)
 def test_the_value_is_found_in_what_is_shown(text: str) -> None:
-    assert exact_text.unmark_text(exact_text.mark_text(text)) == text
-    assert exact_text.unmark_text(exact_text.mark_on_one_line(text)) == text
+    assert unmark_text(exact_text.mark_text(text)) == text
+    assert unmark_text(exact_text.mark_on_one_line(text)) == text
     assert len(exact_text.mark_on_one_line(text).splitlines()) <= 1
 
 
@@ -61,5 +62,5 @@ def test_nothing_hidden_is_in_what_is_shown(text: str) -> None:
 @given(_ANY, st.integers(1, 500))
 def test_a_long_line_goes_on_in_the_next(text: str, times: int) -> None:
     shown = exact_text.mark_text(text * times)
-    assert exact_text.unmark_text(shown) == text * times
+    assert unmark_text(shown) == text * times
     assert max(map(len, shown.split("\n"))) <= exact_text.LONG + len(exact_text.GOES_ON)

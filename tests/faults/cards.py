@@ -20,6 +20,7 @@ from collections import Counter
 from helix_desktop.engine import exact_text
 from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.gui.engine_sentences import translate_title
+from tests.unmarking import unmark_text
 
 WORDS = [
     "rm -rf ~",
@@ -91,7 +92,7 @@ def seen(text: str) -> str:
         raise ValueError(f"it shows {unicodedata.name(found[0], repr(found[0]))}")
     if max(map(len, told.split("\n"))) > exact_text.LONG + len(exact_text.GOES_ON):
         raise ValueError("a line is too long")
-    return exact_text.unmark_text(told)
+    return unmark_text(told)
 
 
 def command(chance: random.Random) -> bool:
@@ -107,7 +108,7 @@ def arguments_of_a_tool(chance: random.Random) -> bool:
 def path(chance: random.Random) -> bool:
     title = f"Edit {value(chance)}"
     told = translate_title(title, exact_text.mark_on_one_line)
-    return "\n" not in told and INVISIBLE.search(told) is None and exact_text.unmark_text(told) == title
+    return "\n" not in told and INVISIBLE.search(told) is None and unmark_text(told) == title
 
 
 def change(chance: random.Random) -> bool:

@@ -34,6 +34,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from tests.store.journal_damage import find_journal_damage
 
 ALPHABETS = ("abcXYZ0189-_", 'ab"\\/ {}', "пароль密码ü", "a\n\t'$&<>%+", "😀é\u0301x~")
 CODECS = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32")
@@ -117,7 +118,7 @@ async def trials(number: int, seed: int, found: Counter[str], folder: Path) -> N
             for name in holding(workspace.folder, one):
                 found[f"LOST {one!r} is left in {name}"] += not any(name in told for told in purged.elsewhere)
             found["told"] += len(purged.elsewhere)
-        damage = (await workspace.cache.verify_cache()).damaged or await workspace.journal.find_journal_damage()
+        damage = (await workspace.cache.verify_cache()).damaged or await find_journal_damage(workspace)
         found["LOST something is damaged"] += bool(damage)
     finally:
         await workspace.aclose()

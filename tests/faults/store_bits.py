@@ -28,6 +28,7 @@ from helix_desktop.errors import HelixError, JournalCorrupt
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from tests.faults.store_load import NAME, Say, begin, home, in_child, told
 from tests.faults.store_report import report
+from tests.store.journal_damage import find_journal_damage
 
 Truth = tuple[dict[str, bytes], dict[tuple[str, int], Recorded]]
 LOGS = ("-wal", ".log")
@@ -81,7 +82,7 @@ async def examine(folder: Path, truth: Truth, say: Say) -> None:
     named += [
         *(f"{digest} {why}" for digest, why in checked.damaged),
         *checked.notes,
-        *await workspace.journal.find_journal_damage(),
+        *await find_journal_damage(workspace),
     ]
     hits = await workspace.index.search_index("zebra", limit=50)
     wrong = [hit.snippet for hit in hits if "zebra" not in hit.snippet.lower() and "about" not in hit.snippet]

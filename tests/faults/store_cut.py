@@ -29,6 +29,7 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import NotFound
 from tests.faults.store_load import NAME, Say, begin, home, in_child, told
 from tests.faults.store_report import report
+from tests.store.journal_damage import find_journal_damage
 
 COUNT = 8
 BATCH = 100  # trials of one process
@@ -57,7 +58,7 @@ async def kept(folder: Path) -> str:
         except NotFound:
             entries.append(False)
     facts = len(await workspace.journal.read_facts("c"))
-    damage = await workspace.journal.find_journal_damage()
+    damage = await find_journal_damage(workspace)
     await workspace.cache.store_content(b"and on", EntryOrigin())
     await workspace.journal.append_to_journal("c", [UserSaid((Text("and on"),))])
     await workspace.aclose()

@@ -24,6 +24,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.journal_file import checksum_of_fact
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from tests.store.journal_damage import find_journal_damage
 
 NAME = "W"
 Say = Callable[[str], None]
@@ -129,7 +130,7 @@ async def lost(folder: Path, acknowledged: Acknowledged) -> list[str]:
             if isinstance(recorded.fact, ToolReturned) and await _missing(workspace, recorded.fact.output.digest):
                 found.append(f"dangling: fact {recorded.seq} of {row.id} refers to {recorded.fact.output.digest}")
     found += [f"fact {key}" for key, sealed in acknowledged.facts.items() if present.get(key) != sealed]
-    found += [str(defect) for defect in await workspace.journal.find_journal_damage()]
+    found += [str(defect) for defect in await find_journal_damage(workspace)]
     await workspace.aclose()
     return found
 

@@ -422,7 +422,7 @@ class Tour:
         dialog = next(
             each for each in QApplication.topLevelWidgets() if isinstance(each, SettingsDialog) and each.isVisible()
         )
-        for number, name in enumerate(dialog.page_names(), 50):
+        for number, name in enumerate(dialog._page_factories, 50):
             if self.wants(f"{number}-{name}"):
                 dialog.show_settings_page(name)
                 await self.shot(f"{number}-{name}", 1)

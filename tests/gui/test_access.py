@@ -55,7 +55,7 @@ def test_everything_that_can_be_focused_has_a_name(window: MainWindow, session: 
 
 def test_everything_in_the_settings_has_a_name(window: MainWindow) -> None:
     dialog = SettingsDialog(window, FakeSetup(), FakeInstallation())
-    for name in dialog.page_names():
+    for name in dialog._page_factories:
         dialog.show_settings_page(name)
         page = dialog._pages[name]
         nameless = [f"{name}: {type(widget).__name__}" for widget in focusable(page) if not spoken(widget)]

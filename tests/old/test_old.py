@@ -15,6 +15,7 @@ from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from tests.old.make import CONTENTS, HERE
+from tests.store.journal_damage import find_journal_damage
 
 VERSIONS = sorted(path.name for path in HERE.iterdir() if path.name.startswith("v"))
 
@@ -38,7 +39,7 @@ async def check(workspace: StoredWorkspace) -> None:
     assert len(await workspace.index.search_index("zebra", entries_only=True)) == 1
     assert (await workspace.index.compute_figures()).pinned == 1
     assert (await workspace.cache.verify_cache()).damaged == ()
-    assert await workspace.journal.find_journal_damage() == ()
+    assert await find_journal_damage(workspace) == ()
 
 
 @pytest.mark.parametrize("version", VERSIONS)

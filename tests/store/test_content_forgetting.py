@@ -26,6 +26,7 @@ from helix_desktop.engine.ports import EntryOrigin, SearchHit
 from helix_desktop.errors import InvalidInput, NotFound, StoreBusy
 from helix_desktop.store.content_forgetting import BLANK
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from tests.store.journal_damage import find_journal_damage
 
 SECRET = 'sk-"Qz77x\\Lw"-üKey-4419'
 
@@ -90,7 +91,7 @@ async def test_what_is_left_still_works(workspace: StoredWorkspace) -> None:
     assert await workspace.index.search_index("Qz77x") == ()
     assert len(await workspace.index.search_index("harmless")) == 1
     assert (await workspace.cache.verify_cache()).damaged == ()
-    assert await workspace.journal.find_journal_damage() == ()
+    assert await find_journal_damage(workspace) == ()
     again = await workspace.cache.store_content(f"k={SECRET}".encode(), EntryOrigin("shell"))
     assert await workspace.cache.read_content(again.digest) == f"k={SECRET}".encode()
 

@@ -26,6 +26,7 @@ from helix_desktop.errors import NotFound
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from tests.store.journal_damage import find_journal_damage
 from tests.store.test_content_forgetting import stands_in
 
 SHELL = EntryOrigin("shell", "cat file")
@@ -114,7 +115,7 @@ async def test_what_others_refer_to_stays(workspace: StoredWorkspace) -> None:
         *[True] * 7,
     ]
     assert await workspace.journal.read_facts("stays") == before
-    assert await workspace.journal.find_journal_damage() == ()
+    assert await find_journal_damage(workspace) == ()
     assert (await workspace.cache.verify_cache()).damaged == ()
 
 

@@ -8,6 +8,7 @@ import pytest
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationStarted,
+    Fact,
     ModelReplied,
     Origin,
     Purpose,
@@ -59,8 +60,13 @@ async def test_all_rows_are_read_at_once_however_many_came_from_other_machines(t
         asked.append(work.__name__)
         return await run(work, *arguments)
 
-    thread.run_there = count_and_run  # type: ignore[method-assign]
-    begun = [ConversationStarted("T", agent="Bo"), UserSaid((Text("hello", 1),)), replied(0.5), TurnEnded(TurnEnd.DONE)]
+    thread.run_there = count_and_run  # type: ignore[method-assign, assignment]
+    begun: list[Fact] = [
+        ConversationStarted("T", agent="Bo"),
+        UserSaid((Text("hello", 1),)),
+        replied(0.5),
+        TurnEnded(TurnEnd.DONE),
+    ]
     with file.in_one_transaction():
         for number in range(50):
             file.append_in_transaction(f"c{number}", begun)

@@ -74,9 +74,6 @@ class SettingsDialog(TransientDialog):
         self._buttons[name].setChecked(True)
         self._buttons[name].setFocus()
 
-    def page_names(self) -> tuple[str, ...]:
-        return tuple(self._page_factories)
-
     def _add_all_pages(self) -> None:
         window, program = self._window, self._program
         settings, doing = window.settings, window.background_runner

@@ -94,12 +94,12 @@ class StoragePage(SettingsPage):
         """Shows what would be removed before anything is."""
         work = self._program.estimate_space_to_free(self._bench)
         self._doing.run_in_background(
-            work, then=self._ask_to_free_space, owner=self, failed=lambda e: self._show_storage_status(str(e))
+            work, then=self._ask_to_free_space, owner=self, failed=lambda e: self._status_label.setText(str(e))
         )
 
     def _ask_to_free_space(self, going: SpaceToFree) -> None:
         if not going.entries:
-            self._show_storage_status(
+            self._status_label.setText(
                 tr("Every entry is used by a conversation. Empty the trash, or raise the limit.")
                 if going.over
                 else tr("Nothing to free up.")
@@ -140,11 +140,11 @@ class StoragePage(SettingsPage):
 
         def show_maintenance_result(said: str) -> None:
             button.setEnabled(True)
-            self._show_storage_status(said)
+            self._status_label.setText(said)
             self.refresh_storage()
 
         button.setEnabled(False)
-        self._show_storage_status(tr("Working…"))
+        self._status_label.setText(tr("Working…"))
         running = self._doing.run_in_background(
             work,
             then=show_maintenance_result,
@@ -156,10 +156,7 @@ class StoragePage(SettingsPage):
 
     def _show_maintenance_progress(self, text: str) -> None:
         if shiboken6.isValid(self):
-            self._show_storage_status(text)
-
-    def _show_storage_status(self, text: str) -> None:
-        self._status_label.setText(text)
+            self._status_label.setText(text)
 
     def _set_cache_limit(self, value: Value) -> None:
         work = self._bench.change_settings({"limits.cache_bytes": int(value) * MEGABYTE})

@@ -17,7 +17,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from helix_desktop.engine import exact_text
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gui.chat.exact_difference import ExactDifferenceView
@@ -32,6 +31,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.shared.exact_text_view import ExactTextView
 from helix_desktop.gui.theme import Theme
 from tests.gui import story
+from tests.unmarking import unmark_text
 
 COMMAND = PermissionQuestion(
     story.call(1, "run_command", command="cargo test"), "Run a command", "cargo test", "Commands are asked for."
@@ -182,7 +182,7 @@ def test_what_only_looks_like_a_change_is_shown_as_text(theme: Theme, preview: s
 
 def test_a_command_is_never_shown_as_a_change(theme: Theme) -> None:
     _, text = shown_by(theme, CHANGE)
-    assert exact_text.unmark_text(text.toPlainText()) == CHANGE
+    assert unmark_text(text.toPlainText()) == CHANGE
 
 
 def test_a_scope_that_is_not_offered_cannot_be_given(theme: Theme) -> None:
@@ -251,7 +251,7 @@ def test_a_long_text_is_allowed_once_its_end_has_been_shown(theme: Theme, previe
             break
         text.show_next_part()
         QApplication.processEvents()
-    assert exact_text.unmark_text(text.toPlainText()) == preview
+    assert unmark_text(text.toPlainText()) == preview
     assert buttons(made)["Always allow"].isEnabled()
     made.visible_card.allow_for_scope("once")
     assert spy.count() == 1

@@ -551,7 +551,7 @@ def test_the_dialog_makes_a_page_when_it_is_looked_at(window: MainWindow, progra
     dialog = SettingsDialog(window, FakeSetup(), program)
     dialog.show_settings_page("workspace")
     assert isinstance(dialog._stack.currentWidget(), ModelsPage)
-    for name in dialog.page_names():
+    for name in dialog._page_factories:
         dialog.show_settings_page(name)
         assert dialog._buttons[name].isChecked()
         assert dialog.focusWidget() is dialog._buttons[name]

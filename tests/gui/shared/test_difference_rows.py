@@ -10,6 +10,7 @@ from helix_desktop.engine import exact_text
 from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.gui.shared.difference_rows import build_patch_rows, find_changed_words
 from tests.faults import cards
+from tests.unmarking import unmark_text
 
 
 def read_back(text: str, *, columns: bool) -> str:
@@ -21,7 +22,7 @@ def read_back(text: str, *, columns: bool) -> str:
         elif row.right is not None:
             lines.append(row.right.text if goes_on else row.right.mark + row.right.text)
             goes_on = row.right.text.endswith(exact_text.GOES_ON)
-    return exact_text.unmark_text("\n".join(lines))
+    return unmark_text("\n".join(lines))
 
 
 @pytest.mark.parametrize("seed", range(300))

@@ -1,0 +1,10 @@
+"""The value behind a text that is shown with marks: nothing of it may be lost."""
+
+from __future__ import annotations
+
+from helix_desktop.engine import exact_text
+
+
+def unmark_text(text: str) -> str:
+    whole = text.replace(f"{exact_text.GOES_ON}\n", "")
+    return exact_text._MARK.sub(lambda found: chr(int(found[1], 16)) if found[1] else "", whole)
