@@ -4,9 +4,10 @@ Workers of several homes, whose clocks are hours apart, share one PostgreSQL beh
 calls that write a line to a ledger outside; the model is a server that goes by what it is shown, and never repeats a call whose end was not
 seen. What is killed is a worker, PostgreSQL, or PgBouncer, which cuts everybody off; with `--promotions` the standby takes the place of
 a server that is lost with its disk; with `--lag` it lacks what the server confirmed in so many seconds. `--alone`: the same with the file of one home, where everything is killed at once. `--seconds`: what is not done by then, or when the trial gets SIGUSR1, is killed and has to be on the list.
-`--traces`: instead of three calls, each task makes as many as a recorded session, with outputs as long as its.
+`--traces`: instead of three calls, each task makes as many as a recorded session, with outputs as long as its. `--bound`: with more facts that
+are not in the store than this no turn begins in a home; how many there were at most is counted beside it, by a look at each home's files every `LOOK` seconds.
 
-python -m tests.faults.fleet_kill [--tasks 200] [--kills 20] [--seed 1] [--alone] [--homes 2] [--workers 4] [--promotions 0] [--keep 0] [--seconds 0] [--lag 0] [--traces FOLDER]
+python -m tests.faults.fleet_kill [--tasks 200] [--kills 20] [--seed 1] [--alone] [--homes 2] [--workers 4] [--promotions 0] [--keep 0] [--seconds 0] [--lag 0] [--bound 5000] [--at-once 0] [--traces FOLDER]
 """
 
 from __future__ import annotations
@@ -22,17 +23,21 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from helix_desktop import tasks
 from helix_desktop.store.shared import row_encryption
+from helix_desktop.workbench.conversation_sharing import MOST_UNSENT_FACTS
 from tests.benchmarks.fleet import _content
 from tests.faults.shared_kill import SETTINGS, Pair
 from tests.faults.store_report import report
@@ -48,17 +53,24 @@ ENDED = ("done", "failed", "cancelled", "needs-you")
 RELEASE = 5.0  # seconds between two looks for conversations that may leave
 FAILOVER = 12.0  # seconds without claims after a promotion
 LAGGING = {"synchronous_standby_names": "''"}
+LOOK = 0.05  # seconds between two looks at what is not yet in the store
+UNSENT = (  # as the worker counts it: what a conversation has beyond what the others are known to have
+    "SELECT coalesce(sum(max(0, last_seq - coalesce((SELECT seq FROM in_step WHERE conversation = id), 0))), 0)"
+    " FROM conversations"
+)
 CLOCKS = (0, 3, -5)  # hours that the homes' clocks are wrong by
 # In what the model is told of a call that was cut off, or stopped by its worker before or while it ran.
 UNCERTAIN = re.compile("It may have had effects|was not run|before it had ended|was stopped before it was done")
 
 
-def program_with_clock(hours: int) -> str:
+def program_with_clock(hours: int, bound: int) -> str:
     return (
         f"import time; right = time.time; time.time = lambda: right() + {hours * 3600};"
         "import sys; from helix_desktop import cli; from helix_desktop.store import fleet_notes;"
         f"fleet_notes.FAILOVER_SECONDS = {FAILOVER}; from helix_desktop.workbench import fleet_worker;"
         f"fleet_worker.TASK_LEASE_SECONDS, fleet_worker.RELEASE_SECONDS = {LEASE}, {RELEASE};"
+        "from helix_desktop.workbench import conversation_sharing;"
+        f"conversation_sharing.MOST_UNSENT_FACTS = fleet_worker.MOST_UNSENT_FACTS = {bound};"
         "sys.exit(cli.main(sys.argv[1:]))"
     )
 
@@ -94,14 +106,25 @@ def answer(seen: Seen, uncertain: set[str] | None = None, sessions: Sequence[tup
     return reply(calls=[("run_command", {"command": f"echo {name}:{done + 1} >> ledger.txt{prints}"})])
 
 
+@dataclass(frozen=True)
+class HomeSettings:
+    hours: int = 0
+    keep: int = 0
+    bound: int = MOST_UNSENT_FACTS
+    at_once: int = 0
+
+
+USUAL = HomeSettings()
+
+
 class Home:
     """One computer: its data, its folder, and the workers that run there."""
 
     def __init__(
-        self, folder: Path, name: str, environment: dict[str, str], model_server: str, hours: int = 0, keep: int = 0
+        self, folder: Path, name: str, environment: dict[str, str], model_server: str, about: HomeSettings = USUAL
     ) -> None:
         self.name = name
-        self._program, self._keep = program_with_clock(hours), keep
+        self._program, self._about = program_with_clock(about.hours, about.bound), about
         self.project = folder / f"project-{name}"
         self.project.mkdir()
         self.environment = {**os.environ, **environment, "HELIX_HOME": str(folder / name)}
@@ -132,7 +155,9 @@ class Home:
 
     def start_worker(self) -> None:
         command = [sys.executable, "-c", self._program, "worker", "-w", "Fleet", "--allow", "commands", "--json"]
-        command += ["--keep", str(self._keep)]
+        command += ["--keep", str(self._about.keep)]
+        if self._about.at_once:
+            command += ["--at-once", str(self._about.at_once)]
         self.workers.append(
             subprocess.Popen(command, env=self.environment, stdout=self.log, stderr=self.log, cwd=self.project)
         )
@@ -152,6 +177,13 @@ class Home:
             if time.monotonic() > at:
                 self.paused.remove((at, worker))
                 worker.send_signal(signal.SIGCONT)
+
+    def count_unsent(self) -> int:
+        """Facts of this home that a loss of its disk would take along. 0 where nothing is shared so far."""
+        for journal in Path(self.environment["HELIX_HOME"]).rglob("journal.sqlite3"):
+            with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as connection:
+                return int(connection.execute(UNSENT).fetchone()[0])
+        return 0
 
     def ledger(self) -> list[str]:
         file = self.project / "ledger.txt"
@@ -173,6 +205,8 @@ class Trial:
     keep: int = 0
     seconds: float = 0.0
     lag: float = 0.0
+    bound: int = MOST_UNSENT_FACTS
+    at_once: int = 0
     sessions: Sequence[tuple[int, ...]] = (SESSION,)
     uncertain: set[str] = field(default_factory=set)
     homes: list[Home] = field(default_factory=list)
@@ -187,13 +221,17 @@ class Trial:
             server = last.enter_context(ChatServer(default=lambda seen: answer(seen, self.uncertain, self.sessions)))
             last.callback(_end_all, self.homes)
             if self.alone:
-                self.homes.append(Home(folder, "a", {}, server.base_url))
+                self.homes.append(Home(folder, "a", {}, server.base_url, HomeSettings(at_once=self.at_once)))
             else:
                 self._make_homes(folder, server.base_url, last)
             self.began = time.monotonic()
             _add_tasks(self.homes[0], self.tasks)
             for number in range(2 if self.alone else self.workers):
                 self.homes[number % len(self.homes)].start_worker()
+            if not self.alone:
+                ended = threading.Event()
+                last.callback(ended.set)
+                tasks.start_thread(partial(_watch_unsent, self, ended), name="watch what is not sent")
             _kill_until_done(self)
             self.found["seconds"] = round(time.monotonic() - self.began)
             _check_outcome(self)
@@ -212,7 +250,8 @@ class Trial:
         environment = {"HELIX_STORE": self.pooler.url, "HELIX_STORE_KEY": key}
         for number in range(self.home_count):
             hours = CLOCKS[number % len(CLOCKS)]
-            self.homes.append(Home(folder, "abcdefgh"[number], environment, model_server, hours, self.keep))
+            about = HomeSettings(hours, self.keep, self.bound, self.at_once)
+            self.homes.append(Home(folder, "abcdefgh"[number], environment, model_server, about))
             if not number:
                 self.homes[0].run("workspace", "share", "Fleet", "--yes")
 
@@ -276,6 +315,17 @@ def _end_all(homes: list[Home]) -> None:
         for worker in list(home.workers):
             home.kill_worker(worker)
         home.log.close()
+
+
+def _watch_unsent(trial: Trial, ended: threading.Event) -> None:
+    """How much of what was written is nowhere else, while the workers work and are killed."""
+    found = trial.found
+    while not ended.wait(LOOK):
+        found["looks at what is not in the store"] += 1
+        most = max(home.count_unsent() for home in trial.homes)
+        found["facts not in the store at most"] = max(found["facts not in the store at most"], most)
+        if most > trial.bound:
+            found[f"LOST: looks that found more than {trial.bound} facts of a home that are not in the store"] += 1
 
 
 def _add_tasks(home: Home, tasks: int) -> None:
@@ -372,7 +422,16 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--alone", action="store_true")
-    for name, usual in (("homes", 2), ("workers", 4), ("promotions", 0), ("keep", 0), ("seconds", 0), ("lag", 0.0)):
+    for name, usual in (
+        ("homes", 2),
+        ("workers", 4),
+        ("promotions", 0),
+        ("keep", 0),
+        ("seconds", 0),
+        ("lag", 0.0),
+        ("bound", MOST_UNSENT_FACTS),
+        ("at-once", 0),
+    ):
         parser.add_argument(f"--{name}", type=type(usual), default=usual)
     parser.add_argument("--traces", type=Path)
     given = parser.parse_args()
@@ -381,7 +440,8 @@ def main() -> int:
 
     def run(found: Counter[str]) -> None:
         counts = (given.homes, given.workers, given.promotions, given.keep, given.seconds, given.lag)
-        trial = Trial(given.tasks, given.kills, given.seed, found, given.alone, *counts, sessions)
+        bounds = (given.bound, given.at_once)
+        trial = Trial(given.tasks, given.kills, given.seed, found, given.alone, *counts, *bounds, sessions)
         signal.signal(signal.SIGUSR1, trial.end_early)
         trial.run()
 
