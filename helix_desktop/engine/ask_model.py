@@ -49,9 +49,8 @@ class ModelInquiry:
         except TimeoutError as error:
             raise ModelFailed(f"{client.model_name} did not finish within {seconds:g} seconds.") from error
         if reply.stop in (Stop.CUT, Stop.FILTERED):
-            raise ModelFailed(
-                reply.why or f"{client.model_name} stopped in the middle of its answer."
-            )  # Half an answer would mislead more than none.
+            # Half an answer would mislead more than none.
+            raise ModelFailed(reply.why or f"{client.model_name} stopped in the middle of its answer.")
         return _text_without_thoughts(reply)
 
     async def _ask_and_note_cost(self, client: ModelClient, request: Request) -> Reply:

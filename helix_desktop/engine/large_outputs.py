@@ -14,6 +14,7 @@ from helix_desktop.engine.blocks import Message, ToolResult
 from helix_desktop.engine.content_recall import WHOLE_TOKENS
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.span_as_text import read_stored_text
 from helix_desktop.engine.strategies import marker_clearing, output_admission
@@ -240,18 +241,13 @@ class OutputAdmission:
         returned = one.returned
         shown = output_admission.format_excerpt(returned.output, returned.tokens, text, asked=asked)
         why = f"an output of {returned.tokens:,} tokens" + (", shortened as the agent asked" if asked else "")
-        return facts.Folded(
-            fold=self.conversation.new_fold_name(facts.FoldKind.EXCERPT),
-            kind=facts.FoldKind.EXCERPT,
-            cover=cover,
-            text=shown,
-            tokens=self.tokens.count_tokens(shown),
-            tokens_before=returned.tokens,
-            batch=batch,
-            entries=(returned.output.digest,),
-            why=why,
-            asked=asked,
-        )
+        fold = self._fold_over(cover, shown, returned.tokens, returned.output.digest, why)
+        return replace(fold, batch=batch, asked=asked)
+
+    def _fold_over(self, cover: facts.PartRef, shown: str, before: int, entry: Digest, why: str) -> facts.Folded:
+        kind, tokens = facts.FoldKind.EXCERPT, self.tokens.count_tokens(shown)
+        name = self.conversation.new_fold_name(kind)
+        return facts.Folded(name, kind, cover, shown, tokens, before, entries=(entry,), why=why)
 
     # --- Messages of the user: large parts are stored and shown as excerpts
 
@@ -263,16 +259,8 @@ class OutputAdmission:
 
     async def _build_message_fold(self, index: int, part: facts.Attachment, policy: Policy) -> facts.Folded:
         shown = await excerpt_attachment(self.cache, part, policy)
-        return facts.Folded(
-            fold=self.conversation.new_fold_name(facts.FoldKind.EXCERPT),
-            kind=facts.FoldKind.EXCERPT,
-            cover=facts.PartRef(0, index),
-            text=shown,
-            tokens=self.tokens.count_tokens(shown),
-            tokens_before=part.tokens,
-            entries=(part.stored.digest,),
-            why=f"{part.name}: {part.tokens:,} tokens, over {policy.oversized_share:.0%} of the window",
-        )
+        why = f"{part.name}: {part.tokens:,} tokens, over {policy.oversized_share:.0%} of the window"
+        return self._fold_over(facts.PartRef(0, index), shown, part.tokens, part.stored.digest, why)
 
 
 async def excerpt_attachment(cache: ContentCache, part: facts.Attachment, policy: Policy) -> str:

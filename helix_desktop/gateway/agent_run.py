@@ -47,9 +47,8 @@ def build_registration_for_run(
     wanted = PROXY_VARIABLES | http_transport.CERTIFICATE_VARIABLES
     proxies = {name.lower(): value for name, value in environ.items() if name.lower() in wanted and value}
     if http_transport.CERTIFICATE_VARIABLES & proxies.keys():
-        http_transport.trusted_certificates(
-            frozenset(proxies.items())
-        )  # Reports an unreadable certificate file before the agent starts.
+        # Reports an unreadable certificate file before the agent starts.
+        http_transport.trusted_certificates(frozenset(proxies.items()))
     return GatewayRegistration(
         "", upstream.address, agent=agent, folder=str(Path.cwd()), proxies=proxies, since=time.time()
     )

@@ -19,7 +19,6 @@ class HiddenCallFilter(ABC):
 
     def __init__(self, *, hold: bool) -> None:
         self.holds_reasoning = hold
-        self.is_last_reply = False  # True if no further request follows, whatever the model calls.
         self.replies_before = 0
         self.hidden_count = 0  # Calls in this reply that the client does not see.
         self.visible_count = 0  # Calls in this reply that the client must answer.

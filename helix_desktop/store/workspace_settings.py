@@ -50,9 +50,8 @@ class WorkspaceConfig:
     mcp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     limit: int = 0  # In bytes. The cache may grow to this size; 0: no limit.
     changes: Mapping[str, Any] = field(default_factory=dict)  # What checkpoints cover and how long they are kept.
-    copies: Mapping[str, _PLAIN] = field(
-        default_factory=dict
-    )  # Whether conversations work in copies, and how copies are set up.
+    # Whether conversations work in copies, and how copies are set up.
+    copies: Mapping[str, _PLAIN] = field(default_factory=dict)
     limits: Mapping[str, _PLAIN] = field(default_factory=dict)  # The limits at which a turn stops.
     trusted: Mapping[str, str] = field(default_factory=dict)  # Rules files that the user trusts, with their SHA-256.
     approved: Mapping[str, str] = field(default_factory=dict)  # By MCP tool: its fingerprint when last allowed.

@@ -126,11 +126,7 @@ class ProjectInUse:
 
     def list_usable_skills_and_agents(self) -> Sequence[SourceCatalogue]:
         """The skills and agents there are, a line each."""
-        skills = [
-            SourceSummary(item.name, item.about)
-            for item in self.now.items_in_force("skill")
-            if not _is_only_by_hand(item)
-        ]
+        skills = [SourceSummary(item.name, item.about) for item in self._skills_for_agents()]
         found = [
             SourceCatalogue(f'Skills; read one with call_tool("{USE_SKILL}") before work it is for:', tuple(skills))
         ]
@@ -143,9 +139,11 @@ class ProjectInUse:
             ToolSpec(
                 USE_SKILL, f"The skill {item.name}: {item.about}", json.dumps({"name": item.name}, ensure_ascii=False)
             )
-            for item in self.now.items_in_force("skill")
-            if not _is_only_by_hand(item)
+            for item in self._skills_for_agents()
         ]
+
+    def _skills_for_agents(self) -> list[ProjectItem]:
+        return [item for item in self.now.items_in_force("skill") if not _is_only_by_hand(item)]
 
     async def trust_items(self, *items: ProjectItem) -> None:
         """The user has seen exactly these contents and agrees: one change, whatever their number."""

@@ -351,9 +351,8 @@ class RepositoryCopies:
             if bundle := await asyncio.to_thread(copying.bundle_own_content, source, checkout, made):
                 origin = EntryOrigin("copy", f"copy of {made.source}", "application/x-git-bundle")
                 stored = await self._bench.workspace.cache.store_content(bundle, origin)
-                await self._bench.workspace.cache.pin_entry(
-                    stored.digest
-                )  # No fact names this content, and it exists nowhere else, so it is pinned.
+                # No fact names this content, and it exists nowhere else, so it is pinned.
+                await self._bench.workspace.cache.pin_entry(stored.digest)
                 said.append(
                     f"The copy's changes are stored in the cache as {stored.digest.hex}, a bundle that `git fetch` can read."
                 )

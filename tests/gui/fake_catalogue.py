@@ -77,7 +77,7 @@ class FakeCatalogue:
     async def find_entry_row(self, digest: Digest) -> EntryRow | None:
         return next((row for row in self.rows if row.stored.digest == digest), None)
 
-    async def uses(self, digest: Digest) -> Sequence[EntryUse]:
+    async def find_entry_uses(self, digest: Digest) -> Sequence[EntryUse]:
         return [EntryUse(story.CONVERSATION, 7, 0.0, "output")]
 
     async def resolve_prefix(self, prefix: str) -> Digest:

@@ -72,6 +72,13 @@ def format_message_time(then: float) -> str:
     return format_time_of_day(then) if is_today(then) else format_date_and_time(then)
 
 
+def _place_button(box: LayoutBox, button: HoverBarButton, x: float, wide: float) -> tuple[HoverBarButton, QRectF]:
+    place = QRectF(x, 0, wide, box.height)
+    if button.act is not None:
+        box.hot_spots.append(HotSpot(place, button.act, button.name))
+    return button, place
+
+
 class HoverBar(LayoutBox):
     """`width` is its own: as much as it needs."""
 
@@ -88,10 +95,7 @@ class HoverBar(LayoutBox):
                 if button.symbol
                 else ink.scaled_pixels(SIDE)
             )
-            place = QRectF(x, 0, wide, self.height)
-            self._signs.append((button, place))
-            if button.act is not None:
-                self.hot_spots.append(HotSpot(place, button.act, button.name))
+            self._signs.append(_place_button(self, button, x, wide))
             x += wide
         self.width = x + ink.scaled_pixels(2)
 
@@ -147,10 +151,7 @@ class AnswerNameBox(LayoutBox):
         x = QFontMetricsF(ink.name).horizontalAdvance(name) + ink.scaled_pixels(10)
         for button in _answer_choice_buttons(choice):
             wide = QFontMetricsF(ink.chip).horizontalAdvance(button.symbol) + ink.scaled_pixels(8)
-            place = QRectF(x, 0, wide, self.height)
-            self._signs.append((button, place))
-            if button.act is not None:
-                self.hot_spots.append(HotSpot(place, button.act, button.name))
+            self._signs.append(_place_button(self, button, x, wide))
             x += wide
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:

@@ -43,9 +43,8 @@ class TranscriptItems:
     grouping: bool = True  # True if calls in a row are shown as one line.
     groups: CallGroups = field(default_factory=CallGroups)
     _answers: AlternativeAnswers = field(default_factory=AlternativeAnswers)
-    _starts: list[facts.Recorded] = field(
-        default_factory=list
-    )  # The facts that started the conversation or made it a fork.
+    # The facts that started the conversation or made it a fork.
+    _starts: list[facts.Recorded] = field(default_factory=list)
     _last_cut: int = 0  # The fact number of the last reply if its stream broke; 0 if not.
     _broken_reply_seq: int = 0  # The fact number of a broken reply that is now repeated; 0: none.
     _replaced: list[tuple[int, int]] = field(default_factory=list)  # Seqs of broken replies and of their replacements.

@@ -28,9 +28,8 @@ class ToolCallRecords:
 
     _by_item: dict[int, ToolCallRecord] = field(default_factory=dict)
     _open: dict[str, int] = field(default_factory=dict)  # Items of running calls, by call id.
-    _returned: dict[str, int] = field(
-        default_factory=dict
-    )  # Items of the last reply's calls that have returned, by call id.
+    # Items of the last reply's calls that have returned, by call id.
+    _returned: dict[str, int] = field(default_factory=dict)
     _by_question: dict[int, str] = field(default_factory=dict)  # Call ids, by the question's number.
     item_by_result: dict[int, int] = field(default_factory=dict)
 

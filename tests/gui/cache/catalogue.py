@@ -90,7 +90,7 @@ class MemoryCatalogue(StandIn):
     async def find_entry_row(self, digest: Digest) -> EntryRow | None:
         return next((line for line in self.lines if line.stored.digest == digest), None)
 
-    async def uses(self, digest: Digest) -> Sequence[EntryUse]:
+    async def find_entry_uses(self, digest: Digest) -> Sequence[EntryUse]:
         return self.used.get(digest, [])
 
     async def resolve_prefix(self, prefix: str) -> Digest:
