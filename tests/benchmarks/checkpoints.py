@@ -119,7 +119,7 @@ async def _kept(checkpoints: Checkpoints) -> tuple[int, int]:
     """Bytes of values, and of all that checkpoints take."""
     cache: Any = checkpoints.contents
     values = sum(record.kept for record in cache._folder.records_after(0, 1 << 30))
-    return values, int((await cache._index.checkpoints())[1])
+    return values, int((await cache._index.measure_checkpoint_bytes())[1])
 
 
 def _hunks() -> list[Row]:

@@ -68,10 +68,10 @@ class FakeCatalogue:
     async def count_entries(self, chosen: EntryFilter) -> int:
         return len(self._fitting(chosen))
 
-    async def stats(self) -> CatalogueFigures:
+    async def compute_figures(self) -> CatalogueFigures:
         return CatalogueFigures(len(self.rows), sum(r.stored.size for r in self.rows), sum(r.kept for r in self.rows))
 
-    async def tools(self) -> Sequence[tuple[str, int]]:
+    async def count_tools(self) -> Sequence[tuple[str, int]]:
         return [(about.tool, 1) for about in _ABOUT.values()]
 
     async def find_entry_row(self, digest: Digest) -> EntryRow | None:

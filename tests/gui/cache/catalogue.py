@@ -79,11 +79,11 @@ class MemoryCatalogue(StandIn):
     async def count_entries(self, chosen: EntryFilter) -> int:
         return len(self._chosen(chosen))
 
-    async def stats(self) -> CatalogueFigures:
+    async def compute_figures(self) -> CatalogueFigures:
         total = sum(line.stored.size for line in self.lines)
         return CatalogueFigures(len(self.lines), total, total // 4, repeated=2)
 
-    async def tools(self) -> Sequence[tuple[str, int]]:
+    async def count_tools(self) -> Sequence[tuple[str, int]]:
         names = sorted({line.about.tool for line in self.lines})
         return [(name, sum(line.about.tool == name for line in self.lines)) for name in names]
 
