@@ -151,8 +151,7 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
         values = yaml.load(found[1], Loader=yaml.BaseLoader)  # noqa: S506 -- makes texts, lists and tables
     except (yaml.YAMLError, RecursionError, ValueError):
         values = _parse_front_matter_leniently(found[1])
-    if values is None:
-        values = {}
+    values = {} if values is None else values
     if not isinstance(values, dict):
         raise InvalidInput("The block between the two --- lines must be a YAML mapping of names to values.")
     return {str(name): value for name, value in values.items()}, text[found.end() :]

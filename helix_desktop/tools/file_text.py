@@ -123,8 +123,12 @@ def _explain_missing_text(text: str, old: str, *, foreign: bool) -> str:
     if foreign and not old.isascii():
         return "The file is not UTF-8, and letters beyond ASCII are not shown as they are: choose a text without them."
     words = old.split()
-    if words and (there := re.search(r"\s+".join(map(re.escape, words)), text)):
-        return f"It is there with other spaces or line breaks, exactly so:\n{_lines_around(text, *there.span())}"
+    # An expression for any spaces between the words would take the product of both lengths.
+    if words and (at := (plain := " ".join(text.split())).find(" ".join(words))) >= 0:
+        before = plain.count(" ", 0, at)
+        there = list(itertools.islice(re.finditer(r"\S+", text), before, before + len(words)))
+        lines = _lines_around(text, there[0].start(), there[-1].end())
+        return f"It is there with other spaces or line breaks, exactly so:\n{lines}"
     first, count = next((line.strip() for line in old.splitlines() if line.strip()), ""), old.count("\n") + 1
     if first and (start := text.find(first)) >= 0:
         number = text.count("\n", 0, start) + 1

@@ -265,7 +265,8 @@ async def edit_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     old, new = args.text_argument("old_text"), args.text_argument("new_text")
     room = _tokens_to_show_of_file(use, place)
     try:
-        after = file_text.replace_text_in_file(before, old, new, shown, every=args.flag_argument("replace_all"))
+        every = args.flag_argument("replace_all")
+        after = await asyncio.to_thread(file_text.replace_text_in_file, before, old, new, shown, every=every)
     except InvalidInput as error:
         lines = file_text.decode_file_text(before[:LARGEST_UNSAVED]).split("\n")
         found = await asyncio.to_thread(find_passages, use.tokens, lines, old, room) if room else ""

@@ -159,7 +159,10 @@ def read_whole_file(roots: WorkspaceRoots, place: RootPath, limit: int = LARGEST
             raise InvalidInput(
                 f"{roots.display_path(place)} is {size:,} bytes. Only files up to {limit:,} bytes are read in full."
             )
-        return _read_up_to_limit(handle, limit)
+        content = bytearray()
+        while len(content) <= limit and (data := os.read(handle, _PIECE)):
+            content += data
+        return bytes(content)
 
 
 @contextmanager
@@ -172,8 +175,7 @@ def open_for_reading(roots: WorkspaceRoots, place: RootPath) -> Iterator[int]:
 
 def read_file_piece(roots: WorkspaceRoots, place: RootPath, start: int, length: int) -> bytes:
     """Some bytes of a file of any size."""
-    with _open_checked(roots, place) as handle:
-        _require_regular_file(handle, roots.display_path(place))
+    with open_for_reading(roots, place) as handle:
         os.lseek(handle, start, os.SEEK_SET)
         return os.read(handle, length)
 
@@ -279,8 +281,7 @@ def _check_root_exists(place: RootPath) -> None:
 
 def _check_handle_not_closed(roots: WorkspaceRoots, handle: int) -> None:
     """Links in a root may lead to the program's own data: ask the open handle where it is."""
-    where = folders.real_path(handle)
-    if where is not None:
+    if (where := folders.real_path(handle)) is not None:
         roots.check_not_closed(where)
 
 
@@ -291,15 +292,6 @@ def _require_regular_file(handle: int, shown: str) -> os.stat_result:
     if not stat.S_ISREG(found.st_mode):
         raise ActionRefused(f"{shown} is a device, a pipe or a socket, not a file.")
     return found
-
-
-def _read_up_to_limit(handle: int, limit: int) -> bytes:
-    pieces = []
-    total = 0
-    while total <= limit and (data := os.read(handle, _PIECE)):
-        pieces.append(data)
-        total += len(data)
-    return b"".join(pieces)
 
 
 def _build_folder_entry(name: str, found: os.stat_result | None) -> FolderEntry:
@@ -424,23 +416,18 @@ def _explain_system_errors(shown: str, folder: RootPath | None = None) -> Iterat
 
 
 def _error_in_words(shown: str, error: OSError) -> HelixError:
-    no_file = f"{shown} is a device, a pipe or a socket, not a file."
-    no_room = f"The disk is full, so there is no room for {shown}. The file is unchanged."
-    leads_out = f"{shown} points outside the workspace's folders, or it was changed while it was being opened."
-    forbidden = f"The system doesn't allow this operation on {shown} ({error.strerror})."
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
-            found: HelixError = NotFound(
-                f"{shown} does not exist.", remedy="Use list_files or glob_files to see what is there."
-            )
-        case errno.EXDEV | errno.ELOOP:
-            found = ActionRefused(leads_out)
-        case errno.ENXIO | errno.ENODEV:
-            found = ActionRefused(no_file)
-        case errno.ENOSPC | errno.EDQUOT:
-            found = ActionRefused(no_room)
+            remedy = "Use list_files or glob_files to see what is there."
+            return NotFound(f"{shown} does not exist.", remedy=remedy)
         case errno.ENAMETOOLONG:
-            found = InvalidInput(f"The name {shown[:80]}… is longer than the file system allows.")
+            return InvalidInput(f"The name {shown[:80]}… is longer than the file system allows.")
+        case errno.EXDEV | errno.ELOOP:
+            said = f"{shown} points outside the workspace's folders, or it was changed while it was being opened."
+        case errno.ENXIO | errno.ENODEV:
+            said = f"{shown} is a device, a pipe or a socket, not a file."
+        case errno.ENOSPC | errno.EDQUOT:
+            said = f"The disk is full, so there is no room for {shown}. The file is unchanged."
         case _:
-            found = ActionRefused(forbidden)
-    return found
+            said = f"The system doesn't allow this operation on {shown} ({error.strerror})."
+    return ActionRefused(said)

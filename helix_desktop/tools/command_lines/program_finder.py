@@ -20,11 +20,13 @@ from helix_desktop.tools.command_lines.shell_parser import (
 )
 
 _VERSION = re.compile(r"[\d.]+$")
+# No two parts of these fit the same characters: a model's words must not take longer than their length.
 _SED_RUNS = re.compile(
-    r"(?:^|[;{}\n$!/]|\d)\s*e(?:\s|$)|([^\w\s\\]).*\1.*\1[gpiImM0-9]*e"
-    r"|(?:^|[;{}\n])\s*(?:\d+|\$|/[^/\n]*/)(?:,\s*(?:[+~]?\d+|\$|/[^/\n]*/))?\s*!?\s*e"  # In `1egit push` nothing separates the command from its text.
+    r"(?:^\s*|[;{}\n$!/\d][^\S\n]*)e(?:\s|$)|(?:^\s*|[;{}\n][^\S\n]*)(?:\d+|\$|/[^/\n]*/)"
+    r"(?:,\s*(?:[+~]?\d+|\$|/[^/\n]*/))?\s*(?:!\s*)?e"  # In `1egit push` nothing is between command and text.
     r"|^\s*e\S+\s"
 )
+_SED_SIGN, _SED_FLAG = re.compile(r"[^\w\s\\]"), re.compile(r"[gpiImM0-9]*e")
 
 
 def program_base_name(word: str) -> str:
@@ -300,8 +302,14 @@ class ProgramFinder:
         text = "\n".join([*words[1:], *self.here_documents])
         if (is_given_code(words) or reads) and may_start_programs(text):
             self.doubts.append(f"{name} is given a program that may start others")
-        if name in ("sed", "gsed") and any(_SED_RUNS.search(word) for word in words[1:]):
+        if name in ("sed", "gsed") and any(map(_sed_may_run, words[1:])):
             self.doubts.append("sed is told to run something")
+
+
+def _sed_may_run(script: str) -> bool:
+    """Whether it has the command `e`, or that flag behind the third delimiter of a line (`s/a/b/e`)."""
+    pieces = (line.split(sign)[3:] for line in script.split("\n") for sign in set(_SED_SIGN.findall(line)))
+    return bool(_SED_RUNS.search(script)) or any(_SED_FLAG.match(one) for behind in pieces for one in behind)
 
 
 def find_end_of_options(prefix: WrapperProgram, rest: Sequence[str]) -> int | None:

@@ -145,7 +145,7 @@ SCRIPT_LANGUAGES = frozenset({"awk", "gawk", "mawk", "nawk", "original-awk", "se
 # Matches what, in a program's own code, starts other programs or builds code.
 STARTING_CODE = (
     r"system|popen|subprocess|\bexec|execv|spawn|\bfork\b|\bpty\b|ctypes|__import__|importlib|\beval\b|compile\(|child_process|"
-    r"proc_open|shell_exec|passthru|\bqx\b|`|%x|\bopen\b.*\||\|\s*getline|\|\s*[\"']|\"\s*\||Process\b|\bsh\b|\bcmd\b|:!|!"
+    r"proc_open|shell_exec|passthru|\bqx\b|`|%x|(?m:^)(?>.*?\bopen\b).*\||\|\s*getline|\|\s*[\"']|\"\s*\||Process\b|\bsh\b|\bcmd\b|:!|!"
 )
 
 # Variables whose value is a command line that another program runs.

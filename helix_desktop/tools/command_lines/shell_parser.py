@@ -16,13 +16,13 @@ from helix_desktop.fast_dataclass import dataclass
 ANY, MANY = "\0", "\1"  # Stand for one unknown character, and for any number. Neither can occur in a command line.
 DEEPEST = 30
 ENDS = frozenset(" \t\n;&|<>()")
-_WRITTEN = re.compile(r"""(?:'[^']*'|"[^"$`\\!]*"|[A-Za-z0-9_@%+=:,./^~-]+)+""")
+_WRITTEN = re.compile(r"""(?:'[^']*'|"[^"$`\\!]*"|[A-Za-z0-9_@%+=:,./^~-])++""")
 RESERVED = frozenset(
     re.findall(r"\S+", "if then else elif fi do done while until for select case esac function time coproc { } ! [[")
 )
 _SUMS = re.compile(r"[\w\s+\-*/%<>=!&|^~?:,]", re.ASCII)
 _PARAMETER = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]", re.ASCII)
-_BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}|\{.*\{.*\}", re.DOTALL)
+_BRACES = re.compile(r"\{(?>[^{}]*?(?:,|\.\.))[^{}]*\}|\A(?>.*?\{)(?>.*?\{).*\}", re.DOTALL)
 _ESCAPE = re.compile(
     r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))", re.DOTALL
 )

@@ -113,3 +113,31 @@ def test_words_behind_options_nobody_knows_are_guesses() -> None:
 
 def test_the_name_of_a_program() -> None:
     assert [program_base_name("/usr/bin/rm"), program_base_name("./a"), program_base_name("git")] == ["rm", "a", "git"]
+
+
+@pytest.mark.parametrize(
+    ("begin", "repeated", "end"),
+    [
+        ("sed '", "/", "'"), ("sed '", "\n", "'"), ("sed '1", " ", "x'"), ("sed -i '", "s/old_name/new_name/;", "' src/a.py"),
+        ("python -c '", "open ", "'"), ("echo ", "a", "$x"), ("echo ", "{", ""), ("echo {", ",", ""),
+    ],
+)  # fmt: skip
+def test_what_a_long_line_starts_is_found_in_time_that_grows_with_its_length(
+    begin: str, repeated: str, end: str
+) -> None:
+    """A model writes these lines, and the window waits: some of them would have taken longer than anybody lives."""
+    for times in (50, 90_000 // len(repeated)):
+        assert isinstance(find_started_programs(f"{begin}{repeated * times}{end}"), KnownPrograms)
+
+
+@pytest.mark.parametrize(
+    ("script", "runs"),
+    [
+        ("s/a/b/e", True), ("s/a/b/ge", True), ("s|a|b|Ie", True), ("1e x", True), ("1 ! e x", True), ("x\n\n e x", True), ("$!e", True),
+        ("s/a/b/g", False), ("y/abc/xyz/", False), ("s/one/e/;s|two|e|", False), ("1p\n2d", False),
+    ],
+)  # fmt: skip
+def test_sed_is_told_to_run_something(script: str, runs: bool) -> None:
+    known = find_started_programs(f"sed '{script}' f")
+    assert isinstance(known, KnownPrograms)
+    assert bool(known.doubts) == runs
