@@ -403,6 +403,8 @@ def find_started_programs(line: str) -> KnownPrograms | UnknownPrograms:
         return _find_known_programs(line)
     except UnreadableCommand as hidden:
         return UnknownPrograms(str(hidden))
+    except RecursionError:
+        return UnknownPrograms("it is nested too deeply")
 
 
 def _find_known_programs(text: str) -> KnownPrograms:

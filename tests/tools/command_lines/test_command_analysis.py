@@ -141,3 +141,8 @@ def test_sed_is_told_to_run_something(script: str, runs: bool) -> None:
     known = find_started_programs(f"sed '{script}' f")
     assert isinstance(known, KnownPrograms)
     assert bool(known.doubts) == runs
+
+
+@pytest.mark.parametrize("opening", ["${a:-", '"${a:-', "$((", "$(", "<("])
+def test_what_is_nested_too_deeply_is_unknown(opening: str) -> None:
+    assert find_started_programs(f"echo {opening * 10_000}") == UnknownPrograms("it is nested too deeply")
