@@ -6,6 +6,7 @@ Encoding, byte order mark and line ends stay the file's own; what is not certain
 import codecs
 import itertools
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from helix_desktop.errors import InvalidInput
@@ -90,7 +91,7 @@ def replace_text_in_file(before: bytes, old: str, new: str, shown: str, *, every
             remedy=_explain_missing_text(whole_text, old, foreign=foreign),
         )
     if found > 1 and not every:
-        starts = (place.start() for place in itertools.islice(_find_text_places(whole_text, old), 10))
+        starts = (place.start for place in itertools.islice(_find_text_places(whole_text, old), 10))
         lines = ", ".join(str(whole_text.count("\n", 0, start) + 1) for start in starts)
         raise InvalidInput(
             f"old_text appears {found} times in {shown} (lines {lines}); nothing was changed.",
@@ -100,9 +101,15 @@ def replace_text_in_file(before: bytes, old: str, new: str, shown: str, *, every
     return encode_file_text(after, before)
 
 
-def _find_text_places(text: str, old: str) -> Iterator[re.Match[str]]:
+def _find_text_places(text: str, old: str) -> Iterator[slice]:
     """Where `old` stands in the text, whatever ends its lines."""
-    return re.finditer(r"\r?\n".join(re.escape(line) for line in re.split(r"\r?\n", old)), text)
+    plain, wanted = text.replace("\r\n", "\n"), old.replace("\r\n", "\n")
+    begins = list(itertools.accumulate(len(line) + 1 for line in text.split("\r\n")))  # In `plain`, behind each `\r\n`.
+    at = plain.find(wanted)
+    while at >= 0:
+        end = at + len(wanted)
+        yield slice(at + bisect_right(begins, at), end + bisect_right(begins, end))
+        at = plain.find(wanted, end)
 
 
 def _replace_keeping_line_ends(text: str, old: str, new: str) -> str:
@@ -111,10 +118,10 @@ def _replace_keeping_line_ends(text: str, old: str, new: str) -> str:
     unix = new.replace("\r\n", "\n")
     pieces, end = list[str](), 0
     for place in _find_text_places(text, old):
-        there = place.group()
+        there = text[place]
         as_there = unix.replace("\n", "\r\n") if ("\r\n" in there if "\n" in there else usual) else unix
-        pieces += [text[end : place.start()], as_there]
-        end = place.end()
+        pieces += [text[end : place.start], as_there]
+        end = place.stop
     return "".join([*pieces, text[end:]])
 
 

@@ -97,3 +97,9 @@ def test_a_long_text_that_is_not_there_takes_no_longer_than_both_are_long(spaces
     before, old = f"0,{spaces}" * 2_000_000, "0, " * 100_000 + "1"
     with pytest.raises(InvalidInput, match=r"not in f"):
         replace_text_in_file(before.encode(), old, "1", "f", every=False)
+
+
+def test_windows_line_ends_take_no_longer_to_search() -> None:
+    """An expression for both kinds of line ends went on for hours here."""
+    with pytest.raises(InvalidInput, match="not in f"):
+        replace_text_in_file(b"0\r\n" * 2_000_000, "0\n" * 100_000 + "1", "x", "f", every=False)
