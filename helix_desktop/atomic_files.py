@@ -11,6 +11,7 @@ from helix_desktop.errors import ConfigFileMistake, InvalidInput, StoreFailed
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
+_DIGITS = frozenset("0123456789abcdef")
 _LEFT = ".*-????????"  # Matches temporary files that lie beside a file while it is being replaced.
 _OLD = 3_600.0  # In seconds. A temporary file this old was left by a crash and can be deleted.
 
@@ -66,12 +67,12 @@ def find_abandoned_files(folder: Path) -> Iterator[Path]:
     for path in folder.glob(_LEFT):
         with suppress(OSError):
             about = path.lstat()
-            if stat.S_ISREG(about.st_mode) and _is_hexadecimal(path.name[-8:]) and time.time() - about.st_mtime > _OLD:
+            if (
+                stat.S_ISREG(about.st_mode)
+                and _DIGITS.issuperset(path.name[-8:])
+                and time.time() - about.st_mtime > _OLD
+            ):
                 yield path
-
-
-def _is_hexadecimal(text: str) -> bool:
-    return all(sign in "0123456789abcdef" for sign in text)
 
 
 def read_settings_text(path: Path) -> str:

@@ -19,8 +19,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line. Exit codes: 0 done; 1 not there or failed; 2 wrong use; 130 Ctrl+C. Errors go to stderr."""
     given = list(sys.argv[1:] if argv is None else argv)
     _set_output_to_utf8()
-    place = _pop_target_argument(given)
     try:
+        place = _pop_target_argument(given)
         return _run_command_line(given, place) if given else _open_window(None, place)
     except HelixError as error:
         print(error, file=sys.stderr)
@@ -58,6 +58,8 @@ def _pop_target_argument(given: list[str]) -> str:
         from helix_desktop import commands
 
         return "" if last in commands.NOUNS else str(Path(given.pop()).resolve())
+    if alone and os.sep in last and not Path(last).exists():
+        raise InvalidInput(f"{last} does not exist.")
     return ""
 
 
@@ -81,6 +83,8 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
     stop = logs.start_logging(where.logs, logs.LogRedaction(), file="command")
     program_folders.make_folders_private(where)
     try:
+        if where.logs.parent == where.data and not where.data.is_dir():
+            raise InvalidInput(f"{where.data} is not a folder.", remedy="Choose another --home.")
         code = int(arguments.run(arguments))
         if sys.stdout is not None:
             sys.stdout.flush()  # Here, an error is shown as a sentence; at exit, as a traceback.

@@ -417,6 +417,17 @@ def test_home_moves_everything(helix: Helix, tmp_path: Path) -> None:
     assert helix("workspace", "list", "--json").json == []
 
 
+def test_a_home_that_is_no_folder_is_refused(helix: Helix, tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("print()\n")
+    for home in (tmp_path / "main.py", tmp_path / "main.py" / "below"):
+        said = helix("--home", home, "workspace", "list")
+        assert (said.code, said.out) == (2, "")
+        assert f"{home} is not a folder" in said.err
+    assert helix("--home", tmp_path / "new", "workspace", "list").code == 0
+    said = helix(tmp_path / "nowhere")  # a folder to open
+    assert (said.code, said.err) == (2, f"{tmp_path / 'nowhere'} does not exist.\n")
+
+
 def test_version_and_help(helix: Helix) -> None:
     assert helix("--version").out == f"Helix Desktop {__version__}\n"
     assert "Exit codes" in helix("--help").out

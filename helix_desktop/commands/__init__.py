@@ -18,10 +18,7 @@ Options = Mapping[str, str | Mapping[str, Any]]
 Run = Callable[[argparse.Namespace], int]
 WORKSPACE: Options = {"WORKSPACE": "the workspace's name or ID"}
 NAMED_WORKSPACE: Options = {
-    "--workspace, -w W": {
-        "default": None,
-        "help": "the workspace's name or ID (default: the workspace of this folder)",
-    }
+    "--workspace, -w W": {"default": None, "help": "the workspace's name or ID (default: the workspace of this folder)"}
 }
 JSON: Options = {"--json": "print one JSON value instead of text"}
 CONVERSATION: Options = {"CONVERSATION": "the conversation's ID, or the first part of it"}
@@ -121,7 +118,3 @@ def add_verb(
     add_options(one, {**(options or {}), **JSON})
     one.set_defaults(run=run, **defaults)
     return one
-
-
-def add_json_option(arguments: argparse.ArgumentParser) -> None:
-    add_options(arguments, JSON)

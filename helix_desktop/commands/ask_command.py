@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from helix_desktop import errors
 from helix_desktop.commands import NAMED_WORKSPACE, Options, add_options, workspace_access
 from helix_desktop.console import Console
-from helix_desktop.engine.facts import Text, TurnEnd
+from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -60,6 +60,8 @@ async def ask_in_workspace(arguments: argparse.Namespace, workspace: StoredWorks
     text = "" if arguments.resume else await _read_message(arguments, console)
     opens_it = workbench.workbench_of(workspace) is None
     async with workbench.use_workbench(workspace, arguments.places) as bench:
+        if not (arguments.acp or arguments.conversation):  # Another agent has names of its own.
+            workspace_access.check_allowed_names(arguments.allow)
         reached = await _fetch_from_other_machines(bench, console)
         if opens_it:
             resumed = arguments.conversation if arguments.resume else ""
@@ -76,7 +78,7 @@ async def _end_turns_left_open(bench: Workbench, resumed: str, console: Console)
         row = bench.conversation_row(conversation)
         await console.print_error(
             f"The program was stopped during a turn in {row.title if row else conversation}."
-            f" To continue the turn, run: helix-desktop ask -c {conversation} --resume"
+            f" To continue the turn, run: helix-desktop ask -w {bench.id} -c {conversation} --resume"
         )
 
 
@@ -99,6 +101,8 @@ async def _run_asked_turn(
     elif not (arguments.conversation or bench.main_model_name or arguments.acp):
         raise _no_model_chosen_error(bench)
     session = await _open_asked_session(bench, arguments, console)
+    if arguments.resume and _is_complete(session):
+        raise errors.NotFound("There is nothing to continue.", remedy="Nothing was sent.")
     if reached:
         session = await _acquire_or_fork_session(bench, session, arguments.if_busy, console)
     if arguments.model:
@@ -129,6 +133,13 @@ async def _run_asked_turn(
     if not done:
         await console.print_error(telling.failure_reason)
     return 0 if (not reached or await _deliver_to_other_machines(bench, console)) and done else 1
+
+
+def _is_complete(session: Session) -> bool:
+    """Whether the last turn is done, or none was begun."""
+    facts = session.conversation.state.facts_on_path()
+    said = [one.fact for one in facts if isinstance(one.fact, UserSaid | TurnEnded)]
+    return not said or (isinstance(said[-1], TurnEnded) and said[-1].reason is TurnEnd.DONE)
 
 
 async def _fetch_from_other_machines(bench: Workbench, console: Console) -> bool:

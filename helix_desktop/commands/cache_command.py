@@ -60,15 +60,15 @@ def add_cache_command(nouns: Subparsers) -> None:
 
 
 def _run_cache_get(arguments: argparse.Namespace) -> int:
-    return workspace_access.run_on_workspace(arguments, target=_file_or_standard_output(arguments.output))
+    return workspace_access.run_on_workspace(arguments, target=file_unless_dash(arguments.output))
 
 
 def _run_cache_put(arguments: argparse.Namespace) -> int:
-    source = _file_or_standard_output(arguments.file)
+    source = file_unless_dash(arguments.file)
     return workspace_access.run_on_workspace(arguments, source=source, gather=source is None)
 
 
-def _file_or_standard_output(path: Path) -> Path | None:
+def file_unless_dash(path: Path) -> Path | None:
     return None if path == STANDARD else path
 
 

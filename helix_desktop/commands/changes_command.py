@@ -17,7 +17,7 @@ from helix_desktop.commands.workspace_access import (
 )
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.engine.changes.turn_changes import printable_path
-from helix_desktop.errors import NotFound, format_things
+from helix_desktop.errors import InvalidInput, NotFound, format_things
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 OPTIONS: Options = {
-    "--conversation, -c C": "the conversation's ID or title (default: the newest conversation)",
+    "--conversation, -c C": "the conversation's ID or title (default: the newest one)",
     "--turn N": "the number of a turn, or last (default: all turns)",
 }
 PATHS: Options = {"[PATH...]": "only these files"}
@@ -66,20 +66,21 @@ async def _print_turns_or_files(bench: Workbench, arguments: argparse.Namespace,
             await console.print_line(f"Turn {turn.turn_numbers}: {turn.title}")
             for file in files:
                 await console.print_line(
-                    f"  {file.change_word:<8} +{file.added:<6} -{file.removed:<6} {escape_control_characters(_decode_for_console(file.place))}"
+                    f"  {file.change_word:<8} +{file.added:<6} -{file.removed:<6} {escape_control_characters(printable_path(file.place))}"
                 )
     if arguments.json:
         await changes.prepare_checkpoints()
         left = [{"path": left.place, "why": left.why} for left in changes.list_uncovered_paths()]
         await print_json(console, {"conversation": conversation, "turns": told, "not_covered": left})
     elif not turns:
-        await console.print_line("No turn of this conversation changed files.")
+        row = bench.conversation_row(conversation)
+        await console.print_line(f"No turn of {row.title if row else conversation} changed files.")
     return 0
 
 
 async def _print_patch(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
     files, _, changes = await _chosen_file_changes(bench, arguments)
-    patch = await changes.build_git_patch([file for file in files if _is_file_named(file, arguments.paths)])
+    patch = await changes.build_git_patch(files)
     if arguments.json:
         await print_json(console, {"patch": patch.decode("utf-8", "replace")})
     else:
@@ -89,7 +90,8 @@ async def _print_patch(bench: Workbench, arguments: argparse.Namespace, console:
 
 async def _restore_files(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
     files, conversation, changes = await _chosen_file_changes(bench, arguments)
-    files = [file for file in files if _is_file_named(file, arguments.paths)]
+    if not files:
+        return await print_result(arguments, console, {"restored": [], "left": []}, "There is nothing to restore.")
     await changes.prepare_checkpoints()
     plan = await changes.plan_undo(files)
     if not arguments.yes:
@@ -98,8 +100,8 @@ async def _restore_files(bench: Workbench, arguments: argparse.Namespace, consol
         return 1 if arguments.json else ASKING
     choices = {one.path: arguments.conflicts for one in plan}
     undone = await changes.undo_file_changes(files, conversation=conversation, choices=choices)
-    left = [{"path": _decode_for_console(place), "why": why} for place, why in undone.paths_left_alone]
-    result = {"restored": [_decode_for_console(place) for place in undone.restored], "left": left}
+    left = [{"path": printable_path(place), "why": why} for place, why in undone.paths_left_alone]
+    result = {"restored": [printable_path(place) for place in undone.restored], "left": left}
     line = f"{format_things(len(undone.restored), 'file or folder was', 'files and folders were')} restored."
     await print_result(arguments, console, result, line)
     for one in left if not arguments.json else ():
@@ -110,7 +112,7 @@ async def _restore_files(bench: Workbench, arguments: argparse.Namespace, consol
 async def _print_restore_plan(
     files: Sequence[FileChange], plan: Sequence[PlannedUndo], arguments: argparse.Namespace, console: Console
 ) -> None:
-    places = {file.path_of_change: _decode_for_console(file.place) for file in files}
+    places = {file.path_of_change: printable_path(file.place) for file in files}
     words = {
         "restore": "would be restored",
         "already": "has not changed",
@@ -131,7 +133,10 @@ async def _chosen_file_changes(
     conversation, changes = await _find_conversation_with_changes(bench, arguments.conversation)
     turns = await _chosen_turns_of_changes(changes, arguments, conversation)
     files = await changes.changes_with_folders([source for turn in turns for source in turn.sources])
-    return files, conversation, changes
+    for path in arguments.paths:
+        if not any(_is_file_named(file, [path]) for file in files):
+            raise NotFound(f"The agent has not changed {path} there.", remedy="See `changes list`.")
+    return [file for file in files if _is_file_named(file, arguments.paths)], conversation, changes
 
 
 async def _chosen_turns_of_changes(
@@ -141,6 +146,8 @@ async def _chosen_turns_of_changes(
     if arguments.turn == "last":
         return turns[-1:]
     if arguments.turn:
+        if not arguments.turn.isdecimal():
+            raise InvalidInput(f"There is no turn {arguments.turn}.", remedy="Use a number, or last.")
         turns = [turn for turn in turns if arguments.turn in map(str, range(turn.number, turn.last + 1))]
         if not turns:
             raise NotFound(f"Turn {arguments.turn} of this conversation changed no files.")
@@ -168,13 +175,9 @@ def _is_file_named(file: FileChange, paths: Sequence[str]) -> bool:
 
 def _describe_file_change(file: FileChange) -> dict[str, object]:
     return {
-        "path": _decode_for_console(file.place),
+        "path": printable_path(file.place),
         "change": file.change_word,
         "added": file.added,
         "removed": file.removed,
         "by": file.by,
     }
-
-
-def _decode_for_console(place: str) -> str:
-    return printable_path(place)

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -42,6 +43,8 @@ def run_restore(arguments: argparse.Namespace) -> int:
     """With the paths as this program sees them: another one, in another folder, may do the work."""
     given = arguments.to
     if given and given not in AGENTS:
+        if not {".", "/", os.sep}.intersection(given):
+            raise InvalidInput(f"There is no agent {given} to continue in.", remedy=f"Choose {', '.join(AGENTS)}, or a file such as ./{given}.")  # fmt: skip
         arguments.to = str(Path(given).absolute())
         arguments.argv = [arguments.to if word == given else word for word in arguments.argv]
         arguments.argv = [f"--to={arguments.to}" if word == f"--to={given}" else word for word in arguments.argv]
@@ -74,22 +77,12 @@ async def restore_for_named_agent(arguments: argparse.Namespace, workspace: Stor
     else:
         path = await asyncio.to_thread(restoring.write_restored_session, restored, places)
     lines += restoring.describe_restored_session(restored, path)
+    if arguments.to and arguments.to not in AGENTS:
+        lines[-1] = f"To continue in {AGENTS_TO_CONTINUE_IN[restored.agent]}, use --to {restored.agent}."
     return await print_result(arguments, console, _restored_as_json(restored, path), *lines)
 
 
 def _restored_as_json(restored: RestoredSession, path: Path) -> dict[str, object]:
-    return {
-        "agent": restored.agent,
-        "session": restored.session,
-        "path": str(path),
-        "folder": restored.folder,
-        "original": restored.is_original,
-        "messages": restored.messages,
-        "compactions": restored.compactions,
-        "left_out_reasoning": restored.left_out_reasoning,
-        "left_out_context": restored.left_out_context,
-        "calls_as_text": restored.calls_as_text,
-        "folded": restored.is_folded,
-        "fits": restored.fits,
-        "version": restored.version,
-    }
+    told = {one.name: getattr(restored, one.name) for one in fields(restored) if one.name not in ("content", "texts")}
+    told["original"], told["folded"] = told.pop("is_original"), told.pop("is_folded")
+    return {**told, "path": str(path)}

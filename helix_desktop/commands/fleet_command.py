@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from helix_desktop import program_folders
-from helix_desktop.commands import Subparsers, add_json_option, workspace_access
+from helix_desktop.commands import JSON, Subparsers, add_options, workspace_access
 from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.resident.resident_client import CollectingConsole
@@ -42,7 +42,7 @@ def add_fleet_command(nouns: Subparsers) -> None:
 def _add_fleet_verb(verbs: Subparsers, name: str, sentence: str, act: FleetAct | None) -> argparse.ArgumentParser:
     one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
     one.add_argument("--workspace", "-w", default="", metavar="W", help="only this workspace (default: all workspaces)")
-    add_json_option(one)
+    add_options(one, JSON)
     one.set_defaults(run=_run_fleet_command, work=partial(_act_and_print, act), counts=False)
     return one
 

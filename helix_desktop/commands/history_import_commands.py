@@ -14,6 +14,7 @@ from helix_desktop.commands.workspace_access import add_workspace_verb, print_js
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import format_things
 from helix_desktop.histories import history_finding
+from helix_desktop.histories.history_reading import KINDS
 from helix_desktop.histories.leaked_keys import mask_key
 from helix_desktop.histories.program_names import NAMES
 
@@ -29,7 +30,7 @@ KEYS_SHOWN = 20
 
 IMPORTING: Options = {
     "[PATH...]": {"type": Path, "help": "a file or a folder (default: everything that `find` lists)"},
-    "--from KIND": {"dest": "kind", "help": "the program or format, if it can't be detected"},
+    "--from KIND": {"dest": "kind", "choices": KINDS, "help": "the program or format, if it isn't detected"},
     "--watch": "keep importing new conversations until you press Ctrl+C",
     "--forget-keys": "after the import, permanently remove everything that looks like a key",
     # Two hidden options for the recorder: read copies of the files, and only this folder's sessions.

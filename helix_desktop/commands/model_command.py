@@ -25,8 +25,9 @@ def add_model_command(nouns: Subparsers) -> None:
     options: Options = {"--provider P": "list only models from this provider"}
     add_verb(verbs, "list", "list the models of all providers", with_provider_tools(print_model_list), options)
     roles = "|".join(ModelRole)
+    model = {"dest": "model", "type": lambda text: "demo/demo" if text == "demo" else text}  # as `ask` does
     options = {
-        "PROVIDER/MODEL": {"dest": "model", "type": _parse_model_name, "help": "the model, as shown by `model list`"},
+        "PROVIDER/MODEL": {**model, "help": "the model, as shown by `model list`"},
         **NAMED_WORKSPACE,
         f"--role {roles}": "what the workspace uses the model for",
     }
@@ -37,10 +38,6 @@ def add_model_command(nouns: Subparsers) -> None:
         what = name.replace("_", " ").replace("max ", "maximum ")
         settings = {"type": kind, "default": None, "help": f"override the model's {what}{words}"}
         add_options(one, {f"--{name.replace('_', '-')} N": settings})
-
-
-def _parse_model_name(text: str) -> str:
-    return "demo/demo" if text == "demo" else text  # `ask` allows this short name, too.
 
 
 async def print_model_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:

@@ -12,8 +12,8 @@ from typing import Any
 from helix_desktop import commands, program_folders, running_instance
 from helix_desktop.commands import Options, Subparsers, add_verb, format_local_minute
 from helix_desktop.commands.conversation_command import CHOICE
-from helix_desktop.commands.workspace_access import open_all_workspaces, run_here_or_there
-from helix_desktop.console import Console, Terminal
+from helix_desktop.commands.workspace_access import NOTHING_REMOVED, open_all_workspaces, run_here_or_there
+from helix_desktop.console import Console
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway import agent_run, project_workspace
 from helix_desktop.gateway.agent_settings import installed_registrations
@@ -41,42 +41,47 @@ def add_recorder_command(nouns: Subparsers) -> None:
     verbs = noun.add_subparsers(metavar="VERB")
     options: Options = {
         "--at-login": "start recording when you log in",
-        "--without-agent AGENT...": {"default": None, "help": "leave out this agent; can be repeated"},
-        "--without-folder FOLDER...": {"default": None, "help": "leave out conversations in this folder and its subfolders; can be repeated"},
+        "--without-agent AGENT...": "leave out this agent too; can be repeated",
+        "--without-folder FOLDER...": "leave out this folder and its subfolders too; can be repeated",
+        "--with-agent AGENT...": "no longer leave out this agent; can be repeated",
+        "--with-folder FOLDER...": "no longer leave out this folder; can be repeated",
     }  # fmt: skip
     add_verb(verbs, "on", "start recording, and import existing conversations", _turn_recorder_on, options)
     add_verb(verbs, "off", "stop recording, but keep recorded conversations", _turn_recorder_off)
-    options = {
-        "--folder FOLDER...": {
-            "default": [],
-            "help": "conversations in the workspaces of this folder and its subfolders",
-        },
-        **CHOICE,
-    }
-    add_verb(
-        verbs, "forget", "permanently delete what was recorded; the agents' own files stay", _forget_recorded, options
-    )
-    add_verb(
-        verbs,
-        "status",
-        "show whether the recorder is on, what it reads, and where it saves conversations",
-        _print_recorder_status,
-    )
+    options = {"--folder FOLDER...": "only in the workspaces of this folder and below it", **CHOICE}
+    sentence = "permanently delete what was recorded; the agents' own files stay"
+    add_verb(verbs, "forget", sentence, _forget_recorded, options)
+    sentence = "show whether the recorder is on, what it reads, and where it saves conversations"
+    add_verb(verbs, "status", sentence, _print_recorder_status)
 
 
 def _turn_recorder_on(arguments: argparse.Namespace) -> int:
     where, settings = _folders_and_settings(arguments)
-    if arguments.without_agent is not None:
-        settings.change_setting(RECORDER_WITHOUT_AGENTS, "\n".join(history_kinds_of_agents(arguments.without_agent)))
-    if arguments.without_folder is not None:
-        folders = [str(Path(name).expanduser().absolute()) for name in arguments.without_folder]
-        settings.change_setting(RECORDER_WITHOUT_FOLDERS, "\n".join(folders))
+    change_exclusions(arguments, settings)
     command = agent_run.command_of_this_program(where)
     if arguments.at_login:
         login_start.enable_login_start(command)
     settings.change_setting(RECORDER, value=True)
     asyncio.run(ask_resident(where, "recorder", command=command))
     return _print_recorder_status(arguments)
+
+
+def change_exclusions(arguments: argparse.Namespace, settings: ProgramSettings) -> None:
+    """Adds to what is left out, because a shorter list would record what is private."""
+    agents = history_kinds_of_agents(arguments.without_agent), history_kinds_of_agents(arguments.with_agent)
+    folders = _full_paths(arguments.without_folder), _full_paths(arguments.with_folder)
+    for setting, (more, fewer) in ((RECORDER_WITHOUT_AGENTS, agents), (RECORDER_WITHOUT_FOLDERS, folders)):
+        kept = [name for name in settings[setting].splitlines() if {name, *_full_paths([name])}.isdisjoint(fewer)]
+        settings.change_setting(setting, "\n".join(dict.fromkeys([*kept, *more])))
+
+
+def _full_paths(names: Sequence[str]) -> list[str]:
+    return [str(Path(name.strip()).expanduser().resolve()) for name in names if name.strip()]
+
+
+def _is_within(folder: str, folders: Sequence[str]) -> bool:
+    """Whether it lies in one of these full paths, as it is written or where its links lead."""
+    return any(place.is_relative_to(one) for place in (Path(folder), Path(folder).resolve()) for one in folders)
 
 
 def _turn_recorder_off(arguments: argparse.Namespace) -> int:
@@ -90,15 +95,23 @@ def _turn_recorder_off(arguments: argparse.Namespace) -> int:
 
 def _forget_recorded(arguments: argparse.Namespace) -> int:
     where, _ = _folders_and_settings(arguments)
-    within = [Path(name).expanduser().absolute() for name in arguments.folder]
+    within = _full_paths(arguments.folder)
     words = [word for name in history_kinds_of_agents(arguments.agent) for word in ("--agent", name)]
     words += ["--before", arguments.before or "9999-01-01", *["--yes"] * arguments.yes, *["--json"] * arguments.json]
-    codes = [0]
+    code, console = 0, CollectingConsole()
     for known in open_all_workspaces(where).list_workspaces():
-        if not within or any(Path(root).is_relative_to(one) for root in known.settings.roots for one in within):
-            with Terminal() as console:
-                codes.append(_run_in_workspace(where, known.id, ["conversation", "delete", *words], console))
-    return max(codes)
+        if not within or any(_is_within(root, within) for root in known.settings.roots):
+            code |= _run_in_workspace(where, known.id, ["conversation", "delete", *words], console)
+    lines = [line for line in console.answers if line != NOTHING_REMOVED] or [NOTHING_REMOVED]
+    if arguments.json:
+        removed: dict[str, Any] = {"conversations": [], "entries": 0, "bytes": 0}
+        for one in map(json.loads, console.answers):
+            removed |= {name: removed.get(name, type(figure)()) + figure for name, figure in one.items()}
+        lines = [json.dumps(removed, ensure_ascii=False, indent=1)]
+    print(*lines, sep="\n")
+    if console.complaint:
+        print(console.complaint, file=sys.stderr)
+    return min(code, 1)
 
 
 def _run_in_workspace(where: ProgramFolders, workspace: str, words: Sequence[str], console: Console) -> int:
@@ -117,6 +130,7 @@ def _print_recorder_status(arguments: argparse.Namespace) -> int:
         "on": settings[RECORDER],
         "recording": bool(running),
         "reads": [{"agent": kind, "folder": str(folder)} for kind, folder in folders],
+        "without_agents": settings[RECORDER_WITHOUT_AGENTS].splitlines(),
         "without_folders": settings[RECORDER_WITHOUT_FOLDERS].splitlines(),
         "keeps_in": str(where.workspaces_folder),
         "last_import": running.get("last_import", 0.0),
@@ -132,7 +146,9 @@ def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
     where = f"It {reads}:" if found["reads"] else "No conversations from other programs were found on this computer."
     yield f"The recorder is {'on' if found['on'] else 'off'}{nothing}. {where}"
     yield from (f"- {one['agent']}: {one['folder']}" for one in found["reads"])
-    yield from (f"- not what was done in {name}" for name in found["without_folders"])
+    yield from (f"- not the conversations of {name}" for name in found["without_agents"])
+    for name in found["without_folders"]:
+        yield f"- not what was done in {name}{'' if Path(name).is_dir() else ' (no such folder)'}"
     yield f"Each conversation is saved in the workspace of its folder, in {found['keeps_in']}."
     if found["last_import"]:
         yield f"The last recording was at {format_local_minute(found['last_import'])}."
@@ -183,8 +199,7 @@ def _import_commands(
     where: ProgramFolders, files: Sequence[Path], copies: Path, read: set[tuple[Path, str]]
 ) -> Iterator[tuple[str, list[str]]]:
     """By workspace, which is created where there is none: what is imported together."""
-    left_out = ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines()
-    without = [Path(name.strip()).expanduser() for name in left_out if name.strip()]
+    without = _full_paths(ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines())
     kinds = recorded_folders(where, history_finding.HistoryPlaces.of_this_user())
     workspaces = open_all_workspaces(where)
     by_folder: dict[tuple[str, str, Path | None], list[tuple[Path, int]]] = {}
@@ -195,7 +210,7 @@ def _import_commands(
             for found in history_finding.find_histories_in_file(kind, file, copy if copy.is_file() else None):
                 database = file if file.suffix == ".db" else None
                 is_idle = (file, found.folder) in read and time.time() - found.last > IN_USE_SECONDS
-                if not is_idle and not any(Path(found.folder).is_relative_to(one) for one in without):
+                if not is_idle and not _is_within(found.folder, without):
                     read |= {(file, found.folder)} if database else set()
                     by_folder.setdefault((kind, found.folder, database), []).append((file, found.size))
     for (kind, folder, database), group in by_folder.items():
@@ -220,12 +235,8 @@ def _split_into_portions(group: Sequence[tuple[Path, int]]) -> Iterator[list[Pat
 def _workspace_of_folder(workspaces: AllWorkspaces, name: str) -> str:
     """The workspace of the folder; the one for all conversations whose folder is not here, or is nobody's project."""
     known, folder = workspaces.list_workspaces(), Path(name)
-    if (
-        name
-        and folder.is_absolute()
-        and folder.is_dir()
-        and project_workspace.can_be_project_folder(folder, Path.home())
-    ):
+    is_here = bool(name) and folder.is_absolute() and folder.is_dir()
+    if is_here and project_workspace.can_be_project_folder(folder, Path.home()):
         folder = folder.resolve()
         found = project_workspace.find_project_workspace(known, folder)
         return (found or project_workspace.create_project_workspace(workspaces, folder)).id

@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict
 
 from helix_desktop import program_folders
-from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_verb, format_local_minute
+from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_verb, format_local_minute, workspace_access
 from helix_desktop.commands.workspace_access import find_chosen_workspace, open_all_workspaces, print_result
 from helix_desktop.console import Terminal, escape_control_characters
 from helix_desktop.errors import InvalidInput, NotFound
@@ -43,6 +43,7 @@ def _add_schedule(arguments: argparse.Namespace) -> int:
     workspace = find_chosen_workspace(arguments, open_all_workspaces(where)).id
     names = [name for name in ("agent", "model", "budget", "deadline", "priority") if getattr(arguments, name)]
     options = [word for name in names for word in (f"--{name}", getattr(arguments, name))]
+    workspace_access.check_allowed_names(arguments.allow)
     zone = schedules.find_time_zone(arguments.zone).key if arguments.zone else schedules.name_of_local_zone()
     schedules.parse_time_of_day(arguments.at)
     if not (text := " ".join(arguments.text).strip()):
@@ -80,6 +81,6 @@ def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -
     for one in found:
         days = "every day" if len(one.days) == len(set(one.days)) == 7 else ",".join(one.days)
         when = f"{one.at} {one.zone}, {days}; next {format_local_minute(due[one.id])}"
-        lines.append(f"{one.id}  {when}  {escape_control_characters(one.text)[:60]}")
+        lines.append(f"{one.id}  {when}  {one.workspace}: {escape_control_characters(one.text)[:60]}")
     result = [{**asdict(one), "next_due": due[one.id]} for one in found]
     return asyncio.run(print_result(arguments, Terminal(), result, *(lines or ["There are no schedules."])))

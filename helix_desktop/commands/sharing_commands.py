@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ async def _share_and_sync(arguments: argparse.Namespace, workspace: StoredWorksp
         {"id": workspace.id, "store": about, "url": link.url},
         f"{workspace.name} is shared through {about}. On another computer, run:",
         f"  helix-desktop workspace join {link.url} --folder DIR",
-        "The command asks for the key. To see the key, run `workspace share --show-key` on this computer.",
+        f"The command asks for the key. To see the key, run `workspace share {workspace.id} --show-key` on this computer.",
     )
 
 
@@ -127,19 +128,17 @@ async def _print_workspace_key(arguments: argparse.Namespace, workspace: StoredW
             f"{workspace.name} has no key, because it is not shared from this computer.",
             remedy="To share the workspace, use --to URL.",
         )
-    await print_result(arguments, console, {"id": workspace.id, "key": key}, key)
-    await console.print_error("Anyone who has this key and can reach the store can read the workspace.")
-    return 0
+    return await _print_key(arguments, console, {"id": workspace.id, "key": key}, "the workspace")
 
 
 def run_new_key(arguments: argparse.Namespace) -> int:
-    return asyncio.run(_print_new_key(arguments, format_key_line(new_workspace_key())))
+    key = format_key_line(new_workspace_key())
+    return asyncio.run(_print_key(arguments, Terminal(), {"key": key}, "what is shared with it"))
 
 
-async def _print_new_key(arguments: argparse.Namespace, key: str) -> int:
-    console = Terminal()
-    await print_result(arguments, console, {"key": key}, key)
-    await console.print_error("Anyone who has this key and can reach the store can read what is shared with it.")
+async def _print_key(arguments: argparse.Namespace, console: Console, result: dict[str, str], what: str) -> int:
+    await print_result(arguments, console, result, result["key"])
+    await console.print_error(f"Anyone who has this key and can reach the store can read {what}.")
     return 0
 
 
@@ -211,18 +210,10 @@ async def run_sharing_status(arguments: argparse.Namespace, workspace: StoredWor
 
 
 async def _sharing_figures(workspace: StoredWorkspace, link: SharedStoreLink) -> dict[str, Any]:
-    now = await link.link_status()
-    return {
-        "facts_waiting": await workspace.count_unsent_facts() if holds_conversations(now.url) else 0,
-        "url": now.url,
-        "acknowledge": now.acknowledge,
-        "waiting": now.waiting,
-        "waiting_bytes": now.waiting_bytes,
-        "forgetting": now.burying,
-        "contact": now.contact,
-        "away": now.away,
-        "trouble": now.trouble,
-    }
+    now = asdict(await link.link_status())
+    now["forgetting"] = now.pop("burying")
+    facts = await workspace.count_unsent_facts() if holds_conversations(now["url"]) else 0
+    return {"facts_waiting": facts, **now}
 
 
 def _describe_sharing(figures: Mapping[str, Any]) -> str:
@@ -256,6 +247,6 @@ async def run_unshare(arguments: argparse.Namespace, workspace: StoredWorkspace,
 def _require_store_link(workspace: StoredWorkspace) -> SharedStoreLink:
     if workspace.link is None:
         raise NotFound(
-            f"{workspace.name} is not shared.", remedy="To share the workspace, run `workspace share --to URL`."
+            f"{workspace.name} is not shared.", remedy=f"To share it, run `workspace share {workspace.id} --to URL`."
         )
     return workspace.link

@@ -5,6 +5,7 @@ import asyncio
 import json
 import math
 import re
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -128,6 +129,7 @@ def _check_fields(given: dict[str, Any]) -> None:
 
 
 def _build_new_task(given: dict[str, Any]) -> fleet_tasks.NewFleetTask:
+    workspace_access.check_allowed_names(given["allow"])
     text, budget, priority = given["text"].strip(), float(given["budget"]), given["priority"]
     for is_right, sentence in (
         (text, "The task has no text."),
@@ -178,22 +180,24 @@ async def _print_tasks(arguments: argparse.Namespace, found: Sequence[fleet_task
     lines = []
     for task in found:
         by = f" (on {task.worker})" if task.worker else ""
-        words = filter(None, (task.result.why, _describe_retry(task), task.result.answer))
+        where = f" -w {shlex.quote(arguments.workspace)}" if arguments.workspace else ""
+        words = filter(None, (task.result.why, _describe_retry(task, where), task.result.answer))
         lines += [f"{task.id}  {task.state.value}{by}", *map(escape_control_characters, words)]
     return await workspace_access.print_result(
         arguments, console, [fleet_tasks.task_as_json(task) for task in found], *lines
     )
 
 
-def _describe_retry(task: fleet_tasks.FleetTask) -> str:
+def _describe_retry(task: fleet_tasks.FleetTask, where: str) -> str:
     if task.state is fleet_tasks.FleetTaskState.NEEDS_YOU:
-        return f"To allow it, run `task retry {task.id} --allow {task.result.asked}`."
+        return f"To allow it, run `task retry {task.id} --allow {task.result.asked}{where}`."
     ended = task.state in (fleet_tasks.FleetTaskState.FAILED, fleet_tasks.FleetTaskState.CANCELLED)
-    return f"To continue it, run `task retry {task.id}`." if ended else ""
+    return f"To continue it, run `task retry {task.id}{where}`." if ended else ""
 
 
 async def _change_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
     """Cancels them, or lets them go on with what they may do from now on."""
+    workspace_access.check_allowed_names(getattr(arguments, "allow", ()))
     code = 0
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
     for task in found:

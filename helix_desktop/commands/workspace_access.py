@@ -23,6 +23,7 @@ from helix_desktop import commands, errors, program_folders, program_settings, r
 from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb
 from helix_desktop.console import Console, Terminal
 from helix_desktop.engine.ports import EmptyTrashResult
+from helix_desktop.engine.tool_names import ALLOWED_GROUPS, ToolName
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store import reading_copy, workspace_link
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -41,6 +42,7 @@ ASKING = 3  # An exit code between two processes of this program: "the user must
 LATER = 75  # An exit code between two processes of this program: "ask again in a moment".
 LASTING_PATIENCE = 1.0
 TOLD_EVERY = 2.0  # In seconds. Progress is reported this often.
+NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
 PATIENCE = 5.0  # In seconds. How long we wait for an answer of the process that has the workspace open.
 
 
@@ -72,8 +74,8 @@ def find_chosen_workspace(arguments: argparse.Namespace, workspaces: AllWorkspac
     if arguments.workspace is not None:
         return workspaces.find_known_workspace(arguments.workspace)
     here, known = Path.cwd(), workspaces.list_workspaces()
-    inside = [(len(root), one) for one in known for root in one.settings.roots if here.is_relative_to(root)]
-    if inside:
+    roots = [(Path(root).resolve(), one) for one in known for root in one.settings.roots]
+    if inside := [(len(root.parts), one) for root, one in roots if here.is_relative_to(root)]:
         return max(inside, key=lambda one: one[0])[1]
     if len(known) == 1:
         return known[0]
@@ -118,7 +120,7 @@ def run_if_confirmed(arguments: argparse.Namespace, question: str) -> int:
 async def run_here_or_there(arguments: argparse.Namespace, identity: str, console: Console) -> int:
     """Do `arguments.work` on this workspace here, or in the process that has it open. The exit code."""
     where = arguments.places
-    counting = OptionalTokenCounter(wanted=_needs_token_counts(arguments))
+    counting = OptionalTokenCounter(wanted=bool(getattr(arguments, "counts", True)))
     workspaces = open_all_workspaces(where, count=counting)
     known = workspaces.find_known_workspace(identity)
     loop = asyncio.get_running_loop()
@@ -222,10 +224,6 @@ class OptionalTokenCounter:
         return token_counting.shared_token_counter().count_tokens(text)
 
 
-def _needs_token_counts(arguments: argparse.Namespace) -> bool:
-    return bool(getattr(arguments, "counts", True))
-
-
 def open_all_workspaces(
     where: program_folders.ProgramFolders, *, count: OptionalTokenCounter | None = None
 ) -> AllWorkspaces:
@@ -273,7 +271,7 @@ async def run_command_of_caller(
     if leaving and getattr(arguments, "lasting", False):
         return LATER
     if counting is not None:
-        counting.wanted |= _needs_token_counts(arguments)
+        counting.wanted |= bool(getattr(arguments, "counts", True))
     arguments.places = where
     return int(await arguments.work(arguments, workspace, console))
 
@@ -298,7 +296,16 @@ async def delete_if_confirmed(
     figures = {"conversations": emptied.conversations, "entries": emptied.entries, "bytes": emptied.bytes}
     gone = errors.format_things(len(emptied.conversations), "conversation", "conversations")
     entries = errors.format_things(emptied.entries, "entry", "entries")
-    return await print_result(arguments, console, figures, f"Removed {gone} and {entries} ({emptied.bytes:,} bytes).")
+    line = f"Removed {gone} and {entries} ({emptied.bytes:,} bytes) from {workspace.name}."
+    return await print_result(arguments, console, figures, line if chosen else NOTHING_REMOVED)
+
+
+def check_allowed_names(names: Iterable[str]) -> None:
+    """Refuses a mistyped `--allow`. A name with an underscore may be that of an MCP server's tool."""
+    known = (*ALLOWED_GROUPS, ToolName.DELEGATE)
+    if unknown := [name for name in names if "_" not in name and name not in known]:
+        remedy = f"Use {', '.join(known)}, or the name of another tool."
+        raise errors.InvalidInput(f"There is no {unknown[0]} to allow.", remedy=remedy)
 
 
 async def print_result(arguments: argparse.Namespace, console: Console, value: Any, *lines: str) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from helix_desktop import program_folders, running_instance
 from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_verb, workspace_access
+from helix_desktop.commands.cache_command import STANDARD, file_unless_dash
 from helix_desktop.commands.sharing_commands import add_sharing_commands
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
@@ -32,7 +33,7 @@ def add_workspace_command(nouns: Subparsers) -> None:
     add_changing_verb("colour", "change the colour of a workspace", options=options, setting="colour")
     add_verb(verbs, "trash", "move a workspace to the trash", _run_move, WORKSPACE, restores=False)
     add_verb(verbs, "restore", "restore a workspace from the trash", _run_move, WORKSPACE, restores=True)
-    options = {**WORKSPACE, "FILE": {"type": Path}}
+    options = {**WORKSPACE, "FILE": {"type": Path, "help": "a file, or - for standard output"}}
     sentence = "write the workspace's history and cache to one file, without keys"
     add_verb(verbs, "export", sentence, _run_export, options, work=export_workspace_file, reads=True)
     options = {
@@ -48,7 +49,7 @@ def add_workspace_command(nouns: Subparsers) -> None:
 
 
 def _run_export(arguments: argparse.Namespace) -> int:
-    return workspace_access.run_on_workspace(arguments, target=arguments.file)
+    return workspace_access.run_on_workspace(arguments, target=file_unless_dash(arguments.file))
 
 
 # --- Commands that work without opening a workspace ---
@@ -91,6 +92,9 @@ def _print_known_workspace(arguments: argparse.Namespace, known: KnownWorkspace)
 
 
 async def _print_workspace(arguments: argparse.Namespace, known: KnownWorkspace, console: Console) -> int:
+    named = [one for one in AllWorkspaces(known.folder.parent).list_workspaces() if one.name == known.name]
+    if len(named) > 1:
+        await console.print_error(f"{len(named)} workspaces are called {known.name}. Use the ID {known.id}.")
     return await print_result(arguments, console, _workspace_as_json(known), known.id)
 
 
@@ -149,7 +153,9 @@ async def export_workspace_file(arguments: argparse.Namespace, workspace: Stored
     async for piece in workspace.export_pieces(damaged):
         size += len(piece)
         await console.write_output(piece)
-    await print_result(arguments, console, {"file": str(arguments.file), "bytes": size, "damaged": damaged})
+    if arguments.file != STANDARD:  # Nothing but the export goes to standard output.
+        line = f"{workspace.name} was written to {arguments.file} ({size:,} bytes)."
+        await print_result(arguments, console, {"file": str(arguments.file), "bytes": size, "damaged": damaged}, line)
     if damaged:
         names = ", ".join(name[:16] for name in damaged[:5]) + (", …" if len(damaged) > 5 else "")
         await console.print_error(

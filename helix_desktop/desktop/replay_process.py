@@ -38,7 +38,7 @@ async def replay_conversations(
             messages = await _build_recording_lines(await bench.read_conversation_facts(conversation), bench)
             if any(message.get("role") == "assistant" for message in messages):
                 files.append(Path(folder, f"{number}.json"))
-                await asyncio.to_thread(_write_message_lines, files[-1], messages)
+                await asyncio.to_thread(files[-1].write_text, json.dumps(messages), "utf-8")
         if not files:
             raise InvalidInput(tr("There is no conversation to replay yet."))
         # With free searches, policies that summarize a lot would look too cheap.
@@ -46,10 +46,6 @@ async def replay_conversations(
         total = len(policies) * len(files)
         found = await _run_replay_process(["--json", *options, *map(str, files)], total, report)
     return [_policy_outcome_from_json(name, result) for name, result in found["policies"].items()]
-
-
-def _write_message_lines(file: Path, messages: Sequence[Mapping[str, Any]]) -> None:
-    file.write_text(json.dumps(messages), "utf-8")
 
 
 async def _run_replay_process(options: Sequence[str], total: int, report: Callable[[int, int], None]) -> dict[str, Any]:

@@ -24,4 +24,5 @@ class ToolName(StrEnum):
 
 
 RECALLS = frozenset({ToolName.RECALL, ToolName.SEARCH_CACHE, ToolName.COMPACT_CACHE, ToolName.RECALL_HISTORY})
+ALLOWED_GROUPS = ("edits", "commands", "all", "hidden", "held", "outside_sandbox", "opened", "runs_later")
 EDITS = frozenset({ToolName.WRITE_FILE, ToolName.EDIT_FILE})

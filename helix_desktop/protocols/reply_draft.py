@@ -44,14 +44,10 @@ class _DraftPart:
         return piece
 
 
-def _new_random_id() -> str:
-    return secrets.token_hex(8)
-
-
 class ReplyDraft:
     """`provider` marks the reasoning, so that only the same provider gets it back."""
 
-    def __init__(self, provider: str, new_id: Callable[[], str] = _new_random_id) -> None:
+    def __init__(self, provider: str, new_id: Callable[[], str] = lambda: secrets.token_hex(8)) -> None:
         self._provider = provider
         self._new_id = new_id
         self._parts: dict[Hashable, _DraftPart] = {}

@@ -228,7 +228,7 @@ async def learn_about_model(
     if config.is_local and model not in said:
         raise NotFound(
             f"{provider} has no model {model!r}.",
-            remedy=f"These values can be overridden: {', '.join(sorted(said)[:20]) or 'none'}.",
+            remedy=f"Its models are: {', '.join(sorted(said)[:20]) or 'none'}.",
         )
     if config.is_local and config.kind != demo_model.DEMO:
         said[model] = await load_in_ollama(config, model, connections) or said[model]

@@ -247,7 +247,7 @@ def require_usable_key(config: ProviderConfig, key: str | None) -> str:
     if not key and config.needs_key:
         raise ProviderKeyRefused(
             f"There is no key for {config.name}.",
-            remedy=f"Run `helix-desktop provider add {config.name}` to enter the key, or set {config.variable} in the environment.",
+            remedy=f"Run `helix-desktop provider add {config.name} --key` to enter the key, or set {config.variable} in the environment.",
         )
     if key and not may_carry_key(config.base_url):
         raise ProviderKeyRefused(

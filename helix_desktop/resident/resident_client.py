@@ -117,7 +117,8 @@ class HeldRegistration(CollectingConsole):
 
     async def print_line(self, text: str) -> None:
         told = json.loads(text)
-        self._registrations = tuple(map(_with_token, self._registrations, told["tokens"]))
+        pairs = zip(self._registrations, told["tokens"], strict=False)
+        self._registrations = tuple(replace(held, token=token) for held, token in pairs)
         self.addresses = told["addresses"]
         self._reserve_ports()
         self._known.set()
@@ -134,10 +135,6 @@ class HeldRegistration(CollectingConsole):
     @property
     def first_address(self) -> str:
         return self.addresses[0]
-
-
-def _with_token(registration: GatewayRegistration, token: str) -> GatewayRegistration:
-    return replace(registration, token=token)
 
 
 async def connect_to_resident(where: ProgramFolders, command: Sequence[str]) -> running_instance.FrameConnection:

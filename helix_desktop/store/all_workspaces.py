@@ -68,7 +68,8 @@ class AllWorkspaces:
         if named:
             ids = ", ".join(each.id for each in named)
             raise errors.AmbiguousName(f"{len(named)} workspaces are called {name_or_id}: {ids}.", remedy="Use an ID.")
-        there = ", ".join(each.name for each in known) or "none"
+        names = [each.name for each in known]
+        there = ", ".join(each.name if names.count(each.name) == 1 else each.id for each in known) or "none"
         raise errors.NotFound(
             f"There is no workspace {name_or_id}{' in the trash' if trashed else ''}.", remedy=f"Available: {there}."
         )
@@ -87,7 +88,7 @@ class AllWorkspaces:
             raise errors.NotFound(
                 f"{folder} is not a folder.", remedy="Create the folder first, or choose another folder."
             )
-        roots = (str(folder.absolute()),) if folder is not None else ()
+        roots = (str(folder.resolve()),) if folder is not None else ()
         place = self._new_workspace_folder(name)
         colour = COLOURS[len(self.list_workspaces()) % len(COLOURS)]
         try:

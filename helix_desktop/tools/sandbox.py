@@ -145,9 +145,8 @@ class Sandbox:
 
     def _landlock_options(self, lifeline: int, opened: CommandOpenings, *, network: bool) -> dict[str, object]:
         there = self._closed_home_for(opened, network=network)
-        closed = [
-            str(path) for path in (*self.closed_paths, *there.masked_paths, *there.emptied_homes, *_desktop_sockets())
-        ]
+        sockets = [path for path in ("/run/user", "/run/docker.sock", "/run/dbus") if Path(path).exists()]
+        closed = [*map(str, (*self.closed_paths, *there.masked_paths, *there.emptied_homes)), *sockets]
         caches = [str(self.caches)] if self.caches is not None else []
         self._create_cache_folders([(path, path) for path in caches])
         write = [*(() if self.read_only else map(str, self.folders)), str(self.scratch), *caches]
@@ -345,10 +344,6 @@ def _is_setuid_program(program: str) -> bool:
     """Whether a program gains rights when it is started: the kernel forbids that to whoever has locked itself in."""
     path = shutil.which(program)
     return path is not None and bool(Path(path).stat().st_mode & stat.S_ISUID)
-
-
-def _desktop_sockets() -> list[str]:
-    return [path for path in ("/run/user", "/run/docker.sock", "/run/dbus") if Path(path).exists()]
 
 
 async def find_sandbox(

@@ -223,7 +223,7 @@ class Toolbox:
         except StoreFailed:
             raise
         except (HelixError, OSError) as error:
-            words = _explain_failure(error)
+            words = str(error) if isinstance(error, HelixError) else f"The system refused: {error}"
             result = ToolOutput(words, ok=False, source=summarise_arguments(call.arguments))
         outcome = await self._build_call_outcome(call, result, asked, keep)
         outcome = replace(outcome, files=await self._end_open_step(result, asked.open_step))
@@ -351,7 +351,3 @@ def _spec_of_foreign(spec: ToolSpec) -> ToolSpec:
 def _describe_denial(answer: PermissionAnswer) -> str:
     words = f" The user said: {answer.words.strip()}" if answer.words.strip() else ""
     return f"The user denied this call, so it was not run.{words}"
-
-
-def _explain_failure(error: Exception) -> str:
-    return str(error) if isinstance(error, HelixError) else f"The system refused: {error}"

@@ -104,6 +104,7 @@ def test_what_was_not_allowed_is_refused_and_what_was_is_done(
         (["ask", "--conversation", "none", "hello"], 1, "There is no conversation none"),
         (["ask", "  "], 2, "The message is empty"),
         (["ask"], 2, "TEXT"),
+        (["ask", "--model", "demo", "--allow", "nosuch", "hello"], 2, "There is no nosuch to allow. Use edits,"),
     ],
 )
 def test_wrong_use_is_a_sentence(
@@ -262,7 +263,9 @@ def test_a_turn_whose_command_was_killed_is_ended_by_the_next_one(
     conversation, _ = killed
     assert cli.main(["ask", "--json", "-m", "peer/scripted", "something else"]) == 0
     out, err = capfd.readouterr()
-    assert f"ask -c {conversation} --resume" in err
+    line = next(line for line in err.splitlines() if "--resume" in line).partition("run: helix-desktop ")[2]
+    assert line.startswith("ask -w ")
+    assert line.endswith(f" -c {conversation} --resume")
     assert conversation not in out
     assert cli.main(["ask", "--json", "-m", "peer/scripted", "-c", conversation, "go on"]) == 0
     out, err = capfd.readouterr()
@@ -286,6 +289,22 @@ def test_a_turn_whose_command_was_killed_can_be_resumed(
     assert [end.reason for end in ends] == [TurnEnd.DONE]
     assert "check before repeating" in json.dumps(server.bodies[-1])
     assert cli.main(["ask", "-c", conversation, "--resume", "words"]) == 2
+
+
+def test_a_complete_turn_is_not_resumed(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with ChatServer([reply("all done"), refused(400, "no"), reply("at last")]) as server:
+        assert cli.main(["provider", "add", "peer", "--base-url", server.base_url]) == 0
+        capfd.readouterr()
+        assert cli.main(["ask", "--json", "-m", "peer/scripted", "hello"]) == 0
+        conversation = json.loads(capfd.readouterr().out.splitlines()[0])["conversation"]
+        assert cli.main(["ask", "-c", conversation, "--resume"]) == 1
+        assert "There is nothing to continue. Nothing was sent." in capfd.readouterr().err
+        assert len(server.bodies) == 1
+        assert cli.main(["ask", "-m", "peer/scripted", "-c", conversation, "and now?"]) == 1
+        assert (
+            cli.main(["ask", "-m", "peer/scripted", "-c", conversation, "--resume"]) == 0
+        )  # a turn that failed goes on
+        assert "at last" in capfd.readouterr().out
 
 
 async def facts_of(conversation: str) -> list[Fact]:

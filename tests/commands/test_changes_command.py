@@ -11,7 +11,7 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.commands import workspace_access
-from helix_desktop.engine.facts import Text, UserSaid
+from helix_desktop.engine.facts import ConversationStarted, Text, UserSaid
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from tests.commands.conftest import Helix
 
@@ -83,6 +83,27 @@ def test_restore_asks_on_a_terminal(helix: Helix, project: Path, monkeypatch: py
     assert code == 0
     assert out.splitlines() == ["gone would be restored", "1 file or folder was restored."]
     assert (project / "gone").read_text() == "gone\n"
+
+
+def test_nothing_to_do_is_said_for_what_it_is(helix: Helix, project: Path) -> None:
+    for verb in ("show", "restore"):
+        code, out, err = helix("changes", verb, "-w", "Work", "a.text", "--turn", "last")
+        assert (code, out) == (1, "")
+        assert "The agent has not changed a.text there." in err
+        code, _, err = helix("changes", verb, "-w", "Work", "--turn", "abc")
+        assert (code, "There is no turn abc. Use a number, or last." in err) == (2, True)
+    asyncio.run(talk_without_changes())
+    code, out, err = helix("changes", "restore", "-w", "Work")
+    assert (code, out, err) == (0, "There is nothing to restore.\n", "")
+    assert helix("changes", "show", "-w", "Work") == (0, "", "")
+    assert helix("changes", "list", "-w", "Work")[1] == "No turn of Only words changed files.\n"
+
+
+async def talk_without_changes() -> None:
+    workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders())
+    opened = await workspaces.open_stored_workspace("Work")
+    await opened.journal.append_to_journal("c2", [ConversationStarted("Only words"), UserSaid((Text("Hello", 1),))])
+    await opened.aclose()
 
 
 def test_restore_of_one_path_alone(helix: Helix, project: Path) -> None:

@@ -78,3 +78,26 @@ def test_what_was_recorded_is_forgotten_by_agent_time_and_folder(helix: Helix, w
     assert helix("recorder", "forget", "--before", "yesterday", "--yes")[0] != 0
     assert helix("recorder", "forget", "--before", "2999-01-01", "--yes")[0] == 0
     assert left() == set()
+
+
+def test_a_session_file_is_named_as_one_and_said_to_be_one(
+    helix: Helix, workspace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    restore = ("conversation", "restore", "-w", "Work", "abc-1", "--to")
+    for name in ("goose", "cluade"):
+        code, out, err = helix(*restore, name)
+        assert (code, out, f"There is no agent {name} to continue in." in err) == (2, "", True)
+        assert f"or a file such as ./{name}." in err
+    assert not {"goose", "cluade"}.intersection(each.name for each in tmp_path.iterdir())
+    code, out, _ = helix(*restore, "./goose")
+    assert code == 0
+    assert (tmp_path / "goose").is_file()
+    assert "run: claude --resume" not in out
+    assert out.splitlines()[-1] == ("To continue in Claude Code, use --to claude.")
+    told = json.loads(helix(*restore, "./second", "--json")[1])
+    assert told.keys() == {
+        "agent", "session", "path", "folder", "original", "messages", "compactions", "left_out_reasoning",
+        "left_out_context", "calls_as_text", "folded", "fits", "version",
+    }  # fmt: skip
+    assert (told["agent"], told["path"], told["original"]) == ("claude", str(tmp_path / "second"), False)

@@ -91,6 +91,15 @@ def test_an_export_is_one_line_for_each_message(helix: Helix, tmp_path: Path) ->
     assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant"]
 
 
+def test_an_unknown_format_is_refused_once_before_anything_is_read(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["conversation", "import", "--from", "foo", str(tmp_path / "nowhere")])
+    assert ended.value.code == 2
+    assert capfd.readouterr().err.count("foo") == 1
+
+
 def test_a_path_that_is_not_there_is_said(helix: Helix, tmp_path: Path) -> None:
     code, _, err = helix("conversation", "import", "-w", "Work", tmp_path / "nowhere.jsonl")
     assert code == 1

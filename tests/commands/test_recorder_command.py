@@ -1,12 +1,17 @@
-"""`recorder`: what its status says before anything was recorded."""
+"""`recorder`: what its status says before anything was recorded, what is left out, and what `forget` says."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from helix_desktop import program_folders
+from helix_desktop.commands import build_command_line_parser, recorder_command
+from helix_desktop.program_settings import ProgramSettings
 from tests.commands.conftest import Helix
+from tests.histories import written
 
 
 def test_the_status_says_whether_there_is_anything_to_read(
@@ -19,3 +24,52 @@ def test_the_status_says_whether_there_is_anything_to_read(
     (tmp_path / ".claude" / "projects").mkdir(parents=True)
     said = helix("recorder", "status")[1]
     assert said.startswith(f"The recorder is off. It would read:\n- claude-code: {tmp_path}/.claude/projects\n")
+
+
+def test_what_is_left_out_stays_left_out_until_it_is_named_again(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "private").mkdir()
+    settings = ProgramSettings(program_folders.find_program_folders().settings_file)
+
+    def turn_on(*words: str) -> tuple[list[str], list[str]]:
+        given = ["recorder", "on", *words]
+        recorder_command.change_exclusions(build_command_line_parser(given).parse_args(given), settings)
+        status = json.loads(helix("recorder", "status", "--json")[1])
+        return status["without_agents"], status["without_folders"]
+
+    private, other = str(tmp_path / "private"), str(tmp_path / "other")
+    assert turn_on("--without-agent", "goose", "--without-folder", "~/private") == (["goose"], [private])
+    assert turn_on("--without-folder", "private/../other", "--without-agent", "Codex") == (
+        ["goose", "codex"],
+        [private, other],
+    )
+    assert turn_on() == (["goose", "codex"], [private, other])
+    said = helix("recorder", "status")[1]
+    assert "- not the conversations of goose\n" in said
+    assert f"- not what was done in {private}\n- not what was done in {other} (no such folder)\n" in said
+    assert turn_on("--with-agent", "goose", "--with-folder", "other") == (["codex"], [private])
+
+
+def test_forget_answers_once_for_all_workspaces(tmp_path: Path, helix: Helix) -> None:
+    for name, history in (("Empty", None), ("Work", written.codex), ("Thesis", written.claude)):
+        (tmp_path / name).mkdir()
+        assert helix("workspace", "new", name, "--folder", tmp_path / name)[0] == 0
+        if history is not None:
+            assert helix("conversation", "import", "-w", name, history(tmp_path / name))[0] == 0
+    code, out, err = helix("recorder", "forget")
+    assert (code, err.count("Nothing was removed"), len(out.splitlines())) == (1, 1, 2)
+    code, out, _ = helix("recorder", "forget", "--json")
+    assert (code, len(json.loads(out)["would_remove"])) == (1, 2)
+    code, out, _ = helix("recorder", "forget", "--folder", tmp_path / "nowhere", "--yes")
+    assert (code, out) == (0, "Removed 0 conversations and 0 entries (0 bytes).\n")
+    code, out, _ = helix(
+        "recorder", "forget", "--yes", "--json", "--agent", "codex", "--folder", tmp_path / "Empty/../Work"
+    )
+    assert (code, len(json.loads(out)["conversations"])) == (0, 1)
+    code, out, _ = helix("recorder", "forget", "--yes")
+    assert code == 0
+    assert out.startswith("Removed 1 conversation and ")
+    assert out.endswith(" bytes) from Thesis.\n")

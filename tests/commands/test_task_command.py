@@ -86,7 +86,7 @@ def test_a_permission_nobody_gave_is_asked_for_and_the_task_goes_on_when_it_is_g
         "There was nobody to ask: Create a.txt.",
         "write_file",
     )  # the window has a button
-    assert f"task retry {task} --allow write_file" in helix("task", "show", "-w", "Here", task)[1]
+    assert f"run `task retry {task} --allow write_file -w Here`." in helix("task", "show", "-w", "Here", task)[1]
     assert not (workspace / "a.txt").exists()
     assert helix("task", "wait", "-w", "Here", task)[0] == 1
     assert helix("task", "retry", "-w", "Here", task, "--allow", "write_file")[0] == 0
@@ -189,7 +189,7 @@ def test_the_fleet_of_all_workspaces_is_shown_and_stopped_at_once(
     assert (stopped["tasks"]["cancelled"], stopped["tasks"]["waiting"]) == (2, 1)
     assert all(one["is_stopped"] for one in stopped["workspaces"])
     assert helix("worker", "--drain", "--json")[1] == ""
-    assert "until `fleet start`" in helix("fleet", "status", "-w", "There")[1]
+    assert "until you run `fleet start`" in helix("fleet", "status", "-w", "There")[1]
     fleet(helix, "start")
     assert len(helix("worker", "--drain", "--json")[1].splitlines()) == 1
 
@@ -218,6 +218,7 @@ def test_a_budget_is_set_shown_and_lifted(workspace: Path, helix: Helix) -> None
         (("add", "-w", "Here", "x", "--budget", "nan"), "amount in dollars"),
         (("add", "-w", "Here", "x", "--budget", "inf"), "amount in dollars"),
         (("add", "-w", "Here", "x", "--priority", "99999999999999999999"), "A priority is"),
+        (("add", "-w", "Here", "x", "--allow", "edit"), "There is no edit to allow. Use edits, commands, all,"),
         (("list", "-w", "Here", "--most", "-1"), "1 or greater"),
         (("show", "-w", "Here", "nonsense!"), "is not the ID"),
     ],

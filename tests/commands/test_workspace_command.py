@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from helix_desktop import cli
+from helix_desktop import cli, program_folders
+from tests.commands.conftest import Helix
 
 
 def test_a_folder_of_the_programs_own_is_refused_before_every_tool_refuses_it(
@@ -17,3 +19,50 @@ def test_a_folder_of_the_programs_own_is_refused_before_every_tool_refuses_it(
     assert cli.main([*new, str(tmp_path / "work/../home/work")]) == 1
     assert "belongs to Helix Desktop, so tools can't use it" in capsys.readouterr().err
     assert cli.main([*new, str(tmp_path / "work")]) == 0
+
+
+def test_a_workspace_is_found_by_its_folder_however_that_was_named(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x" / "y").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "other")
+    monkeypatch.chdir(tmp_path / "x" / "y")
+    assert helix("workspace", "new", "Up", "--folder", "..")[0] == 0
+    made = helix("workspace", "new", "Link", "--folder", tmp_path / "link")[1].strip()
+    monkeypatch.chdir(tmp_path / "x")
+    assert helix("conversation", "list")[0] == 0
+    roots = {one["name"]: one["roots"] for one in json.loads(helix("workspace", "list", "--json")[1])}
+    assert roots == {"Up": [str(tmp_path / "x")], "Link": [str(tmp_path / "other")]}
+    settings = program_folders.find_program_folders().workspaces_folder / made / "workspace.toml"
+    settings.write_text(settings.read_text().replace(str(tmp_path / "other"), f"{tmp_path}/x/../other"))
+    monkeypatch.chdir(tmp_path / "other")
+    assert helix("conversation", "list")[0] == 0  # as earlier versions stored it
+
+
+def test_a_second_workspace_of_a_name_is_said_with_its_id(tmp_path: Path, helix: Helix) -> None:
+    first = helix("workspace", "new", "Thesis", "--folder", tmp_path)
+    assert first[2] == ""
+    _, second, err = helix("workspace", "new", "Thesis", "--folder", tmp_path)
+    assert err == f"2 workspaces are called Thesis. Use the ID {second.strip()}.\n"
+    err = helix("conversation", "list", "-w", "Theses")[2]
+    assert f"Available: {', '.join(sorted([first[1].strip(), second.strip()]))}." in err
+    assert helix("workspace", "rename", second.strip(), "Other")[2] == ""
+    assert "2 workspaces" in helix("workspace", "rename", second.strip(), "Thesis")[2]
+
+
+def test_an_export_says_where_it_is_or_goes_to_standard_output(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["workspace", "new", "Work", "--folder", "."]) == 0
+    capfdbinary.readouterr()
+    assert cli.main(["workspace", "export", "Work", "work.helix"]) == 0
+    size = (tmp_path / "work.helix").stat().st_size
+    assert capfdbinary.readouterr().out.decode() == f"Work was written to work.helix ({size:,} bytes).\n"
+    for more in ([], ["--json"]):
+        assert cli.main(["workspace", "export", "Work", "-", *more]) == 0
+        (tmp_path / "piped.helix").write_bytes(capfdbinary.readouterr().out)
+        assert cli.main(["workspace", "import", "piped.helix", "--name", f"Again {len(more)}"]) == 0
+        capfdbinary.readouterr()
+    assert not (tmp_path / "-").exists()

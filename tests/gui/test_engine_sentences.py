@@ -130,8 +130,8 @@ def test_what_is_put_in_stays(language: str) -> None:
             "gpt（利用自身上下文）：回答为空。；mini（分段）：文本过长",
         ),
         (
-            "There is no key for handover. Run `helix-desktop provider add handover` to enter the key, or set K in the environment.",
-            "handover 没有密钥。可在设置的“提供商”中填写，或运行 `helix-desktop provider add handover`，也可使用环境变量 K。",
+            "There is no key for handover. Run `helix-desktop provider add handover --key` to enter the key, or set K in the environment.",
+            "handover 没有密钥。可在设置的“提供商”中填写，或运行 `helix-desktop provider add handover --key`，也可使用环境变量 K。",
         ),
         (
             "OpenAI says: Wrong {key}: it wants you to sign in. Set a new key for this provider.",

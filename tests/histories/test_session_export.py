@@ -141,20 +141,3 @@ def test_what_an_export_needs_is_named_once_and_what_is_missing_is_said() -> Non
     user, _, result = session_export.export_openai_lines(recorded, NOTHING_STORED.get)
     assert "[Attachment: notes.txt]\n[not available]" in str(user["content"])
     assert f"[{output.digest}: not available]" in str(result["content"])
-
-
-def test_arguments_are_an_object_also_where_the_model_wrote_none() -> None:
-    assert session_export.arguments_object('{"a": 1}') == {"a": 1}
-    assert session_export.arguments_object("") == {}
-    for wrong in ("[1]", '{"a": '):
-        assert session_export.arguments_object(wrong) == {"malformed_arguments": wrong}
-
-
-def test_a_picture_is_shown_and_one_that_is_missing_is_left_out() -> None:
-    picture = Stored(Digest.of_content(b"hello"), 5, media_type="image/png")
-    said = recorded_in_order([UserSaid((Text("look"), Attachment("image", picture, 1)))])
-    (line,) = session_export.export_openai_lines(said, {picture.digest: b"hello"}.get)
-    url = {"url": "data:image/png;base64,aGVsbG8="}
-    assert line["content"] == [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": url}]
-    (line,) = session_export.export_openai_lines(said, NOTHING_STORED.get)
-    assert line["content"] == "look"

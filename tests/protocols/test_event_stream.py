@@ -4,14 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.protocols import event_stream
 from helix_desktop.protocols.event_stream import (
     MOST_EVENTS,
     EventStreamParser,
     EventTooLong,
     RawEventSplitter,
     ServerSentEvent,
-    encode_event,
     parse_event_data,
 )
 
@@ -110,28 +108,3 @@ def test_a_reply_of_too_many_events_is_handed_on_many_at_once() -> None:
 def test_data_that_is_no_object_is_not_read(data: bytes) -> None:
     """What takes an event in asks it for its fields."""
     assert parse_event_data(b"data: " + data + b"\n\n") is None
-
-
-def test_an_event_that_is_written_is_read_as_it_was() -> None:
-    assert encode_event({"a": "ü"}) == 'data: {"a":"ü"}\n\n'.encode()
-    assert encode_event({"a": 1}, "ping") == b'event: ping\ndata: {"a":1}\n\n'
-    assert parse_event_data(encode_event({"a": [1]}, "ping")) == {"a": [1]}
-
-
-@pytest.mark.parametrize("ended", [True, False])
-def test_an_event_of_the_greatest_length_is_read_and_a_longer_one_refused(ended: bool) -> None:
-    event = b"data: 12" + b"\n\n" * ended
-    EventStreamParser(longest=len(event)).feed_bytes(event)
-    with pytest.raises(EventTooLong, match=f"more than {len(event) - 1} bytes"):
-        EventStreamParser(longest=len(event) - 1).feed_bytes(event)
-
-
-def test_an_event_is_parsed_up_to_a_length_and_a_number_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "MOST_EVENT_SIGNS", 4)
-    monkeypatch.setattr(event_stream, "LONGEST_PARSED_EVENT", 30)
-    assert parse_event_data(b'data: {"a": [1,2,3]}\n\n') is not None
-    assert parse_event_data(b'data: {"a": [1,2,3,4]}\n\n') is None
-    text = b'data: {"a": "%b"}\n\n'
-    assert parse_event_data(text % (b"x" * 13)) is not None
-    assert len(text % (b"x" * 13)) == 30
-    assert parse_event_data(text % (b"x" * 14)) is None

@@ -230,13 +230,3 @@ def test_a_refusal_that_comes_in_a_list_is_understood_by_its_code() -> None:
     refused = openai("Please shorten.", "context_length_exceeded")
     assert type(failure(400, [refused])) is type(failure(400, refused)) is ContextTooLong
     assert type(failure(400, [])) is type(failure(400, [openai("no")])) is ModelFailed
-
-
-def test_a_model_that_cannot_call_tools_is_to_be_replaced() -> None:
-    found = failure(404, openai("This model does not support tools."))
-    assert found.remedy == "Choose a model that can call tools."
-
-
-@pytest.mark.parametrize(("status", "redirects"), [(299, False), (300, True), (399, True), (400, False)])
-def test_a_redirect_is_one_of_the_three_hundreds(status: int, redirects: bool) -> None:
-    assert ("redirected" in failure(status, "", location="https://elsewhere.example/x").what) == redirects

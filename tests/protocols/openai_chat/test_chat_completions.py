@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -492,29 +491,3 @@ def test_reasoning_that_is_only_sealed_goes_back_before_what_was_said() -> None:
     call = ToolCall("call_000000001", "read", "{}")
     request = asking(user("Go"), assistant(*answered.parts, call), user(ToolResult(call.id, "x")))
     assert messages(sent(request))[2]["reasoning_details"] == [sealed]
-
-
-@pytest.mark.parametrize(
-    ("url", "model", "marked"),
-    [
-        ("https://openrouter.ai/api/v1", "anthropic/claude", True),
-        ("https://openrouter.ai/api/v1", "openai/gpt-5", False),
-        ("https://llm.example/v1", "anthropic/claude", False),
-    ],
-)
-def test_a_cache_is_marked_for_anthropics_models_behind_openrouter_alone(url: str, model: str, marked: bool) -> None:
-    request = replace(asking(user("Go"), assistant("Well."), user("On")), model=model)
-    contents = [message["content"] for message in messages(sent(request, url))]
-    assert [isinstance(content, list) for content in contents] == [marked, False, False, marked]
-
-
-def test_results_alone_are_followed_by_no_empty_words() -> None:
-    call = ToolCall("call_000000001", "read", "{}")
-    request = asking(user("Go"), assistant(call), user(ToolResult(call.id, "x")))
-    assert [message["role"] for message in messages(sent(request))] == ["system", "user", "assistant", "tool"]
-    assert messages(sent(asking(user(""))))[-1] == {"role": "user", "content": "(empty)"}
-
-
-def test_a_model_that_does_not_reason_gets_no_blank_reasoning() -> None:
-    request = asking(user("Go"), assistant("Said without."), user("More"))
-    assert "reasoning_content" not in messages(sent(request, "https://api.deepseek.com/v1"))[2]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import mmap
-import os
 import subprocess
 from pathlib import Path
 
@@ -15,10 +14,10 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.errors import StoreFailed, StoreFull
 from helix_desktop.store.all_workspaces import AllWorkspaces
-from helix_desktop.tools.changes import checkpoints, content_storing
+from helix_desktop.tools.changes import checkpoints
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.checkpoints import CheckpointProgress, Checkpoints
-from helix_desktop.tools.changes.content_storing import ABOUT, RootFileOpener
+from helix_desktop.tools.changes.content_storing import ABOUT
 from tests.tools.changes.conftest import Net
 
 
@@ -478,56 +477,3 @@ async def test_names_of_one_file_stay_together_when_the_folder_of_the_first_is_r
     assert fact is not None
     await net.undo(fact)
     assert (net.folder / "y" / "b").samefile(net.folder / "z" / "a")
-
-
-async def test_what_was_found_before_a_step_began_is_not_its_work(net: Net) -> None:
-    first = await net.checkpoints.begin_step("a", "c", "command")
-    assert first is not None
-    (net.folder / "x").write_text("by the first")
-    second = await net.checkpoints.begin_step("b", "d", "command")
-    assert second is not None
-    assert await net.checkpoints.end_step(second) is None
-    fact = await net.checkpoints.end_step(first)
-    assert fact is not None
-    assert fact.names == ("x",)
-
-
-async def test_a_file_that_goes_or_keeps_changing_while_it_is_read_is_told_of(
-    net: Net, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, opened = content_storing._read_opened_size, RootFileOpener.open_without_link
-
-    def read_beside_a_writer(handle: int, size: int) -> bytes:
-        content = real(handle, size)
-        with (net.folder / "busy").open("ab") as file:
-            file.write(b"+")
-        return content
-
-    def open_too_late(self: RootFileOpener, path: str, flags: int = os.O_RDONLY) -> int:
-        if path == "0/gone":
-            (net.folder / "gone").unlink(missing_ok=True)
-        return opened(self, path, flags)
-
-    for name in ("busy", "gone"):
-        (net.folder / name).write_text("x")
-    monkeypatch.setattr(content_storing, "_read_opened_size", read_beside_a_writer)
-    monkeypatch.setattr(RootFileOpener, "open_without_link", open_too_late)
-    await net.checkpoints.look_for_changes(thorough=True)
-    assert [(one.path, one.why) for one in net.checkpoints.uncovered_entries()] == [
-        ("0/busy", "changed while it was read")
-    ]
-    assert net.checkpoints.last_item_at("0/busy") is not None
-    assert net.checkpoints.last_item_at("0/gone") is None
-
-
-async def test_after_a_restart_what_is_covered_counts_for_the_limits(net: Net) -> None:
-    coverage = CheckpointCoverage(most_files=2)
-    for name in ("a", "b"):
-        (net.folder / name).write_text("x")
-    await net.again(coverage).ensure_first_look()
-    await net.checkpoints.aclose()
-    await net.again(coverage).ensure_first_look()
-    assert net.checkpoints.uncovered_entries() == ()
-    (net.folder / "c").write_text("x")
-    await net.checkpoints.look_for_changes(thorough=True)
-    assert [one.path for one in net.checkpoints.uncovered_entries()] == ["0/c"]
