@@ -126,7 +126,7 @@ async def _run_asked_turn(
     if telling.refused:
         names = list(dict.fromkeys(telling.refused))
         await console.print_error(
-            f"Refused, because there was nobody to ask: {', '.join(names)}. "
+            f"Refused, because nobody was there to give permission: {', '.join(names)}. "
             f"To allow this, add `--allow {' --allow '.join(names)}`."
         )
     done = telling.ended is not None and telling.ended.reason is TurnEnd.DONE

@@ -51,7 +51,7 @@ def _run_fleet_command(arguments: argparse.Namespace) -> int:
     if not getattr(arguments, "tasks", True) and not arguments.all:
         raise InvalidInput("Specify the tasks to stop, or --all.")
     if not 0 <= getattr(arguments, "dollars", 0) < math.inf:
-        raise InvalidInput("A budget is an amount in dollars that is not negative.")
+        raise InvalidInput("A budget must be an amount of 0 dollars or more.")
     if arguments.workspace:
         return workspace_access.run_on_workspace(arguments)
     arguments.places = program_folders.find_program_folders(arguments.home)

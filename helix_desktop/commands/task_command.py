@@ -133,7 +133,7 @@ def _build_new_task(given: dict[str, Any]) -> fleet_tasks.NewFleetTask:
     text, budget, priority = given["text"].strip(), float(given["budget"]), given["priority"]
     for is_right, sentence in (
         (text, "The task has no text."),
-        (0 <= budget < math.inf, "A budget is an amount in dollars that is not negative."),
+        (0 <= budget < math.inf, "A budget must be an amount of 0 dollars or more."),
         (abs(priority) <= _MOST_PRIORITY, f"A priority is a number from -{_MOST_PRIORITY} to {_MOST_PRIORITY}."),
     ):
         if not is_right:

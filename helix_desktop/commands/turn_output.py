@@ -90,7 +90,8 @@ class TurnPrinter:
         wanted = name_to_allow(question)
         self.refused.append(wanted)
         return PermissionAnswer(
-            allowed=False, words=f"There was nobody to ask, and the command was not started with --allow {wanted}."
+            allowed=False,
+            words=f"Nobody was there to give permission, and the command was not started with --allow {wanted}.",
         )
 
 

@@ -28,7 +28,7 @@ OPTIONS: Options = {
     },
     "--workspace, -w W": "the workspace for the agent's conversation (default: the one of this folder)",
     "--upstream URL": "send all requests to this address instead of the agent's own provider",
-    "--fold-plans": "fold older parts even if the agent uses a subscription",
+    "--fold-plans": "shorten (fold) old messages with a subscription too",
     "--dry-run": "show where the agent's requests would go and why, and start nothing",
     "--install": "add the gateway's address to the agent's configuration",
     "--uninstall": "restore the agent's original configuration, byte for byte",

@@ -283,7 +283,7 @@ class DocumentWriter:
         main, fast, long = (self.models(role) for role in facts.ModelRole)
         by_main = STRATEGIES[reading.plan.kind].main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:
-            yield WritingAttempt(f"{main.model_name}, using its own context", main, facts.ModelRole.MAIN, "prefix")
+            yield WritingAttempt(f"{main.model_name}, in a context of its own", main, facts.ModelRole.MAIN, "prefix")
         quick = fast or main
         if quick is not None:
             yield WritingAttempt(

@@ -433,5 +433,5 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
     if policy.handover in ("share", "pays"):
         later.append(f"a handover document is always written at {latest_start_tokens(situation):,.0f} tokens")
     if not later:
-        return "This policy folds nothing."
+        return "This policy never folds (shortens) anything."
     return f"Later: {', '.join(later)}."

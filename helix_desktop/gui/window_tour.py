@@ -229,7 +229,7 @@ class WindowTour(QObject):
             WindowTourStep(
                 tr("Connect a model"),
                 tr(
-                    "The script can't do real work. To connect a provider or a server on this computer (such as Ollama), click the model's name."
+                    "The agent of this tour follows a script and can't do real work. To connect a provider or a server on this computer (such as Ollama), click the model's name."
                 ),
                 tr("Choose a model, then open a folder of your own with the + on the left."),
                 lambda: self._place_in_window(self._window.top.model),

@@ -80,7 +80,10 @@ class Resident:
             case ["stop"]:
                 self.ended.set()
             case _:
-                raise InvalidInput("This request is not supported.", remedy="Update all parts of Helix Desktop.")
+                raise InvalidInput(
+                    "This request is not supported.",
+                    remedy="Run `helix-desktop resident stop`; it starts again when it is needed.",
+                )
         return 0
 
     def resident_status(self) -> dict[str, Any]:

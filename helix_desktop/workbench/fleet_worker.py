@@ -376,7 +376,7 @@ class FleetWorker:
             return FleetTaskState.CANCELLED, FleetTaskResult(STOPPED, cost=cost)
         if claimed.question is not None:
             asked = name_to_allow(claimed.question)
-            why = f"There was nobody to ask: {claimed.question.title}."
+            why = f"Nobody was there to give permission: {claimed.question.title}."
             return FleetTaskState.NEEDS_YOU, FleetTaskResult(why, cost=cost, asked=asked)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
             return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)

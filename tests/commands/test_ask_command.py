@@ -90,7 +90,10 @@ def test_what_was_not_allowed_is_refused_and_what_was_is_done(
     assert not (tmp_path / "project" / "new.txt").exists()
     out, err = capfd.readouterr()
     assert "denied this" in out
-    assert err == "Refused, because there was nobody to ask: write_file. To allow this, add `--allow write_file`.\n"
+    assert (
+        err
+        == "Refused, because nobody was there to give permission: write_file. To allow this, add `--allow write_file`.\n"
+    )
     assert ask("--allow", "edits", "write new.txt: text") == 0
     assert (tmp_path / "project" / "new.txt").exists()
 

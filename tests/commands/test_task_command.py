@@ -83,7 +83,7 @@ def test_a_permission_nobody_gave_is_asked_for_and_the_task_goes_on_when_it_is_g
     (asked,) = work(helix)
     assert asked["state"] == "needs-you"
     assert (asked["why"], asked["asked"]) == (
-        "There was nobody to ask: Create a.txt.",
+        "Nobody was there to give permission: Create a.txt.",
         "write_file",
     )  # the window has a button
     assert f"run `task retry {task} --allow write_file -w Here`." in helix("task", "show", "-w", "Here", task)[1]
@@ -121,7 +121,7 @@ def test_tasks_come_from_files_and_standard_input_and_a_wrong_line_adds_none(
         ('{"text": null}', "text has a value of the wrong"),
         ('{"text": "a", "priority": true}', "priority has a value of the wrong"),
         ('{"text": "a", "after": [1]}', "after has a value of the wrong"),
-        ('{"text": "a", "budget": NaN}', "amount in dollars"),
+        ('{"text": "a", "budget": NaN}', "0 dollars or more"),
         ('{"text": "a", "deadline": "1y"}', "1y is not a time"),
     ):
         file.write_text(f"good\n{wrong}\n")
@@ -215,8 +215,8 @@ def test_a_budget_is_set_shown_and_lifted(workspace: Path, helix: Helix) -> None
         (("add", "-w", "Here", "x", "--deadline", "0001-01-01"), "0001-01-01"),
         (("add", "-w", "Here", "x", "--after", "abcdef"), "no task abcdef"),
         (("add", "-w", "Here", "x", "--after", "nothing"), "no task nothing"),
-        (("add", "-w", "Here", "x", "--budget", "nan"), "amount in dollars"),
-        (("add", "-w", "Here", "x", "--budget", "inf"), "amount in dollars"),
+        (("add", "-w", "Here", "x", "--budget", "nan"), "0 dollars or more"),
+        (("add", "-w", "Here", "x", "--budget", "inf"), "0 dollars or more"),
         (("add", "-w", "Here", "x", "--priority", "99999999999999999999"), "A priority is"),
         (("add", "-w", "Here", "x", "--allow", "edit"), "There is no edit to allow. Use edits, commands, all,"),
         (("list", "-w", "Here", "--most", "-1"), "1 or greater"),

@@ -53,7 +53,7 @@ PUT_TOGETHER = {
     "Last output: {} Retrying in {} s.",
     "the text was too long",
     "{}, in several parts: {}",
-    "{}, using its own context: {}",
+    "{}, in a context of its own: {}",
     "{}, using its long window: {}",
 }
 
@@ -126,7 +126,7 @@ def test_what_is_put_in_stays(language: str) -> None:
             "下一个请求将放不下：3 个部分，共 9,000 token",
         ),
         (
-            "gpt, using its own context: The answer was empty.; mini, in several parts: the text was too long",
+            "gpt, in a context of its own: The answer was empty.; mini, in several parts: the text was too long",
             "gpt（利用自身上下文）：回答为空。；mini（分段）：文本过长",
         ),
         (

@@ -211,7 +211,7 @@ class Checkpoints:
         await self.look_for_changes()
         if self.progress.state == "failed":
             raise StoreFailed(
-                f"The state of the folder could not be saved, so these changes could not be undone: {self.progress.why}",
+                f"The state of the folder could not be saved, so it won't be possible to undo these changes: {self.progress.why}",
                 remedy="Nothing was run. Free up space on the disk and try again.",
             )
         if self.latest_checkpoint is None or not self.is_ready or None in self._standing:

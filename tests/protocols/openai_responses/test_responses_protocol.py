@@ -270,7 +270,7 @@ def test_a_message_that_came_in_pieces_is_not_taken_again_when_it_comes_whole() 
 )
 def test_a_call_is_named_by_its_own_id_or_that_of_its_item(ids: dict[str, str], expected: str) -> None:
     item = {"type": "function_call", "name": "read", "arguments": "{}", **ids}
-    made = [{"type": "response.output_item.done", "output_index": 0, "item": item}, {"type": "response.completed", "response": {"status": "completed"}}]  # fmt: skip
+    made: list[dict[str, Any]] = [{"type": "response.output_item.done", "output_index": 0, "item": item}, {"type": "response.completed", "response": {"status": "completed"}}]  # fmt: skip
     (call,) = read(made)[1].parts
     assert isinstance(call, ToolCall)
     assert (call.id, call.name) == (expected, "read")
