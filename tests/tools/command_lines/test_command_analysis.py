@@ -119,7 +119,7 @@ def test_the_name_of_a_program() -> None:
     ("begin", "repeated", "end"),
     [
         ("sed '", "/", "'"), ("sed '", "\n", "'"), ("sed '1", " ", "x'"), ("sed -i '", "s/old_name/new_name/;", "' src/a.py"),
-        ("python -c '", "open ", "'"), ("echo ", "a", "$x"), ("echo ", "{", ""), ("echo {", ",", ""),
+        ("echo ", "a", "$x"), ("echo ", "{", ""), ("echo {", ",", ""),
     ],
 )  # fmt: skip
 def test_what_a_long_line_starts_is_found_in_time_that_grows_with_its_length(
