@@ -92,7 +92,7 @@ class PendingRewrite:
 def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     """What the next request comes to, from the running sums: O(1)."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
-    factor_now = state.main_model_factor()
+    factor_now = state.billed_per_counted_token()
     counted = state.branch.tokens_by_kind(state.settings.settings_tokens)
     parts = {kind: round(tokens * factor_now) for kind, tokens in zip(ContextKind, counted, strict=True)}
     size = window_tokens(state, policy)
@@ -133,7 +133,7 @@ def whole_entry_tokens(state: ConversationState, policy: Policy, least: int, mos
 
 def estimate_billed_tokens(tokens: int, state: Moment) -> int:
     """What the main model would bill for so many counted tokens."""
-    return round(tokens * state.main_model_factor())
+    return round(tokens * state.billed_per_counted_token())
 
 
 def relative_prices(chosen: facts.ModelSet | None) -> RelativePrices:

@@ -150,7 +150,7 @@ class TurnLoop:
             remedy="Unpin something, or choose a model with a larger window.",
         )
 
-    async def _prepare_request(self) -> _PreparedRequest:
+    async def _build_request_and_mark_sent(self) -> _PreparedRequest:
         """The next request. It lacks what is appended while it is prepared, and `saw` says so."""
         view = self._conversation.current_view()
         contents = await self._contents.read_view_contents(view)
@@ -189,7 +189,7 @@ class TurnLoop:
         raise failed
 
     async def _stream_and_record_reply(self) -> Reply:
-        asked = await self._prepare_request()
+        asked = await self._build_request_and_mark_sent()
         started, written, reply = self._crew.clock.current_time(), "", None
         try:
             async for delta in self._main_model_client().stream_reply(asked.request):

@@ -112,7 +112,9 @@ class ReplyRelay:
     async def _relay_reply(self, response: httpx.Response, *, streams: bool) -> WireReply | None:
         reading = self._wire_module.ReplyAssembler()
         try:
-            return await (self._relay_stream(response, reading) if streams else self._relay_whole_reply(response))
+            return await (
+                self._relay_stream(response, reading) if streams else self._record_and_relay_whole_reply(response)
+            )
         except (httpx.HTTPError, asyncio.CancelledError):
             if not reading.is_done:
                 await self._record_usage_of_cut_reply(reading.whole_reply())
@@ -229,7 +231,7 @@ class ReplyRelay:
             or self.request.body.wire == gemini_wire.NAME
         )
 
-    async def _relay_whole_reply(self, response: httpx.Response) -> WireReply | None:
+    async def _record_and_relay_whole_reply(self, response: httpx.Response) -> WireReply | None:
         chunks = response.aiter_raw()
         raw = await provider_reply_bodies.read_raw_body(chunks)
         try:

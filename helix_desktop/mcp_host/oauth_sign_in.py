@@ -98,7 +98,7 @@ class StoredSignIn:
         self._values["client"] = client_info.model_dump(mode="json", exclude_none=True)
         await self._store_sign_in()
 
-    def forget_registered_client(self) -> None:
+    def drop_held_client(self) -> None:
         """Forgets the registration, because its port can no longer be used."""
         self._values.pop("client", None)
 
@@ -167,7 +167,7 @@ async def _listen_for_browser(
             asyncio.start_server(answer_browser, "127.0.0.1", kept.registered_port), _close_browser_server
         )
     except OSError:
-        kept.forget_registered_client()
+        kept.drop_held_client()
         server = await tasks.finish_making(asyncio.start_server(answer_browser, "127.0.0.1", 0), _close_browser_server)
     async with server:
         yield server.sockets[0].getsockname()[1], wait_for_authorization_code

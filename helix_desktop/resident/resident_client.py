@@ -103,7 +103,7 @@ class HeldRegistration(CollectingConsole):
     async def _hold_registration(self) -> None:
         self._holding = asyncio.current_task()
         while True:
-            wire = await _connect_or_start(self._where, self._command if self._starts else ())
+            wire = await _connect_to_resident(self._where, self._command if self._starts else ())
             if wire is None:
                 return
             told = [json.dumps(one.as_json_without_key()) for one in self._registrations]
@@ -161,7 +161,9 @@ def _start_resident(command: Sequence[str]) -> None:
     tasks.start_thread(process.wait, name="wait for the resident", daemon=True)
 
 
-async def _connect_or_start(where: ProgramFolders, command: Sequence[str]) -> running_instance.FrameConnection | None:
+async def _connect_to_resident(
+    where: ProgramFolders, command: Sequence[str]
+) -> running_instance.FrameConnection | None:
     """To the one that runs; without one it is started, or None where no command says how."""
     if command:
         return await connect_to_resident(where, command)
@@ -170,7 +172,7 @@ async def _connect_or_start(where: ProgramFolders, command: Sequence[str]) -> ru
 
 async def ask_resident(where: ProgramFolders, *arguments: str, command: Sequence[str] = ()) -> dict[str, Any] | None:
     """What the resident answers; None where there is none and no `command` says how to start one."""
-    if (wire := await _connect_or_start(where, command)) is None:
+    if (wire := await _connect_to_resident(where, command)) is None:
         return None
     heard = CollectingConsole()
     if await running_instance.run_at_owner(wire, list(arguments), heard):

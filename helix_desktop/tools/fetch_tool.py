@@ -99,14 +99,14 @@ async def _result_of_response(url: httpx.URL, response: httpx.Response, *, raw: 
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower() or "text/plain"
     if not kind.startswith(_READABLE):
         raise InvalidInput(f"{url} has the type {kind}, which is not text.")
-    body = b"".join([piece async for piece in _limited_body_pieces(response, url)])
+    body = b"".join([piece async for piece in _body_pieces_cut_at_limit(response, url)])
     if "html" in kind and not raw:
         body = (await html_as_text(body)).encode()
     head = b"" if response.is_success else f"[{response.status_code} {response.reason_phrase}]\n".encode()
     return built_in_tool.ToolOutput(head + body, source=str(url), ok=response.is_success)
 
 
-async def _limited_body_pieces(response: httpx.Response, url: httpx.URL) -> AsyncIterator[bytes]:
+async def _body_pieces_cut_at_limit(response: httpx.Response, url: httpx.URL) -> AsyncIterator[bytes]:
     try:
         body = BodyDecompressor(response.headers.get("content-encoding", ""), LARGEST)
         async for piece in response.aiter_raw(1 << 16):

@@ -22,7 +22,7 @@ from helix_desktop.store.shared.shared_store_link import SENT_AGAIN, SHARED, Sha
 from helix_desktop.store.store_ports import allow_any_writer
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench.open_sessions import OpenSessions
-from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup, unshare_workspace
+from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup, unshare_and_return_problem
 
 EVERY = 1.0  # In seconds. While the store can be reached, facts are exchanged this often.
 SLOWER = 10.0  # In seconds. While the store is out of reach, attempts are at most this far apart.
@@ -221,7 +221,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
     async def stop_sharing(self) -> str:
         """From this machine no more. What is there stays, and what is here. A sentence where the store could not be told."""
         await self.stop_conversation_sync()
-        return await unshare_workspace(self._bench.workspace)
+        return await unshare_and_return_problem(self._bench.workspace)
 
     def start_conversation_sync(
         self, connect: Connect, *, address: str = "", entries: Callable[[], int] = lambda: 0
@@ -421,5 +421,5 @@ async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLin
 
     made.send_content = send_entry_contents
     made.send_last_again = partial(link.send_waiting_content, again=SENT_AGAIN)
-    made.learn_forgotten, link.list_other_used_rows = link.fetch_forgotten_elsewhere, read_list_rows
+    made.learn_forgotten, link.list_other_used_rows = link.learn_what_others_forgot, read_list_rows
     return made

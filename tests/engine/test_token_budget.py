@@ -61,23 +61,23 @@ def test_the_factor_is_learned_from_what_is_billed_and_one_wrong_report_changes_
     talk = Talk()
     talk.add(ModelSet(ModelRole.MAIN, "some-model", 100_000))
     talk.user("go", tokens=1_000)
-    assert talk.state.main_model_factor() == 1.0
+    assert talk.state.billed_per_counted_token() == 1.0
     for index in range(6):
         counted = talk.state.counted_tokens
         talk.reply("yes", f"c{index}", model="some-model", billed=round(counted * 1.2))
         talk.output(f"c{index}")
-    assert talk.state.main_model_factor() == pytest.approx(1.2, abs=0.01)
+    assert talk.state.billed_per_counted_token() == pytest.approx(1.2, abs=0.01)
     talk.reply("no", model="some-model", billed=talk.state.counted_tokens * 2)
-    assert talk.state.main_model_factor() == pytest.approx(1.2, abs=0.01)
+    assert talk.state.billed_per_counted_token() == pytest.approx(1.2, abs=0.01)
     talk.reply("nonsense", model="some-model", billed=talk.state.counted_tokens * 50)
-    assert talk.state.main_model_factor() == pytest.approx(1.2, abs=0.01)
+    assert talk.state.billed_per_counted_token() == pytest.approx(1.2, abs=0.01)
 
 
 def test_claude_models_begin_with_what_was_measured() -> None:
     talk = Talk()
     talk.add(ModelSet(ModelRole.MAIN, "claude-sonnet-5", 200_000))
     talk.user("go", tokens=1_000)
-    assert talk.state.main_model_factor() == 1.32
+    assert talk.state.billed_per_counted_token() == 1.32
     assert token_budget.measure_window(talk.state, LAYERED).used == round(1_004 * 1.32)
     assert token_budget.estimate_billed_tokens(100, talk.state) == 132
 
@@ -89,7 +89,7 @@ def test_each_model_has_its_own_factor() -> None:
     for _ in range(5):
         talk.reply("yes", model="one", billed=talk.state.counted_tokens * 2)
     talk.add(ModelSet(ModelRole.MAIN, "other", 100_000))
-    assert talk.state.main_model_factor() == 1.0
+    assert talk.state.billed_per_counted_token() == 1.0
 
 
 def test_a_window_that_is_not_known_is_the_policys() -> None:

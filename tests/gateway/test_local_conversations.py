@@ -202,12 +202,15 @@ async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
             )
             usage = Usage(
-                round(token_budget.measure_window(state, Policy()).used / state.main_model_factor() * 1.1), 0, 0, 1
+                round(token_budget.measure_window(state, Policy()).used / state.billed_per_counted_token() * 1.1),
+                0,
+                0,
+                1,
             )
             replied = Replied(answer.message.pieces, "claude-opus-4-6-20260205", Stop.CALLS, usage)
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
             units += [*answer.message.units, anthropic_wire.result_message(f"c{number}", "Bash", "fine")]
-        assert state.main_model_factor() == pytest.approx(1.1, abs=0.01)
+        assert state.billed_per_counted_token() == pytest.approx(1.1, abs=0.01)
         assert (await room.figures_since())[0].paid == pytest.approx(
             (await room.figures_since())[0].sent * 5e-6, rel=0.02
         )

@@ -77,7 +77,7 @@ def _moment(where: str, state: Moment, c: Conversation) -> Iterator[Difference]:
     yield from _unequal(f"the view {where}", [_item(each.blocks) for each in branch.items], [*map(_told, view(now))])
     yield from _unequal(f"settings {where}", _settings(state), _settings_of(c, n))
     yield from _unequal(f"the meter {where}", _meter(state), places.meter(c, n))
-    yield from _unequal(f"the factor {where}", state.main_model_factor(), places.main_factor(c, n))
+    yield from _unequal(f"the factor {where}", state.billed_per_counted_token(), places.main_factor(c, n))
     yield from _unequal(f"what can be recalled {where}", state.branch.recallable, places.recallable(c, n))
     yield from _unequal(f"sums {where}", _sums(state), _sums_of(c, n))
     yield from _unequal(f"the digest of the request {where}", _digest(state, c), request.digest(c, n))

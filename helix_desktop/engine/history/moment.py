@@ -34,7 +34,7 @@ class Moment:
 
     @property
     def counted_tokens(self) -> int:
-        """What the view counts in the base encoding; `main_model_factor` corrects it."""
+        """What the view counts in the base encoding; `billed_per_counted_token` corrects it."""
         return self.branch.total_tokens + self.settings.settings_tokens
 
     @property
@@ -50,7 +50,7 @@ class Moment:
         """The facts the view goes on from, oldest first: all but those a rewind left behind."""
         return list(self.record.facts_leading_to(self.seq))
 
-    def main_model_factor(self) -> float:
+    def billed_per_counted_token(self) -> float:
         """Billed tokens per counted token of the main model."""
         chosen = self.settings.model_for_role(ModelRole.MAIN)
         return self.record.ledger.billing_factor(chosen.model if chosen else "", self.seq)

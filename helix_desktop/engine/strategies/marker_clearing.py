@@ -138,7 +138,7 @@ def _clearable_parts(situation: FoldSituation, end: int) -> tuple[list[Clearable
     items = branch.items[-EXACT:]
     exact = items[0].first if items else 0
     firsts, standing = [0], [ClearablePart(situation.meter.parts[ContextKind.SYSTEM])]
-    for first, tokens, freed in _group_older_parts(branch, exact):
+    for first, tokens, freed in _sum_tokens_of_older_groups(branch, exact):
         firsts.append(first)
         standing.append(ClearablePart(round(tokens * factor), round(freed * factor)))
     plain = branch.plain_outputs
@@ -150,7 +150,7 @@ def _clearable_parts(situation: FoldSituation, end: int) -> tuple[list[Clearable
     return standing, firsts
 
 
-def _group_older_parts(branch: ConversationBranch, before: int) -> list[tuple[int, int, int]]:
+def _sum_tokens_of_older_groups(branch: ConversationBranch, before: int) -> list[tuple[int, int, int]]:
     """First message, tokens and clearable tokens of the groups of all that stands before the message `before`."""
     groups = []
     stop, width = branch.message_position(before), EXACT

@@ -198,7 +198,7 @@ class CachePage(QWidget):
         if self._catalogue is None:
             return
         if not text:
-            self._show_all_entries()
+            self._show_entries_instead_of_hits()
         elif _HASH.fullmatch(text):
             if self._clear_search_hits():
                 self._update_figures_later()
@@ -245,7 +245,7 @@ class CachePage(QWidget):
         self.table.clear_current_row()
         return True
 
-    def _show_all_entries(self) -> None:
+    def _show_entries_instead_of_hits(self) -> None:
         if self._clear_search_hits() and self.viewer.row is not None and self._catalogue is not None:
             finding = self._catalogue.index.find_entry_row(self.viewer.row.stored.digest)
             self._run_for_shown_workspace(finding, self._select_shown_entry)

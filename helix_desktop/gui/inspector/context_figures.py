@@ -47,7 +47,7 @@ class ListedBlock:
 def list_view_blocks(state: Moment) -> list[ListedBlock]:
     """Lists every block of the view in order, with the token counts that all pages show."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
-    price = chosen.price_input / PER_MILLION * state.main_model_factor() if chosen else 0.0
+    price = chosen.price_input / PER_MILLION * state.billed_per_counted_token() if chosen else 0.0
 
     def name_block_in_view(block: Block) -> tuple[str, bool]:
         return name_block(block, state)

@@ -200,7 +200,7 @@ class SharedStoreLink:
             self._progress = replace(self._progress, burying=waiting, renewing=left)
             await self._write_progress(at_once=True)
 
-    async def fetch_forgotten_elsewhere(self) -> None:
+    async def learn_what_others_forgot(self) -> None:
         """Know what other machines have forgotten, before anything of theirs is taken in. It is forgotten here soon after."""
         gone, *_ = await self._fetch_new_tombstones(await self._ensure_transfer())
         if gone:

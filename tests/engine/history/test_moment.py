@@ -40,7 +40,7 @@ def test_a_moment_is_the_state_the_facts_come_to(acts: list[tuple[str, int, int]
     assert then.branch.barred == replayed.branch.barred
     assert then.settings.comparable_settings == replayed.settings.comparable_settings
     assert then.facts_on_path() == replayed.facts_on_path()
-    assert then.main_model_factor() == replayed.main_model_factor()
+    assert then.billed_per_counted_token() == replayed.billed_per_counted_token()
 
 
 @settings(max_examples=100)

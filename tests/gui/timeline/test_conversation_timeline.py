@@ -45,7 +45,7 @@ def story_of(written: Written) -> ConversationTimeline:
 def used(story: ConversationTimeline, seq: int) -> int:
     """What the meter said when `seq` was the newest fact."""
     then = story.history.past_moment(seq)
-    return round(then.counted_tokens * then.main_model_factor())
+    return round(then.counted_tokens * then.billed_per_counted_token())
 
 
 def test_every_batch_is_one_event(written: Written) -> None:

@@ -246,7 +246,7 @@ async def test_what_another_machine_forgot_is_forgotten_here_and_not_told_again(
     assert (await here.link.link_status()).burying == 0
     assert store.shelf.rows == {}
     assert not there.link.was_forgotten(digest)
-    await there.link.fetch_forgotten_elsewhere()
+    await there.link.learn_what_others_forgot()
     assert there.link.was_forgotten(digest)
     assert there.link._woken.is_set(), "it is forgotten here soon"
     await there.link.note_entries_to_forget([digest])
@@ -288,5 +288,5 @@ async def test_what_was_never_fetched_is_forgotten_there_with_all_its_parts(stor
     assert store.shelf.rows == {}
     sealed = [tomb.sealed_digest for _, tomb in store.shelf.tombs]
     assert (len(sealed), sealed.count(b"")) == ((5, 3) if content is LARGE else (2, 0))
-    await here.link.fetch_forgotten_elsewhere()
+    await here.link.learn_what_others_forgot()
     assert here.link.was_forgotten(digest)

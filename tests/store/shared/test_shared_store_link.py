@@ -378,7 +378,7 @@ async def test_what_another_machine_forgot_counts_as_forgotten_as_soon_as_it_is_
         await there.cache.read_content(one.digest)
     await here.workspace.forget_content(entries=[stored[0].digest])
     assert [there.link.was_forgotten(one.digest) for one in stored] == [False, False]
-    await there.link.fetch_forgotten_elsewhere()
+    await there.link.learn_what_others_forgot()
     assert [there.link.was_forgotten(one.digest) for one in stored] == [True, False]
     assert await there.cache.read_content(stored[0].digest) == b"the secret", "it is forgotten with the next sync"
     await there.link.sync_content_now()
