@@ -284,7 +284,7 @@ async def test_a_full_store_is_a_sentence_and_work_goes_on(tmp_path: Path, seal:
         await here.cache.store_content(secrets.token_bytes(9000), SHELL)
         with pytest.raises(StoreFull, match="is full"):
             await here.link.sync_content_now()
-        assert "Free up space in the store" in (await here.link.link_status()).trouble
+        assert "Free up space in the shared store" in (await here.link.link_status()).trouble
         shelf.most_bytes = 0
         await here.link.sync_content_now()
 
