@@ -110,7 +110,12 @@ class EditorAgent:
         start = int(cursor) if cursor and cursor.isascii() and cursor.isdigit() else 0
         folder, more = cwd or str(self._bench.main_folder), start + PAGE < len(rows)
         sessions = [
-            {"sessionId": row.id, "cwd": folder, "title": row.title, "updatedAt": _format_time(row.updated)}
+            {
+                "sessionId": row.id,
+                "cwd": folder,
+                "title": row.title,
+                "updatedAt": datetime.fromtimestamp(row.updated, UTC).isoformat(),
+            }
             for row in rows[start : start + PAGE]
         ]
         return {"sessions": sessions, **({"nextCursor": str(start + PAGE)} if more else {})}
@@ -180,7 +185,3 @@ class EditorAgent:
                 f"{folder} is outside the folders of {self._bench.name}.",
                 remedy="Add the folder to the workspace in Helix Desktop, or open another project.",
             )
-
-
-def _format_time(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).isoformat()

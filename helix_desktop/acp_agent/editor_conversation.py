@@ -10,7 +10,13 @@ from typing import Any
 from acp import RequestError
 from acp.connection import Connection
 from acp.helpers import text_block, tool_content, update_agent_message_text
-from acp.schema import PermissionOption, RequestPermissionRequest, SessionNotification, ToolCallUpdate
+from acp.schema import (
+    PermissionOption,
+    PermissionOptionKind,
+    RequestPermissionRequest,
+    SessionNotification,
+    ToolCallUpdate,
+)
 from acp.utils import notify_model, serialize_params
 
 from helix_desktop.acp_agent import conversation_options
@@ -202,15 +208,14 @@ class EditorConversation:
             session.answer_question(asked.number, answer)
 
     async def _ask_permission(self, question: PermissionQuestion) -> PermissionAnswer | None:
-        scopes = [(scope, rule) for scope in question.scopes for rule in range(_count_choices(scope, question))]
-        options = [
-            PermissionOption(
-                option_id=f"{scope}:{rule}",
-                name=" ".join(filter(None, [_SCOPES.get(scope, scope), _describe_rule(scope, rule, question)])),
-                kind="allow_once" if scope in ("once", "ask") else "allow_always",
-            )
-            for scope, rule in scopes
-        ]
+        options = []
+        for scope in question.scopes:
+            rules = [mark_text(rule) for rule in question.rules] if scope in ("conversation", "always") else []
+            for number, rule in enumerate(rules or [""]):
+                name = " ".join(filter(None, [_SCOPES.get(scope, scope), rule]))
+                kind: PermissionOptionKind = "allow_once" if scope in ("once", "ask") else "allow_always"
+                options.append(PermissionOption(option_id=f"{scope}:{number}", name=name, kind=kind))
+        allowing = {option.option_id for option in options}
         no = "Keep planning" if question.plan else "Deny"
         options.append(PermissionOption(option_id="deny", name=no, kind="reject_once"))
         request = RequestPermissionRequest(
@@ -219,10 +224,10 @@ class EditorConversation:
         answer = await self._client.send_request("session/request_permission", serialize_params(request))
         outcome = answer.get("outcome") if isinstance(answer, dict) else None
         chosen = str(outcome.get("optionId", "")) if isinstance(outcome, dict) else ""
-        if chosen not in {f"{scope}:{rule}" for scope, rule in scopes}:
+        if chosen not in allowing:
             return PermissionAnswer(allowed=False)
-        scope, _, rule = chosen.partition(":")
-        return PermissionAnswer(allowed=True, scope=scope, rule=int(rule))
+        scope, _, chosen_rule = chosen.partition(":")
+        return PermissionAnswer(allowed=True, scope=scope, rule=int(chosen_rule))
 
     async def _ask_for_values(self, question: PermissionQuestion) -> PermissionAnswer | None:
         """A form of one of the user's servers. If an editor shows none, the window does."""
@@ -250,14 +255,6 @@ class EditorConversation:
             return None
         text = found.get("content") if isinstance(found, dict) else None
         return text if isinstance(text, str) else None
-
-
-def _count_choices(scope: str, question: PermissionQuestion) -> int:
-    return len(question.rules) if scope in ("conversation", "always") and question.rules else 1
-
-
-def _describe_rule(scope: str, rule: int, question: PermissionQuestion) -> str:
-    return mark_text(question.rules[rule]) if scope in ("conversation", "always") and question.rules else ""
 
 
 def _build_question_card(question: PermissionQuestion) -> ToolCallUpdate:

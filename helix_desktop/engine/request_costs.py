@@ -227,7 +227,12 @@ class RequestCostReader:
         written = min(usage.input, usage.cache_read + usage.cache_write)
         found: dict[Cause, list[float]] = {}
         at = 0
-        for cause, tokens in _divide_among_causes(segments):
+        tokens_of_causes = (
+            (cause, sent * (number + 1) // len(causes) - sent * number // len(causes))
+            for sent, causes in segments
+            for number, cause in enumerate(causes)
+        )
+        for cause, tokens in tokens_of_causes:
             end = at + tokens
             read = max(0, min(end, usage.cache_read) - at)
             wrote = max(0, min(end, written) - max(at, usage.cache_read))
@@ -334,9 +339,3 @@ def _effective_changes(changes: Sequence[ChangePlace], pieces: Sequence[SentPiec
     last = first_fact_of(pieces[same - 1]) if same else -1
     found = [one for one in changes if one.place >= last]
     return found or list(changes)
-
-
-def _divide_among_causes(segments: Iterable[Segment]) -> Iterator[tuple[Cause, int]]:
-    for tokens, causes in segments:
-        for at, cause in enumerate(causes):
-            yield cause, tokens * (at + 1) // len(causes) - tokens * at // len(causes)

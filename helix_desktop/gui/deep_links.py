@@ -52,21 +52,18 @@ def parse_deep_link(link: str) -> WindowPlace:
     for kind, form in _FORMS.items():
         found = form.fullmatch(path) if head.casefold() == SCHEME and len(link) <= LONGEST else None
         if found is not None:
-            return _build_window_place(kind, found.groupdict(default=""))
+            parts = found.groupdict(default="")
+            return WindowPlace(
+                kind,
+                workspace=parts.get("workspace", ""),
+                conversation=parts.get("conversation", ""),
+                seq=int(parts.get("seq") or 0),
+                digest=Digest.from_hex(parts["digest"]) if "digest" in parts else None,
+                fold=parts.get("fold", ""),
+            )
     raise InvalidInput(
         "This link doesn't lead to anything in Helix Desktop.",
         remedy="Links can open pages and entries, but they can't start anything.",
-    )
-
-
-def _build_window_place(kind: str, parts: dict[str, str]) -> WindowPlace:
-    return WindowPlace(
-        kind,
-        workspace=parts.get("workspace", ""),
-        conversation=parts.get("conversation", ""),
-        seq=int(parts.get("seq") or 0),
-        digest=Digest.from_hex(parts["digest"]) if "digest" in parts else None,
-        fold=parts.get("fold", ""),
     )
 
 

@@ -85,7 +85,11 @@ def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
     if any(one.get("tool_calls") for one in history):
         yield from read_openai_messages([HistoryRow(one, "history") for one in history], [])
         return
-    yield from _messages_before_first_reply(history)
+    for one in history:  # The system prompt, demonstrations and the task, which stand before the agent's first reply.
+        if one.get("role") == "assistant" and not one.get("is_demo"):
+            break
+        speaker: Speaker = "system" if one.get("role") == "system" else "user"
+        yield RecordedMessage(speaker, text_of_message_content(one.get("content")))
     for number_, step in enumerate(objects_at(value, "trajectory")):
         name, time = f"step-{number_}", 0.0
         action, thought = text_at(step, "action"), text_at(step, "thought")
@@ -94,15 +98,6 @@ def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
         yield build_recorded_reply([Text(said), *calls], time=time)
         if calls:
             yield RecordedMessage("tool", text_of_message_content(step.get("observation")), answers=name)
-
-
-def _messages_before_first_reply(history: Sequence[Mapping[str, object]]) -> Iterator[RecordedMessage]:
-    """The system prompt, demonstrations and the task, which stand before the agent's first reply."""
-    for one in history:
-        if one.get("role") == "assistant" and not one.get("is_demo"):
-            return
-        speaker: Speaker = "system" if one.get("role") == "system" else "user"
-        yield RecordedMessage(speaker, text_of_message_content(one.get("content")))
 
 
 # --- Trajectories in the ATIF format
@@ -129,12 +124,15 @@ def _read_atif_reply(step: Mapping[str, object], model: str, time: float) -> Ite
     for at, call in enumerate(calls):
         name = text_at(call, "tool_call_id") or f"step-{step.get('step_id')}-{at}"
         parts.append(ToolCall(name, text_at(call, "function_name") or "tool", arguments_json(call.get("arguments"))))
-    yield build_recorded_reply(
-        parts,
-        model=text_at(step, "model_name") or model,
-        time=time,
-        usage=_usage_of_metrics(object_at(step, "metrics")),
+    told = object_at(step, "metrics")
+    usage = Usage(
+        number_at(told, "prompt_tokens"),
+        number_at(told, "cached_tokens"),
+        0,
+        number_at(told, "completion_tokens"),
+        cost=cost_or_zero(told.get("cost_usd")),
     )
+    yield build_recorded_reply(parts, model=text_at(step, "model_name") or model, time=time, usage=usage)
     waiting = [part.id for part in parts if isinstance(part, ToolCall)]
     for result in objects_at(step, "observation", "results"):
         name = text_at(result, "source_call_id") or (waiting[0] if waiting else "")
@@ -146,16 +144,6 @@ def _read_atif_reply(step: Mapping[str, object], model: str, time: float) -> Ite
             )
         else:
             yield RecordedMessage("user", text, time=time, beside=True)
-
-
-def _usage_of_metrics(found: Mapping[str, object]) -> Usage:
-    return Usage(
-        number_at(found, "prompt_tokens"),
-        number_at(found, "cached_tokens"),
-        0,
-        number_at(found, "completion_tokens"),
-        cost=cost_or_zero(found.get("cost_usd")),
-    )
 
 
 # --- Events of Anthropic's managed agents

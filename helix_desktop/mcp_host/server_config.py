@@ -180,7 +180,10 @@ def parse_pasted_text(text: str, *, name: str = "") -> PastedServers:
 
 def _parse_bare_server(text: str, name: str) -> ServerConfig:
     if re.match(r"https?://\S+$", text):
-        host = _host_of_url(text)
+        try:
+            host = urlsplit(text).hostname or "server"
+        except ValueError as error:
+            raise InvalidInput(f"This address isn't valid: {error}.", remedy="Check the brackets.") from None
         return ServerConfig(legal_server_name(name or host.split(".")[-2 if host.count(".") else 0]), "http", url=text)
     try:
         words = shlex.split(text)
@@ -192,13 +195,6 @@ def _parse_bare_server(text: str, name: str) -> ServerConfig:
     return ServerConfig(
         legal_server_name(name or guess.rpartition("/")[2].partition("@")[0]), command=words[0], args=tuple(words[1:])
     )
-
-
-def _host_of_url(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or "server"
-    except ValueError as error:
-        raise InvalidInput(f"This address isn't valid: {error}.", remedy="Check the brackets.") from None
 
 
 def _parse_lenient_json(text: str) -> dict[str, Any]:

@@ -120,13 +120,10 @@ class HeldRegistration(CollectingConsole):
         pairs = zip(self._registrations, told["tokens"], strict=False)
         self._registrations = tuple(replace(held, token=token) for held, token in pairs)
         self.addresses = told["addresses"]
-        self._reserve_ports()
-        self._known.set()
-
-    def _reserve_ports(self) -> None:
-        """For as long as the agents with these addresses may run, though the resident is killed."""
+        # For as long as the agents with these addresses may run, though the resident is killed.
         for port in {urlsplit(address).port or 0 for address in self.addresses} - self._reserved_ports.keys():
             self._reserved_ports[port] = reserve_port(port)
+        self._known.set()
 
     @property
     def is_held(self) -> bool:

@@ -176,15 +176,11 @@ def find_remaining_traces(workspace: Path, wanted: ForgetRequest) -> Iterator[st
         if wanted.occurs_in(path.name):
             yield f"The text is part of a file name: {path}. Rename that file."
         if path == workspace / NAME:
-            yield from _remaining_lines(path, wanted)
+            for at, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
+                if wanted.occurs_in(line):
+                    yield f"The text is in {path}, line {at}. Edit that line."
         elif (sentence := _remaining_trace_in_file(path, wanted.traces)) is not None:
             yield sentence
-
-
-def _remaining_lines(path: Path, wanted: ForgetRequest) -> Iterator[str]:
-    for at, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
-        if wanted.occurs_in(line):
-            yield f"The text is in {path}, line {at}. Edit that line."
 
 
 def _remaining_trace_in_file(path: Path, traces: TextForms) -> str | None:

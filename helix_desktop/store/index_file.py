@@ -8,6 +8,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -128,20 +129,17 @@ class StoreFeed:
         found: list[tuple[CacheRecord, bytes | None]] = []
         room = _SLICE
         for record in records:
-            content = self._read_beginning(record, limit)
+            content: bytes | None = None
+            with suppress(HelixError):  # The entry is damaged or deleted; whoever opens it is told.
+                if record.count_chunks == 1:  # Found without its record, which is here already.
+                    content = self._cache.get_content(record.digest)[:limit]
+                else:
+                    content = self._cache.read_part(record.digest, 0, limit)
             found.append((record, content))
             room -= len(content or b"")
             if room <= 0:
                 break
         return found
-
-    def _read_beginning(self, record: CacheRecord, limit: int) -> bytes | None:
-        try:
-            if record.count_chunks == 1:  # Found without its record, which is here already.
-                return self._cache.get_content(record.digest)[:limit]
-            return self._cache.read_part(record.digest, 0, limit)
-        except HelixError:
-            return None  # The entry is damaged or deleted; whoever opens it is told.
 
     def fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
         return self._thread.call_and_wait(self._journal.stored_facts_since, after, limit)
@@ -197,10 +195,6 @@ class IndexFile:
         there = {row[0] for row in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
         return [name for name in _ORDERS if name not in there]
 
-    def _create_sort_index(self, name: str) -> None:
-        with self._index_transaction():
-            self.connection.execute(f"CREATE INDEX {name} ON entries({_ORDERS[name]})")
-
     def index_next_slice(self) -> IndexProgress:
         """One slice of what is missing; call it until it is done. What the stores cannot give now is left for later."""
         with sqlite_database.SqliteErrors(IndexDamaged, "index"):
@@ -214,7 +208,9 @@ class IndexFile:
         progress = self.current_progress()
         self._adjust_page_memory(progress)
         if progress.orders and (progress.rows >= progress.entries or progress.entries - progress.rows < MANY):
-            self._create_sort_index(self._missing_sort_indexes()[0])
+            name = self._missing_sort_indexes()[0]
+            with self._index_transaction():
+                self.connection.execute(f"CREATE INDEX {name} ON entries({_ORDERS[name]})")
         elif progress.rows < progress.entries:
             self._index_rows(progress)
         elif progress.facts < progress.of_facts:

@@ -116,13 +116,8 @@ class MemoryIndex:
         for recorded, text in self._journal.texts_of_facts():
             if _has_all_terms(text, terms):
                 at = search_words.find_first_term(text, terms)
-                yield SearchHit(
-                    search_words.cut_snippet(text, at),
-                    None,
-                    recorded.conversation,
-                    recorded.seq,
-                    text.count("\n", 0, at) + 1,
-                )
+                line = text.count("\n", 0, at) + 1
+                yield SearchHit(search_words.cut_snippet(text, at), None, recorded.conversation, recorded.seq, line)
 
 
 def _has_all_terms(text: str, terms: list[str]) -> bool:

@@ -36,7 +36,12 @@ def is_disk_unwritable(folder: Path) -> bool:
 @contextmanager
 def copy_for_reading(workspace: Path) -> Iterator[Path]:
     """A folder of the same name that can be opened in its place. StoreBusy while somebody has the workspace open."""
-    held = _lock_if_possible(workspace)
+    try:
+        held: WorkspaceLock | None = WorkspaceLock(workspace / "lock")
+    except StoreBusy:
+        raise
+    except StoreFailed:  # Where not even the lock can be opened nobody writes.
+        held = None
     try:
         with copy_cache_for_reading(workspace, _COPIED) as copy:
             yield copy
@@ -59,27 +64,11 @@ def copy_cache_for_reading(workspace: Path, beside: Sequence[str] = ()) -> Itera
             copy = Path(outside) / workspace.name
             (copy / "cache").mkdir(parents=True, mode=0o700)
             for each in files:
-                _link_or_copy_file(each, copy / each.relative_to(workspace))
+                bring = os.symlink if each.suffix in _TABLES else shutil.copyfile
+                bring(each, copy / each.relative_to(workspace))
             yield copy
     except OSError as error:
         raise StoreFailed(f"{workspace} cannot be read: {error.strerror}.", remedy="Nothing was changed.") from error
-
-
-def _lock_if_possible(workspace: Path) -> WorkspaceLock | None:
-    """Where not even the lock can be opened nobody writes."""
-    try:
-        return WorkspaceLock(workspace / "lock")
-    except StoreBusy:
-        raise
-    except StoreFailed:
-        return None
-
-
-def _link_or_copy_file(file: Path, copy: Path) -> None:
-    if file.suffix in _TABLES:
-        copy.symlink_to(file)
-    else:
-        shutil.copyfile(file, copy)
 
 
 def _folder_with_room(room: int) -> str:

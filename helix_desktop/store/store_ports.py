@@ -70,8 +70,13 @@ class StoreJournal:
     def _commit_facts(self) -> None:
         waiting, self._waiting = self._waiting, []
         if len(waiting) == 1 or not self._commit_together(waiting):
-            for one in waiting:
-                self._append_alone(*one)
+            for batch, outcome in waiting:
+                try:
+                    recorded = self._file.append_in_transaction(*batch)
+                except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
+                    outcome.set_exception(error)
+                else:
+                    outcome.set_result(recorded)
 
     def _commit_together(self, waiting: Sequence[tuple[Batch, Future[Sequence[Recorded]]]]) -> bool:
         """All of them together. Where one fails nothing is written, and each is tried by itself."""
@@ -82,14 +87,6 @@ class StoreJournal:
         for (_, outcome), recorded in zip(waiting, found, strict=True):
             outcome.set_result(recorded)
         return True
-
-    def _append_alone(self, batch: Batch, outcome: Future[Sequence[Recorded]]) -> None:
-        try:
-            recorded = self._file.append_in_transaction(*batch)
-        except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(recorded)
 
     async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]:
         """In pages, so that a long conversation being read holds up nobody's commit."""
@@ -222,13 +219,10 @@ class StoreCache:
         if self._held > _SLICE:
             self._commit_puts()
         elif len(self._waiting) == 1:
-            self._queue_commit()
-
-    def _queue_commit(self) -> None:
-        try:
-            self._thread.submit_work(self._commit_puts)
-        except StoreFailed:  # The workspace is closing and takes no more work.
-            self._commit_puts()
+            try:
+                self._thread.submit_work(self._commit_puts)
+            except StoreFailed:  # The workspace is closing and takes no more work.
+                self._commit_puts()
 
     def _commit_puts(self) -> None:
         waiting, self._waiting = self._waiting, []

@@ -56,7 +56,13 @@ def _patch_lines(name: str, old: tuple[TreeItem | None, bytes], new: tuple[TreeI
     raw = name.encode("utf-8", "surrogateescape")
     left, right = quote_git_name(b"a/" + raw), quote_git_name(b"b/" + raw)
     yield b"diff --git %s %s\n" % (left, right)
-    yield from _mode_lines(old[0], new[0])
+    old_mode, new_mode = (_git_mode(item) if item is not None else None for item in (old[0], new[0]))
+    if old_mode is None and new_mode is not None:
+        yield b"new file mode %s\n" % new_mode
+    elif new_mode is None and old_mode is not None:
+        yield b"deleted file mode %s\n" % old_mode
+    elif old_mode is not None and new_mode is not None and old_mode != new_mode:
+        yield b"old mode %s\nnew mode %s\n" % (old_mode, new_mode)
     if old[1] == new[1]:
         return
     if is_binary(old[1], new[1]):
@@ -66,15 +72,6 @@ def _patch_lines(name: str, old: tuple[TreeItem | None, bytes], new: tuple[TreeI
     yield b"--- %s\n" % (left if old[0] is not None else NOWHERE)
     yield b"+++ %s\n" % (right if new[0] is not None else NOWHERE)
     yield from map(_format_hunk, find_hunks(old[1], new[1]))
-
-
-def _mode_lines(old: TreeItem | None, new: TreeItem | None) -> Iterator[bytes]:
-    if old is None and new is not None:
-        yield b"new file mode %s\n" % _git_mode(new)
-    elif new is None and old is not None:
-        yield b"deleted file mode %s\n" % _git_mode(old)
-    elif old is not None and new is not None and _git_mode(old) != _git_mode(new):
-        yield b"old mode %s\nnew mode %s\n" % (_git_mode(old), _git_mode(new))
 
 
 def _git_mode(item: TreeItem) -> bytes:

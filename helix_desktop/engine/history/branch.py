@@ -116,8 +116,6 @@ class ConversationBranch(LiveFolds):
                 self.failures[kind] += 1
             case facts.BreakerClosed(kind=kind):
                 self.failures[kind] = 0
-            case _:
-                pass
 
     # --- Messages, replies and results are added to the branch
 
@@ -127,7 +125,10 @@ class ConversationBranch(LiveFolds):
         if isinstance(fact, facts.ModelReplied):
             self._add_reply(recorded, fact)
         elif isinstance(fact, facts.UserSaid):
-            self._add_user_message(recorded.seq, steering=fact.steering)
+            if fact.steering and self.turn.running:
+                self.turn.words.append(recorded.seq)
+            else:
+                self.turn = CurrentTurn([recorded.seq], self.turn.first_seq, running=True)
             if fact.by:
                 self.notes[fact.by] = (
                     recorded.seq,
@@ -142,12 +143,6 @@ class ConversationBranch(LiveFolds):
         self.unfolded += count_item_tokens([item])
         if self.clearable:
             self.clearable[-1] += count_clearable_tokens(item.blocks)
-
-    def _add_user_message(self, seq: int, *, steering: bool) -> None:
-        if steering and self.turn.running:
-            self.turn.words.append(seq)
-        else:
-            self.turn = CurrentTurn([seq], self.turn.first_seq, running=True)
 
     def _add_reply(self, recorded: facts.Recorded, fact: facts.ModelReplied) -> None:
         """A new reply closes the batch before it: what has not come by now never will."""

@@ -194,11 +194,8 @@ def _section_of_heading(line: str) -> str:
     return next((name for name in SECTIONS if name.casefold() == said), "")
 
 
-def _handover_question_of_plan(plan: FoldPlan, limit: int, tail: int) -> str:
-    return handover_question(plan.span, tail, wish=plan.wish, limit=min(limit, EXPECTED))
-
-
 STRATEGY = FoldStrategy(
-    FoldKind.HANDOVER, TITLE, find_due_handover, find_foldable_span, _handover_question_of_plan,
+    FoldKind.HANDOVER, TITLE, find_due_handover, find_foldable_span,
+    lambda plan, limit, tail: handover_question(plan.span, tail, wish=plan.wish, limit=min(limit, EXPECTED)),
     name=lambda number: f"Handover {number}", sections=True, main_writes=main_model_writes,
 )  # fmt: skip

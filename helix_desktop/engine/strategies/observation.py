@@ -45,10 +45,7 @@ def observation_question(span: Span, *, wish: str = "", limit: int = 2_000) -> s
     )
 
 
-def _observation_question_of_plan(plan: FoldPlan, limit: int, tail: int) -> str:  # noqa: ARG001 -- the common signature
-    return observation_question(plan.span, wish=plan.wish, limit=min(limit, 2_000))
-
-
 STRATEGY = FoldStrategy(
-    FoldKind.OBSERVATIONS, TITLE, find_due_observation, find_unobserved_span, _observation_question_of_plan, dated=True
-)
+    FoldKind.OBSERVATIONS, TITLE, find_due_observation, find_unobserved_span,
+    lambda plan, limit, _tail: observation_question(plan.span, wish=plan.wish, limit=min(limit, 2_000)), dated=True,
+)  # fmt: skip

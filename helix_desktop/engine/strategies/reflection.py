@@ -42,10 +42,7 @@ def reflection_question(span: Span, *, wish: str = "", limit: int = 3_000) -> st
     )
 
 
-def _reflection_question_of_plan(plan: FoldPlan, limit: int, tail: int) -> str:  # noqa: ARG001 -- the common signature
-    return reflection_question(plan.span, wish=plan.wish, limit=min(limit, 3_000))
-
-
 STRATEGY = FoldStrategy(
-    FoldKind.REFLECTION, TITLE, find_due_reflection, span_of_observations, _reflection_question_of_plan
-)
+    FoldKind.REFLECTION, TITLE, find_due_reflection, span_of_observations,
+    lambda plan, limit, _tail: reflection_question(plan.span, wish=plan.wish, limit=min(limit, 3_000)),
+)  # fmt: skip

@@ -179,13 +179,9 @@ class FoldPanel(QWidget):
     def _handle_document_action(self, act: object) -> None:
         if isinstance(act, LinkAddress) and act.address.startswith("helix-seq:") and self._shown is not None:
             self.wanted.emit(ShowInChat(self._shown.event.conversation, int(act.address.partition(":")[2])))
-        elif isinstance(act, ToggleSection):
-            self._handle_toggle(act)
-        else:
+        elif not isinstance(act, ToggleSection):
             self.wanted.emit(act)
-
-    def _handle_toggle(self, act: ToggleSection) -> None:
-        if act.key == _BEFORE_AFTER:
+        elif act.key == _BEFORE_AFTER:
             self.before_after_wanted.emit()
         elif act.key[:1] == ("fold",) and self._shown is not None:
             name = str(act.key[1])

@@ -95,7 +95,12 @@ class CodeBox(basic_boxes.LayoutBox):
         painter.save()
         painter.setClipRect(whole, Qt.ClipOperation.IntersectClip)
         if self._diff:
-            self._draw_changed_line_grounds(painter)
+            for number, text in enumerate(self._lines):
+                name = {"+": "added_soft", "-": "danger_soft"}.get(text[:1])
+                if name and not text.startswith(("+++ ", "--- ")):
+                    top = self._top + number * self.ink.code_line_height
+                    ground = QRectF(0, top, self.width, self.ink.code_line_height)
+                    painter.fillRect(ground, self.ink.token_colour(name))
         if self._label:
             painter.setFont(self.ink.chip)
             painter.setPen(self.ink.token_colour("muted"))
@@ -192,13 +197,6 @@ class CodeBox(basic_boxes.LayoutBox):
             self.hot_spots.append(
                 basic_boxes.HotSpot(place, basic_boxes.CopyText(self._whole), tr("Copy"), only_when_near=True)
             )
-
-    def _draw_changed_line_grounds(self, painter: QPainter) -> None:
-        for number, line in enumerate(self._lines):
-            name = {"+": "added_soft", "-": "danger_soft"}.get(line[:1])
-            if name and not line.startswith(("+++ ", "--- ")):
-                top = self._top + number * self.ink.code_line_height
-                painter.fillRect(QRectF(0, top, self.width, self.ink.code_line_height), self.ink.token_colour(name))
 
     def _draw_copy_button(self, painter: QPainter, hot: basic_boxes.HotSpot) -> None:
         button = isinstance(hot.act, basic_boxes.CopyText)

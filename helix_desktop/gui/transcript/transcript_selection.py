@@ -1,6 +1,6 @@
 """What is selected in the chat, across items, and the text that is copied."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from helix_desktop.engine.facts import ModelReplied, ToolCall
 from helix_desktop.gui.shared.text_selection import TextSelection
@@ -28,12 +28,15 @@ def copy_selection_text(
     first, last = selection.ordered_ends
     parts: list[str] = []
     size = 0
-    for index, whole in _fully_selected_items(items, first.number, last.number):
+    for index in range(first.number, min(last.number + 1, len(items.all))):
+        if items.is_item_hidden(index):
+            continue
         if index in (first.number, last.number):
             edge = laid(index)
             a, b = selection.selected_offsets_of(index, edge.text_length)
             part = edge.copyable_markdown(a, b) if markdown else edge.text_between_offsets(a, b)
         else:
+            whole = items.all[index]
             part = item_as_markdown(whole) if markdown else item_as_plain_text(whole, parsed=size < MOST_PARSED)
         if part:
             parts.append(part)
@@ -41,12 +44,6 @@ def copy_selection_text(
         if size > MOST_COPIED:
             break
     return "\n\n".join(parts)
-
-
-def _fully_selected_items(items: TranscriptItems, first: int, last: int) -> Iterator[tuple[int, TranscriptItem]]:
-    for index in range(first, min(last + 1, len(items.all))):
-        if not items.is_item_hidden(index):
-            yield index, items.all[index]
 
 
 def item_as_plain_text(item: TranscriptItem, *, parsed: bool = True) -> str:
