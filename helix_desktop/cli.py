@@ -94,7 +94,7 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
 
 
 def _set_output_to_utf8() -> None:
-    """Makes standard output UTF-8 on every console and pipe, so that no character can end the program."""
+    """Makes standard output UTF-8 on every console and pipe: no character can end the program."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -21,17 +21,13 @@ def why_no_screen(environ: Mapping[str, str] = os.environ, platform: str = sys.p
     wanted = {each.partition(":")[0] for each in plugins.split(";")}
     if wanted - {"xcb", "wayland"}:
         return ""  # Qt platforms such as offscreen and vnc need no display.
-    known = {"wayland": _wayland_socket_path(environ), "xcb": environ.get("DISPLAY", "")}
+    name = environ.get("WAYLAND_DISPLAY", "")
+    socket_path = str(Path(environ.get("XDG_RUNTIME_DIR") or "/", name)) if name else ""
+    known = {"wayland": socket_path, "xcb": environ.get("DISPLAY", "")}
     places = [place for kind, place in known.items() if kind in wanted and place]
     if not places:
         return "there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)"
     return "" if any(map(_x_server_listens, places)) else f"the display {places[0]} is not responding"
-
-
-def _wayland_socket_path(environ: Mapping[str, str]) -> str:
-    """The path of its socket; empty where none is set."""
-    name = environ.get("WAYLAND_DISPLAY", "")
-    return str(Path(environ.get("XDG_RUNTIME_DIR") or "/", name)) if name else ""
 
 
 def _x_server_listens(display: str) -> bool:

@@ -219,7 +219,9 @@ class ProgramSettings:
             self._mistakes[""] = mistake
             return
         for setting in ALL:
-            value = _get_from_table(content, setting.key)
+            table, _, name = setting.key.rpartition(".")
+            inner = content.get(table, {}) if table else content
+            value = inner.get(name) if isinstance(inner, Mapping) else None
             try:
                 if value is not None:
                     self._values[setting.key] = setting.check_value(value)
@@ -253,12 +255,6 @@ def _parse_toml_text(path: Path, text: str) -> dict[str, Any]:
             f"{path}, line {line[1] if line else text.count(chr(10)) + 1}: this is not valid TOML ({what}).",
             remedy="The file is unchanged. The default settings apply until you fix the file.",
         ) from error
-
-
-def _get_from_table(content: Mapping[str, Any], key: str) -> object:
-    table, _, name = key.rpartition(".")
-    inner = content.get(table, {}) if table else content
-    return inner.get(name) if isinstance(inner, Mapping) else None
 
 
 def _put_into_toml(document: TOMLDocument, setting: ProgramSetting[Any], value: Value) -> None:

@@ -122,7 +122,9 @@ class WorkspaceSwitch:
     async def _route_message(self, message: Message) -> None:
         method, asks = message.get("method"), "id" in message
         if method is None:
-            self._pass_answer_to_asker(message)
+            line, own = self._asked.pop(str(message["id"]), (None, None))
+            if line is not None:  # An answer to what nobody asked is none.
+                line.send_message({**message, "id": own})
         elif method == "initialize" and asks:
             self._greeting = message
             await self._send({"jsonrpc": "2.0", "id": message["id"], "result": build_initialize_result()})
@@ -137,12 +139,6 @@ class WorkspaceSwitch:
                     raise InvalidInput("Too many requests are waiting for an answer.")
                 line.waiting[_key_of_id(message["id"])] = message
             line.send_message(message)
-
-    def _pass_answer_to_asker(self, message: Message) -> None:
-        """To whoever asked; an answer to what nobody asked is none."""
-        line, own = self._asked.pop(str(message["id"]), (None, None))
-        if line is not None:
-            line.send_message({**message, "id": own})
 
     async def _find_or_open_line(self, message: Message) -> WorkspaceLine:
         given = message.get("params")

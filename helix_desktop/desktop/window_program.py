@@ -265,7 +265,7 @@ class WindowProgram:
             self._memory.remember_value("look", value=look)
 
     def _report_failed_task(self, name: str, error: BaseException) -> None:
-        """A bug: it is in the log with its trace, and the user is told that something is missing now."""
+        """A bug: it is in the log with its trace, and the user is told that something is missing."""
         if not isinstance(error, HelixError):
             text = translation.tr("Something went wrong in the program itself ({name}).", name=name)
             self.window.notices.show_notice(text, stays=600_000 if name.endswith("begin") else 15_000)

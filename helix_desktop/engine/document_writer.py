@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from helix_desktop.engine import conversation_details, details_entry, facts, legal_messages
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
-from helix_desktop.engine.blocks import Request, View
+from helix_desktop.engine.blocks import View
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_details import Detail, DetailSource
@@ -342,7 +342,9 @@ class DocumentWriter:
         purpose = facts.Purpose(reading.plan.kind.value)
         room = self._material_room_tokens(reading.situation, rung.role)
         if rung.way == "prefix":
-            request = append_question(await self._request_of_view(reading.view), question, purpose, answer)
+            contents = await self.contents.read_view_contents(reading.view)
+            sent = legal_messages.build_request(reading.view, contents)
+            request = append_question(sent, question, purpose, answer)
             text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
             if not handover.has_handover_heading(text) and self.tokens.count_tokens(text) < SMALLEST:
                 # Instead of a summary, the model wrote the next message of the conversation.
@@ -359,13 +361,10 @@ class DocumentWriter:
                     rung.client, build_material_request(material, question, purpose, answer), seconds
                 )
             )
-            text = self._cut_to_tokens(text[: ANSWER * 8], room // 2)
+            text, limit = text[: ANSWER * 8], room // 2
+            count = self.tokens.count_tokens(text)
+            text = text if count <= limit else text[: len(text) * limit // count]
         return text
-
-    def _cut_to_tokens(self, text: str, limit: int) -> str:
-        """Returns about as much of the text's beginning as fits this many tokens."""
-        count = self.tokens.count_tokens(text)
-        return text if count <= limit else text[: len(text) * limit // count]
 
     async def _build_document(
         self, rung: WritingAttempt, making: DocumentPlan, text: str, answer: int, asking: ModelInquiry, seconds: float
@@ -385,9 +384,6 @@ class DocumentWriter:
                 more = {}
             found = {**found, **{name: said for name, said in more.items() if name in lacking and said}}
         return await asyncio.to_thread(build_fold_document, making, found, self.tokens)
-
-    async def _request_of_view(self, view: View) -> Request:
-        return legal_messages.build_request(view, await self.contents.read_view_contents(view))
 
     def _material_room_tokens(self, situation: FoldSituation, role: facts.ModelRole) -> int:
         """Returns the tokens of material that fit a role's window, with room for the question and the answer."""

@@ -277,9 +277,7 @@ class TurnLoop:
         self._cuts = 0
         if reply.stop is facts.Stop.FILTERED:
             return facts.TurnEnded(facts.TurnEnd.FAILED, reply.why or "The provider withheld the reply.")
-        if not going_on:
-            return facts.TurnEnded(facts.TurnEnd.DONE)
-        return self._turn_end_at_limit()
+        return self._turn_end_at_limit() if going_on else facts.TurnEnded(facts.TurnEnd.DONE)
 
     def _turn_end_at_limit(self) -> facts.TurnEnded | None:
         limits = self._crew.limits()

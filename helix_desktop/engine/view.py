@@ -178,8 +178,6 @@ class ConversationState(Moment):
                 self.title = self.title if title is None else title
                 self.own_copy = self.own_copy if copy is None else copy
                 self.own_model = self.own_model if model is None else model
-            case _:
-                pass
 
 
 def _number_in_fold_name(name: str) -> int:

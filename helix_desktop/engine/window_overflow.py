@@ -174,9 +174,7 @@ class PanicReduction:
 
 def _first_seq_of_last_steps(situation: fold_strategy.FoldSituation, steps: int) -> int:
     made = situation.branch.steps
-    if len(made) < steps:
-        return situation.branch.order[0]
-    return made[-steps]
+    return made[-steps] if len(made) >= steps else situation.branch.order[0]
 
 
 def _is_excerptable(block: Block) -> bool:

@@ -65,7 +65,9 @@ class ForgetTextDialog(plain_widgets.TransientDialog):
         self.bar = QProgressBar(self)
         self.message_label = plain_widgets.build_plain_label(parent=self)
         self._lay_out_forget_dialog()
-        self._connect_fields_and_buttons()
+        hidden, shown = QLineEdit.EchoMode.Password, QLineEdit.EchoMode.Normal
+        self.show_text_checkbox.toggled.connect(lambda on: self.text.setEchoMode(shown if on else hidden))
+        self.text.textChanged.connect(lambda text: self.forget_button.setEnabled(bool(text.strip())))
 
     def _lay_out_forget_dialog(self) -> None:
         column = build_column(owner=self, margins=(MARGIN, 16, MARGIN, 14), spacing=10)
@@ -84,11 +86,6 @@ class ForgetTextDialog(plain_widgets.TransientDialog):
         column.addLayout(build_row(1, self.stop_button, self.close_button, self.forget_button))
         self.setMinimumWidth(WIDTH)
         self.text.setFocus()
-
-    def _connect_fields_and_buttons(self) -> None:
-        hidden, shown = QLineEdit.EchoMode.Password, QLineEdit.EchoMode.Normal
-        self.show_text_checkbox.toggled.connect(lambda on: self.text.setEchoMode(shown if on else hidden))
-        self.text.textChanged.connect(lambda text: self.forget_button.setEnabled(bool(text.strip())))
 
     def _start_forgetting(self) -> None:
         text = self.text.text().strip()

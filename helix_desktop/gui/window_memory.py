@@ -91,7 +91,10 @@ def _read_memory_file(file: Path) -> dict[str, object]:
         return {}
     except (OSError, ValueError) as error:
         log.warning("%s cannot be read and is set aside: %s", file.name, error)
-        _set_damaged_file_aside(file)
+        try:
+            file.replace(file.with_suffix(".damaged"))
+        except OSError as failure:
+            log.warning("%s could not be set aside: %s", file.name, failure)
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -107,10 +110,3 @@ def _blank_text_in_value(value: object, traces: TextForms) -> object:
                 _blank_text_in_value(name, traces): _blank_text_in_value(each, traces) for name, each in value.items()
             }
     return value
-
-
-def _set_damaged_file_aside(file: Path) -> None:
-    try:
-        file.replace(file.with_suffix(".damaged"))
-    except OSError as error:
-        log.warning("%s could not be set aside: %s", file.name, error)

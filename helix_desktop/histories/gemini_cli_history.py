@@ -179,7 +179,10 @@ class _GeminiMessages(history_rows.HistoryMessages):
         calls = objects_at(value, "toolCalls") or [object_at(part, "functionCall") for part in given if "functionCall" in part]  # fmt: skip
         parts += [_gemini_tool_call(call) for call in calls]
         if any(not isinstance(part, Reasoning) and (isinstance(part, ToolCall) or part.text) for part in parts):
-            usage = _gemini_cli_usage(object_at(value, "tokens"))
+            used = object_at(value, "tokens")
+            reasoned = number_at(used, "thoughts")
+            output = number_at(used, "output") + reasoned
+            usage = Usage(number_at(used, "input"), number_at(used, "cached"), 0, output, reasoned)
             self.made.append(build_recorded_reply(parts, model=text_at(value, "model"), time=time, usage=usage))
         for call in calls:
             self._read_gemini_call_result(call, time)
@@ -209,9 +212,3 @@ def _text_of_gemini_response(found: Mapping[str, object]) -> str:
     response = object_at(found, "response")
     text = first_text(response, "output", "error")
     return text or json.dumps(response, ensure_ascii=False)
-
-
-def _gemini_cli_usage(found: Mapping[str, object]) -> Usage:
-    thoughts = number_at(found, "thoughts")
-    written = number_at(found, "output") + thoughts
-    return Usage(number_at(found, "input"), number_at(found, "cached"), 0, written, thoughts)

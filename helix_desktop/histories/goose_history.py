@@ -93,18 +93,15 @@ class _GooseMessages(history_rows.HistoryMessages):
                 self.hidden = 0
             return
         if value.get("role") == "assistant":
-            self._read_goose_reply(objects_at(content), time)
+            parts = [found for part in objects_at(content) for found in _goose_reply_part(part)]
+            if parts:
+                self.made.append(build_recorded_reply(parts, time=time, usage=Usage()))
         elif value.get("role") == "user":
             self._read_goose_user(objects_at(content), time)
         else:
             raise history_rows.UnreadableRow(f"there is no role {value.get('role')!r}")
         if not is_seen:
             self.hidden = len(self.made)
-
-    def _read_goose_reply(self, content: Sequence[Mapping[str, object]], time: float) -> None:
-        parts = [found for part in content for found in _goose_reply_part(part)]
-        if parts:
-            self.made.append(build_recorded_reply(parts, time=time, usage=Usage()))
 
     def _read_goose_user(self, content: Sequence[Mapping[str, object]], time: float) -> None:
         for part in content:

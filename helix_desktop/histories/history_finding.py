@@ -8,6 +8,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import orjson
@@ -163,7 +164,8 @@ def _folder_and_time_of(kind: str, file: Path, copy: Path | None = None) -> tupl
     """The folder and the time its first lines name."""
     folder, time = "", 0.0
     if kind == gemini_cli_history.KIND:
-        folder = _short_file_text(file.parent.parent, ".project_root")
+        with suppress(OSError, ValueError):
+            folder = read_file_below(file.parent.parent, ".project_root", _LOOKED_AT).decode("utf-8").strip()[:4096]
     try:
         with (copy or file).open("rb") as opened:
             begins = opened.read(_LOOKED_AT)
@@ -187,13 +189,6 @@ def _object_in_line(line: bytes) -> Mapping[str, object]:
         return object_at(orjson.loads(line))
     except ValueError:
         return {}
-
-
-def _short_file_text(folder: Path, name: str) -> str:
-    try:
-        return read_file_below(folder, name, _LOOKED_AT).decode("utf-8").strip()[:4096]
-    except (OSError, ValueError):
-        return ""
 
 
 def _find_opencode(data: Path) -> Iterator[FoundHistories]:

@@ -405,9 +405,7 @@ def _value_of_reference(
         if match[2] not in secrets:
             raise InvalidInput(f"The secret {match[2]} for the server {server} is missing.", remedy="Add the secret.")
         return secrets[match[2]]
-    if match[1] in (None, "env"):
-        return environment.get(match[2], match[3] or "")
-    return match.group()
+    return environment.get(match[2], match[3] or "") if match[1] in (None, "env") else match.group()
 
 
 def _get_text_value(table: Mapping[str, Any], key: str) -> str:

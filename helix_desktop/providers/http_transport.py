@@ -41,7 +41,7 @@ CERTIFICATE_VARIABLES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ProviderPatience:
-    """Seconds and tries. Local servers read a long prompt for minutes before they say the first word."""
+    """Seconds and tries. Local servers read a long prompt for minutes before the first word."""
 
     connect: float = 15.0
     first_byte: float = 600.0

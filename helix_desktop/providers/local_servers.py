@@ -1,4 +1,4 @@
-"""Finds model servers on this machine by asking the usual ports of loopback, all at once and briefly."""
+"""Finds model servers on this machine by asking loopback's usual ports, all at once and briefly."""
 
 import asyncio
 from collections.abc import Sequence

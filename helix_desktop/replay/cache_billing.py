@@ -98,7 +98,10 @@ class BillingLedger:
         sent = self._sent
         known, written = self._tokens_read_and_written(pieces, at)
         self._sent = sent if beside else self._sent
-        self._add_request_figures(total, output)
+        self.sent += total
+        self.output += output
+        self.peak = max(self.peak, total)
+        self.overflowed += total > self.window
         self.cache_read += known
         price = self.prices
         self.billed += known * price.read + written * price.write + (total - known - written) + output * price.output
@@ -165,12 +168,6 @@ class BillingLedger:
             return list(range(marked[-1], -1, -1)) if marked else []
         near = {place - back for place in marked for back in range(self.caching.look_back)}
         return sorted((one for one in near if one >= 0), reverse=True)
-
-    def _add_request_figures(self, total: int, output: int) -> None:
-        self.sent += total
-        self.output += output
-        self.peak = max(self.peak, total)
-        self.overflowed += total > self.window
 
 
 def billing_pieces(request: Request, system_tokens: int, count: Count) -> list[Piece]:

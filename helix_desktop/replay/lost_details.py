@@ -38,15 +38,11 @@ def details_of_recorded(message: RecordedMessage) -> Iterator[str]:
     if message.role == "tool":
         yield from (trouble.strip()[:SHOWN] for trouble in _TROUBLE.findall(message.text))
     for call in message.calls:
-        yield from _paths_in_arguments(call.arguments)
+        values = parse_call_arguments(call.arguments)
+        yield from filter(None, (text_at(values, key) for key in _PATH_KEYS))
     for text in (text_without_escapes(message.text), *(text_without_escapes(call.arguments) for call in message.calls)):
         yield from _ADDRESS.findall(text)
         yield from _NAME.findall(text)
-
-
-def _paths_in_arguments(arguments: str) -> Iterator[str]:
-    values = parse_call_arguments(arguments)
-    yield from filter(None, (text_at(values, key) for key in _PATH_KEYS))
 
 
 def text_without_escapes(text: str) -> str:

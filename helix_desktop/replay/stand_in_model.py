@@ -66,7 +66,8 @@ class StandInModel:
     fits: Callable[[Request], bool] = lambda _: True
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
-        await asyncio.sleep(self._delay_seconds(request))
+        delays = {"hangs": FOREVER, "slow": FIRST_WORD}
+        await asyncio.sleep(delays.get(self.kind) or SECONDS.get(request.purpose, USUAL_SECONDS))
         if not self.fits(request):
             raise ContextTooLong("The request does not fit in the simulated model's window.")
         if self.kind == "fails":
@@ -79,10 +80,6 @@ class StandInModel:
             if self.kind == "slow":
                 await asyncio.sleep(self.tokens.count_tokens(piece) / PACE)
         yield Reply((Text(text),) if text else (), Stop.END, Usage(output=output), self.model_name)
-
-    def _delay_seconds(self, request: Request) -> float:
-        delays = {"hangs": FOREVER, "slow": FIRST_WORD}
-        return delays.get(self.kind) or SECONDS.get(request.purpose, USUAL_SECONDS)
 
     def _write_stand_in_answer(self, request: Request) -> str:
         size = SIZES.get(request.purpose, OTHER_SIZE)

@@ -243,16 +243,13 @@ class IndexFile:
         with self._index_transaction():
             listed = [record for record in found if record.about.tool != CHECKPOINT]
             if len(listed) < len(found):
-                self._add_to_checkpoint_totals(found)
+                # Contents of checkpoints are neither searched nor listed, but their size is counted.
+                entries, room = _sum_checkpoint_contents(found)
+                self._set_mark("checkpoints", self.get_mark("checkpoints") + entries)
+                self._set_mark("checkpoint bytes", self.get_mark("checkpoint bytes") + room)
             self._insert_cache_records(listed, pinned)
             last = found[-1].number if found else 0  # More entries may have been added since the count.
             self._set_mark("rows", last if len(found) == ROWS else max(last, progress.entries))
-
-    def _add_to_checkpoint_totals(self, found: Sequence[CacheRecord]) -> None:
-        """Contents of checkpoints are neither searched nor listed, but their size is counted."""
-        entries, room = _sum_checkpoint_contents(found)
-        self._set_mark("checkpoints", self.get_mark("checkpoints") + entries)
-        self._set_mark("checkpoint bytes", self.get_mark("checkpoint bytes") + room)
 
     def recount_checkpoints(self) -> Iterator[int]:
         """Contents were removed or forgotten, or are entries like any other by now. In slices: others get their turn between them."""

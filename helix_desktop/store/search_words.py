@@ -91,9 +91,7 @@ def _fts_term(term: str) -> str:
     if not star and len(plain) > LEAST_STEM and stem != plain.casefold():
         asked = f'({asked} OR "{stem}"*)'
     hidden = hidden_words(plain)
-    if not hidden:
-        return asked
-    return f'({asked} OR parts : "{hidden.replace(" . ", " ")}"{star})'
+    return f'({asked} OR parts : "{hidden.replace(" . ", " ")}"{star})' if hidden else asked
 
 
 def find_first_term(text: str, terms: list[str]) -> int:

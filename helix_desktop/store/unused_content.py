@@ -63,16 +63,13 @@ class UnusedContentRemoval:
                     continue
                 self._live.update(digest for _, digest in entries_used_by(fact))
                 if isinstance(fact, FilesChanged):
-                    self._mark_difference(fact.difference.digest)
+                    self._live.add(fact.difference.digest)
+                    if content := self._content_or_empty(fact.difference.digest):
+                        for change in folder_state.decode_difference(content):
+                            self._mark_files(change[1:])
                     yield from self._mark_state(fact.before)
                     yield from self._mark_state(fact.after)
             yield True
-
-    def _mark_difference(self, digest: Digest) -> None:
-        self._live.add(digest)
-        if content := self._content_or_empty(digest):
-            for change in folder_state.decode_difference(content):
-                self._mark_files(change[1:])
 
     def _mark_state(self, state: Digest) -> Iterator[bool]:
         """The entries that lead to a state, the last first, and the files it names: of each path the last."""

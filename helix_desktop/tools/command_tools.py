@@ -178,7 +178,9 @@ async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: Too
     line = args.text_argument("command").strip()
     if not line or "\0" in line:
         raise InvalidInput("Specify a command.")
-    folder = await _resolve_command_folder(use, args.text_argument("folder", "."))
+    place = use.roots.resolve_path(args.text_argument("folder", "."))
+    await asyncio.to_thread(workspace_roots.list_folder, use.roots, place)
+    folder = place.full_path
     network, free = args.flag_argument("network"), args.flag_argument("outside_sandbox")
     needs = await _parse_needs(use, args, network=network)
     action = _action_of_command(commands, line, use.roots.folders[0], folder, network=network, free=free)
@@ -208,12 +210,6 @@ async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: Too
     )
     followed = _FollowedCommand(commands, use, line, command, seconds, hint, watched, seen)
     return await followed.follow_to_end()
-
-
-async def _resolve_command_folder(use: ToolResources, name: str) -> Path:
-    place = use.roots.resolve_path(name)
-    await asyncio.to_thread(workspace_roots.list_folder, use.roots, place)
-    return place.full_path
 
 
 async def _parse_needs(use: ToolResources, args: ToolArguments, *, network: bool) -> CommandNeeds:

@@ -70,14 +70,11 @@ async def grep_pieces(
         raise group.exceptions[0] from None
     finally:
         await end_process(process)
-        await _wait_until_pipe_closed(cast(asyncio.StreamWriter, process.stdin))
-
-
-async def _wait_until_pipe_closed(stdin: asyncio.StreamWriter) -> None:
-    """How closing the pipe went is heard here; of an error nobody hears, older Pythons complain."""
-    stdin.close()
-    with suppress(OSError):
-        await stdin.wait_closed()
+        # How closing the pipe went is heard here; of an error nobody hears, older Pythons complain.
+        stdin = cast(asyncio.StreamWriter, process.stdin)
+        stdin.close()
+        with suppress(OSError):
+            await stdin.wait_closed()
 
 
 async def _send_pieces(process: Process, options: dict[str, object], pieces: AsyncIterable[GrepPiece]) -> None:

@@ -270,7 +270,11 @@ def _match_holding_rule(rule: PermissionRule, action: ToolAction) -> _RuleFit:
 
 
 def _match_holding_command_rule(pattern: str, action: ToolAction) -> _RuleFit:
-    wanted = _words_of_holding_rule(pattern)
+    try:
+        words = shlex.split(pattern.removesuffix(" *"))
+    except ValueError:
+        words = pattern.removesuffix(" *").split()
+    wanted = words or ["*"]
     known = find_started_programs(action.command)
     if isinstance(known, UnknownPrograms):  # Rules that deny or ask need only find their words.
         bare = " ".join(re.sub(r"['\"\\]", "", action.command).split())
@@ -288,14 +292,6 @@ def _match_holding_command_rule(pattern: str, action: ToolAction) -> _RuleFit:
 
 def _with_wildcards(words: str) -> str:
     return re.escape(words).replace(r"\*", r"[\w-]*")
-
-
-def _words_of_holding_rule(pattern: str) -> list[str]:
-    try:
-        words = shlex.split(pattern.removesuffix(" *"))
-    except ValueError:
-        words = pattern.removesuffix(" *").split()
-    return words or ["*"]
 
 
 def _match_words_to_program(wanted: Sequence[str], one: StartedProgram) -> _RuleFit:

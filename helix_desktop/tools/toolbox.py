@@ -82,7 +82,8 @@ class WorkspacePermissions:
         asked.decided_by = "user"
         if not answer.allowed:
             asked.refused = True
-            raise ActionRefused(_describe_denial(answer))
+            words = f" The user said: {answer.words.strip()}" if answer.words.strip() else ""
+            raise ActionRefused(f"The user denied this call, so it was not run.{words}")
         if answer.scope in decision.scopes:
             asked.scope = answer.scope
             self._keep_answer_as_rule(action, context.conversation, answer)
@@ -346,8 +347,3 @@ def _spec_of_built_in(tool: BuiltInTool) -> ToolSpec:
 
 def _spec_of_foreign(spec: ToolSpec) -> ToolSpec:
     return argument_schema.spec_with_keep(spec.name, spec.description, json.loads(spec.schema))
-
-
-def _describe_denial(answer: PermissionAnswer) -> str:
-    words = f" The user said: {answer.words.strip()}" if answer.words.strip() else ""
-    return f"The user denied this call, so it was not run.{words}"

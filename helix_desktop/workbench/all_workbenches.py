@@ -224,7 +224,9 @@ class Workbenches:
             undo.push_async_callback(opened.aclose)
             if workspace_link.wants_link(opened):
                 workspace_link.link_workspace(opened, self.secrets)
-            bench = await Workbench.open_workbench(opened, self._program_dependencies())
+            access = ModelAccess(self.configured, self.secrets, self.connections, self.tokens, self._clock)
+            kit = replace(_build_program_dependencies(access, self.places), find_route=self.find_route)
+            bench = await Workbench.open_workbench(opened, kit)
             undo.push_async_callback(bench.aclose)
             serving = await self._serve(opened) if self._serve else None
             undo.pop_all()
@@ -249,10 +251,6 @@ class Workbenches:
             if (wire := await running_instance.connect_to_owner(self.places.run, workspace)) is not None:
                 with Terminal() as console:
                     await running_instance.run_at_owner(wire, ["gateway", "--release"], console)
-
-    def _program_dependencies(self) -> ProgramDependencies:
-        access = ModelAccess(self.configured, self.secrets, self.connections, self.tokens, self._clock)
-        return replace(_build_program_dependencies(access, self.places), find_route=self.find_route)
 
 
 @asynccontextmanager

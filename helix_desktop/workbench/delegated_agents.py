@@ -112,7 +112,7 @@ class AgentRoles:
         return self.find_role_file(begun.role) if isinstance(begun, ConversationStarted) else None
 
     def tools_of_role(self, state: ConversationState) -> tuple[str, ...]:
-        """The tools that the file of the agent working in a conversation names; all where it is empty."""
+        """The tools that the file of a conversation's agent names; all where it is empty."""
         item = self.role_file_of(state)
         return _tools_named_by_role(item) if item is not None else ()
 

@@ -190,7 +190,7 @@ class FileChanges:
         return found if folders else await self._differences.with_line_counts(found)
 
     async def changes_since_revision(self, revision: str) -> Sequence[FileChange]:
-        """What is different now from a revision of the user's repository. The index is not looked at."""
+        """What differs now from a revision of the user's repository. The index is not looked at."""
         await self.workspace_checkpoints.look_for_changes()
         changes = await self.git_repository.compare_with_revision(self.workspace_checkpoints, revision)
         return await self._differences.with_line_counts(

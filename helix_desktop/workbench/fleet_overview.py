@@ -1,4 +1,4 @@
-"""What the workers of all workspaces do: the same figures for `fleet status --json` and for the window."""
+"""What the workers of all workspaces do: the same figures for `fleet status --json` and the window."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence

@@ -92,7 +92,7 @@ class HookRunner:
         return tuple(self._notes.pop(conversation, ()))
 
     def run_observing_hooks(self, event: Event, spawn: TaskSpawner) -> None:
-        """Runs hooks that only observe, in the background: a question is asked, or a handover begins."""
+        """Runs observing hooks in the background: a question is asked, or a handover begins."""
         match event:
             case QuestionAsked(conversation, _, question) if self._has_hooks_for("Notification"):
                 spawn(self.run_hooks_for_event("Notification", conversation, {"message": question.title}), name="hooks")

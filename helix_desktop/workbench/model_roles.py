@@ -68,7 +68,7 @@ class ChosenModel:
 
 
 class WorkspaceModels:
-    """`names`: the settings' model of each role, as `provider/model`. They can change at any time."""
+    """`names`: the settings' model of each role, as `provider/model`. They may change any time."""
 
     def __init__(self, access: ModelAccess, names: Callable[[], Mapping[str, str]]) -> None:
         self._access = access

@@ -634,7 +634,7 @@ class Workbench:
         return await asyncio.to_thread(estimate_entry_tokens, stored.size, content, self.token_counter.count_tokens)
 
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:
-        """Paths below the workspace's folder that hold `prefix`, the shortest first, for completion."""
+        """Paths below the workspace's folder that hold `prefix`, shortest first, for completion."""
         found = await asyncio.to_thread(find_paths_below, self.main_folder, prefix.lower(), limit)
         return [name for name in found if not self.kit.resources.roots.is_hidden_inside(name)]
 
@@ -736,7 +736,7 @@ class Workbench:
 
     @property
     def opening_notes(self) -> Sequence[str]:
-        """What was repaired at opening, and which settings have no meaning, as sentences for the user."""
+        """What was repaired at opening, and which settings have no meaning, in sentences for users."""
         return (*self.workspace.notes, *self.workspace.settings.warnings, *self._wide)
 
     def read_imported_proposals(self) -> str:
@@ -812,7 +812,8 @@ class Workbench:
         elif isinstance(
             event, session_events.ActivityChanged | session_events.MessagesQueued | session_events.FoldProgress
         ):
-            self._keep_session_open(event.conversation)
+            if (session := self.sessions.find_open_session(event.conversation)) is not None:
+                self.sessions.keep_session_open(session)
         elif isinstance(event, session_events.MeterChanged):
             self._update_row_meter(event.conversation)
         self.sharing.send_soon_after_fact(event)
@@ -826,11 +827,6 @@ class Workbench:
         await self.copies.relist_changed_files(own_copy)
         for row in tuple(self._rows):
             self._on_event(session_events.MeterChanged(row.id)) if row.id in self.copies.labels else None
-
-    def _keep_session_open(self, conversation: str) -> None:
-        session = self.sessions.find_open_session(conversation)
-        if session is not None:
-            self.sessions.keep_session_open(session)
 
     def _update_row(self, recorded: facts.Recorded) -> None:
         """Update the list, and save the meter at the end of a turn. Facts written together have one meter: the last shows it."""

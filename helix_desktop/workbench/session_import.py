@@ -335,7 +335,7 @@ class SessionWriter:
     async def _append_with_import_fact(
         self, facts: list[tuple[float, Fact]], state: str, before: Sequence[Recorded] = ()
     ) -> None:
-        """Appends the facts in one transaction, together with the fact that says where they come from."""
+        """Appends the facts in one transaction, with the fact that says where they come from."""
         size, modified = self.held.stamp
         origin, said = recording_facts.origin_of_recording(self.held.recording), [fact for _, fact in facts]
         paid = sum(fact.usage.cost for fact in said if isinstance(fact, ModelReplied))

@@ -43,9 +43,7 @@ def quote_git_name(name: bytes) -> bytes:
 
 
 def _escape_git_byte(byte: int) -> bytes:
-    if byte in _PLAIN:
-        return bytes((byte,))
-    return _ESCAPES.get(byte, b"\\%03o" % byte)
+    return bytes((byte,)) if byte in _PLAIN else _ESCAPES.get(byte, b"\\%03o" % byte)
 
 
 def _kind_for_git(item: TreeItem) -> PathKind:

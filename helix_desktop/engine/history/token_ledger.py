@@ -231,19 +231,16 @@ class TokenLedger:
         shown, whole = self.shown[saw], self.whole[saw]
         sent = usage.input
         if sent > 0 and shown > 0:
-            self._add_billing_report(reply.model, recorded.seq, shown, sent)
+            reports = self.reports.setdefault(reply.model, BillingReports())
+            reports.seqs.append(recorded.seq)
+            reports.counted.append(shown)
+            reports.billed.append(sent)
         elif sent <= 0:
             sent = round(shown * self.billing_factor(reply.model, recorded.seq))
         usual = self._baseline.bill_step(shown, whole, sent)
         written = usage.output or sum(part.tokens for part in reply.parts)
         known = {**usual, "output": written} if usage.input > 0 else {"without": usual["without"]}
         self._append_running_sums(recorded.seq, usage, steps=1, sent=sent, **known)
-
-    def _add_billing_report(self, model: str, seq: int, counted: int, billed: int) -> None:
-        reports = self.reports.setdefault(model, BillingReports())
-        reports.seqs.append(seq)
-        reports.counted.append(counted)
-        reports.billed.append(billed)
 
     def _append_running_sums(self, seq: int, usage: facts.Usage, **more: int) -> None:
         self.requests.append(seq)

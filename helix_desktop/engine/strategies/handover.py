@@ -42,14 +42,10 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
     if span is None or branch.count_messages(span, policy.handover_facts) < policy.handover_facts:
         return None
     if full:
-        return FoldPlan(FoldKind.HANDOVER, span, _why_full(meter))
+        too_long = "the next request is too long for this model"
+        why = too_long if meter.used_share > 1 else f"the window is {meter.used_share:.0%} full"
+        return FoldPlan(FoldKind.HANDOVER, span, why)
     return _handover_that_pays(situation, span)
-
-
-def _why_full(meter: token_budget.WindowMeter) -> str:
-    if meter.used_share > 1:
-        return "the next request is too long for this model"
-    return f"the window is {meter.used_share:.0%} full"
 
 
 def latest_start_tokens(situation: FoldSituation) -> float:

@@ -58,9 +58,7 @@ def find_due_clearing(situation: FoldSituation) -> PlannedClearing | None:
     """What is to be cleared now by the workspace's policy, or None."""
     if situation.policy.caching == "steps":
         return clearing_after_steps(situation)
-    if situation.policy.caching == "pays":
-        return clearing_that_pays(situation)
-    return None
+    return clearing_that_pays(situation) if situation.policy.caching == "pays" else None
 
 
 def clearing_after_steps(situation: FoldSituation) -> PlannedClearing | None:

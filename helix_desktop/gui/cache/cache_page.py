@@ -160,7 +160,7 @@ class CachePage(QWidget):
                 self.table.clear_current_row()
 
     def refresh_entries_soon(self) -> None:
-        """Refreshes soon because an entry was stored or used; a hidden page refreshes when it is shown."""
+        """Refreshes soon, as an entry was stored or used; a hidden page refreshes when shown."""
         self._needs_refresh = True
         if self.isVisible() and not self._refresh_timer.isActive():
             self._refresh_timer.start()

@@ -137,7 +137,9 @@ class EntryViewer(QWidget):
         self._shape_button.hide()
         self._enable_entry_buttons(there=not row.gone)
         if row.gone:
-            self._show_removed_content(row)
+            what = make_safe_text(f"{row.about.tool} {row.about.source}").strip()
+            words = tr("The content of this entry was removed to free up space. Description: {what}.", what=what)
+            self.content_view.show_sentence(words + "\n" + tr("Run the tool again to get the content back."))
         else:
             self.content_view.show_entry_content(catalogue, row.stored, row.about)
         self._doing.run_in_background(
@@ -180,11 +182,6 @@ class EntryViewer(QWidget):
             button.setEnabled(there)
         self._more.setEnabled(self.row is not None)
         self._show.setEnabled(False)
-
-    def _show_removed_content(self, row: EntryRow) -> None:
-        what = make_safe_text(f"{row.about.tool} {row.about.source}").strip()
-        words = tr("The content of this entry was removed to free up space. Description: {what}.", what=what)
-        self.content_view.show_sentence(words + "\n" + tr("Run the tool again to get the content back."))
 
     def _on_reading_failed(self, error: HelixError) -> None:
         if isinstance(error, CacheCorrupt):

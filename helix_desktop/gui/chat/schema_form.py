@@ -30,7 +30,10 @@ class SchemaForm(QWidget):
         self._readers: dict[str, Callable[[], Any]] = {}
         self._layout = QFormLayout(self)
         self._layout.setContentsMargins(0, 0, 0, 0)
-        declared = _parse_schema_object(schema)
+        try:
+            declared = _as_mapping(json.loads(schema))
+        except ValueError:
+            declared = {}
         properties = declared.get("properties")
         required = declared.get("required")
         self._required = {str(name) for name in required} if isinstance(required, list) else set[str]()
@@ -122,14 +125,6 @@ def _list_schema_choices(about: Mapping[str, Any]) -> list[tuple[Any, str]]:
 
 def _as_mapping(found: Any) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
-
-
-def _parse_schema_object(schema: str) -> Mapping[str, Any]:
-    try:
-        found = json.loads(schema)
-    except ValueError:
-        return {}
-    return _as_mapping(found)
 
 
 def _parse_field_number(name: str, text: str, kind: str) -> float | None:

@@ -221,18 +221,15 @@ class ConversationRowPainter(RowPainter):
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         line, rect = index.data(ConversationListRole.ROW), QRect(option.rect)
         if isinstance(line, ConversationGroupHeading):
-            self._draw_group_heading(painter, rect, line)
+            px = self._theme.zoomed_pixels
+            painter.setFont(self._theme.build_font(11))
+            painter.setPen(self._theme.colour_of_token("faint"))
+            box = rect.adjusted(px(16), px(10), -px(16), -px(4))
+            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading, line.text)
         else:
             self._draw_conversation_row(
                 painter, rect, line, option, ConversationActivity(index.data(ConversationListRole.RUNNING))
             )
-
-    def _draw_group_heading(self, painter: QPainter, rect: QRect, heading: ConversationGroupHeading) -> None:
-        px = self._theme.zoomed_pixels
-        painter.setFont(self._theme.build_font(11))
-        painter.setPen(self._theme.colour_of_token("faint"))
-        box = rect.adjusted(px(16), px(10), -px(16), -px(4))
-        painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading, heading.text)
 
     def _draw_conversation_row(
         self,

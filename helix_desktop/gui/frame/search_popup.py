@@ -127,7 +127,7 @@ class SearchPopup(QWidget):
             self.list.scrollToTop()  # Scrolls to the heading above the first row.
 
     def _move_highlight(self, steps: int) -> None:
-        """Moves the highlight, past rows that cannot be chosen. A single step wraps around at the ends."""
+        """Moves the highlight past rows that cannot be chosen. A single step wraps at the ends."""
         usable = self.selectable_rows()
         if not usable:
             return

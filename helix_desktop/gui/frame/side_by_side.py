@@ -1,4 +1,4 @@
-"""Shows two conversations beside each other, each below its title. Imported when there is a second one."""
+"""Shows two conversations beside each other, each below its title. Imported for the second one."""
 
 from collections.abc import Mapping
 

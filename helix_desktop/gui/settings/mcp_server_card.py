@@ -46,7 +46,9 @@ class McpServerCard(QWidget):
         self._tools = QVBoxLayout()
         self._limits = QVBoxLayout()
         self._log = self._build_log_view()
-        self._lay_out_card_details()
+        self._log_title = build_plain_label(tr("Error output"), "small", self)
+        build_column(self._tools, self._limits, self._log_title, self._log, owner=self._inside, margins=(0, 6, 8, 6))
+        self._show_server_log()
 
     def update_server_card(self, server: McpServerState) -> None:
         """Updates the card. It stays open, and what has the focus keeps it."""
@@ -95,11 +97,6 @@ class McpServerCard(QWidget):
         """Asks first: the command that starts the server would be lost."""
         text = tr("Remove {name} and its settings?", name=self._server.name)
         ask_to_confirm(self, tr("Remove MCP server"), text, tr("Remove"), lambda: self._run_server_action("remove"))
-
-    def _lay_out_card_details(self) -> None:
-        self._log_title = build_plain_label(tr("Error output"), "small", self)
-        build_column(self._tools, self._limits, self._log_title, self._log, owner=self._inside, margins=(0, 6, 8, 6))
-        self._show_server_log()
 
     def _show_server_tools(self) -> None:
         clear_layout(self._tools)

@@ -129,9 +129,7 @@ def _find_hunk_end(lines: Sequence[str], at: int, head: re.Match[str]) -> int:
                 return 0
             old, new = old - (sign != "+"), new - (sign != "-")
         at += 1
-    if old or new:
-        return 0
-    return at + (at < len(lines) and lines[at] == _NO_END)
+    return 0 if old or new else at + (at < len(lines) and lines[at] == _NO_END)
 
 
 def _build_rows_of_hunk(number: int, head: str, lines: list[DifferenceLine], columns: bool) -> list[DifferenceRow]:  # noqa: FBT001 -- one of two forms

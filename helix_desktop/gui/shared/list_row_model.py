@@ -32,7 +32,7 @@ class ListRowModel(QAbstractListModel, Generic[T]):
 
 
 class RowPainter(QStyledItemDelegate):
-    """Paints rows that are `height` high. How one looks is for each kind of list to say, in `draw_row`."""
+    """Paints rows that are `height` high. How one looks, each kind of list says in `draw_row`."""
 
     def __init__(self, theme: Theme, parent: QWidget, height: float) -> None:
         super().__init__(parent)

@@ -230,10 +230,16 @@ class ConversationTimeline:
         event = self._event_of_batch.get(fact.batch) if fact.batch else None
         if event is None:
             if fact.kind is not facts.FoldKind.EXCERPT and self.points:
-                self._add_point_before_fold(recorded)
+                # A point where the fold began, so that the line falls vertically.
+                before = self._billed_view_tokens(recorded.seq - 1)
+                if self.points[-1] != before:
+                    self._add_chart_point(recorded, before, recorded.seq - 1)
             event = self._build_timeline_event(recorded, len(self.points))
             self.events.append(event)
-            self._add_fold_in_force(event, fact)
+            self.credit_savings_to_folds(event.seq)
+            if fact.kind in (facts.FoldKind.HANDOVER, facts.FoldKind.TRUNCATION):
+                self._in_force.clear()
+            self._in_force.append(event)
             if fact.batch:
                 self._event_of_batch[fact.batch] = event
         event.made_folds.append(fact)
@@ -244,18 +250,6 @@ class ConversationTimeline:
                 layer[event.point] = height
         else:
             self._add_chart_point(recorded, tokens, recorded.seq)
-
-    def _add_fold_in_force(self, event: TimelineEvent, fact: facts.Folded) -> None:
-        self.credit_savings_to_folds(event.seq)
-        if fact.kind in (facts.FoldKind.HANDOVER, facts.FoldKind.TRUNCATION):
-            self._in_force.clear()
-        self._in_force.append(event)
-
-    def _add_point_before_fold(self, recorded: facts.Recorded) -> None:
-        """Adds a point where the fold began, so that the line falls vertically."""
-        before = self._billed_view_tokens(recorded.seq - 1)
-        if self.points[-1] != before:
-            self._add_chart_point(recorded, before, recorded.seq - 1)
 
 
 def group_timeline_events(events: Sequence[TimelineEvent]) -> list[TimelineEvent]:

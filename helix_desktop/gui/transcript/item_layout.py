@@ -96,19 +96,16 @@ class ItemLayout(BoxStack):
         self, painter: QPainter, top: float, bottom: float, marks: TextMarks, near: LayoutBox | None
     ) -> None:
         if self.item.kind is TranscriptItemKind.USER:
-            self._draw_message_surface(painter)
+            ink = self._page.ink
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            place = QRectF(0, 0, self._page.width, self.current_height)
+            ink.theme.fill_surface(painter, place, "code", ink.scaled_pixels(10))
         super().draw_boxes(painter, top, bottom, marks, near)
 
     def drawn_pieces(self, top: float, bottom: float) -> Iterator[tuple[object, float, float]]:
         if self.item.kind is TranscriptItemKind.USER:
             yield self, 0.0, float(self.current_height)
         yield from super().drawn_pieces(top, bottom)
-
-    def _draw_message_surface(self, painter: QPainter) -> None:
-        ink = self._page.ink
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        place = QRectF(0, 0, self._page.width, self.current_height)
-        ink.theme.fill_surface(painter, place, "code", ink.scaled_pixels(10))
 
     def copyable_markdown(self, first: int, last: int) -> str:
         """The Markdown source for chunks that are selected whole, plain text for the others."""

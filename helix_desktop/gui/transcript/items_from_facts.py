@@ -314,7 +314,9 @@ class TranscriptItems:
         answered = self.history.record.answered.get(recorded.seq)
         if answered is None:
             return ()
-        index = self._item_of_part(answered.ref)
+        index = bisect_left(self._seqs, answered.ref.seq)
+        while self.all[index].part != answered.ref.part:
+            index += 1
         self.calls.add_result(fact.call, index, recorded)
         return (index, *self.groups.note_call_result(index, ok=fact.ok, seconds=fact.seconds))
 
@@ -398,7 +400,7 @@ class TranscriptItems:
         return ()
 
     def _hide_replaced_reply(self, by: int) -> None:
-        """Hides the reply that broke off once its replacement arrives, so that only one answer is read."""
+        """Hides the reply that broke off once its replacement arrives, so only one answer is read."""
         seq, self._broken_reply_seq = self._broken_reply_seq, 0
         first, last = bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
         if seq and first <= last:
@@ -418,12 +420,6 @@ class TranscriptItems:
             self.groups.add_group_item(len(self.all), quiet=item[0] is TranscriptItemKind.REASONING)
         self.all.append(item)
         self._seqs.append(item[1].seq if item[1] is not None else _NOT_YET)
-
-    def _item_of_part(self, ref: facts.PartRef) -> int:
-        index = bisect_left(self._seqs, ref.seq)
-        while self.all[index].part != ref.part:
-            index += 1
-        return index
 
     def _items_of_cover(self, cover: facts.Cover) -> Iterable[int]:
         if isinstance(cover, facts.PartRef):
@@ -495,7 +491,7 @@ class TranscriptItems:
         return before
 
     def _detach_live_items(self) -> list[TranscriptItem]:
-        """Removes the live items for a moment, because a fact that is not their reply goes before them."""
+        """Removes the live items for a moment: a fact that is not their reply goes before them."""
         lifted = self.all[self._live_from :]
         self._truncate_item_list(self._live_from)
         return lifted

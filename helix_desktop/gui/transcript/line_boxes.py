@@ -111,10 +111,6 @@ class ToolCallBox(LayoutBox):
                 break
             self._chips.append((chip, QRectF(x, (self.height - height) / 2, fits, height)))
             x += fits + between
-        self._build_call_hot_spots(toggle)
-
-    def _build_call_hot_spots(self, toggle: BoxAction) -> None:
-        line = self._line
         self.hot_spots = [HotSpot(place, chip.want, chip.text) for chip, place in self._chips if chip.want is not None]
         if self._act is not None:
             self.hot_spots.append(HotSpot(self._right.adjusted(-4, 6, 4, -6), self._act, line.outcome))

@@ -52,9 +52,7 @@ def _visible_replacement(match: re.Match[str]) -> str:
         return chr(0x2400 + code)
     if 0xD800 <= code <= 0xDFFF:
         return "\N{REPLACEMENT CHARACTER}"
-    if sign in _JOINERS and _is_needed_joiner(match):
-        return sign
-    return f"⟨{code:04X}⟩"
+    return sign if sign in _JOINERS and _is_needed_joiner(match) else f"⟨{code:04X}⟩"
 
 
 def _is_needed_joiner(match: re.Match[str]) -> bool:

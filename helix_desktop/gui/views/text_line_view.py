@@ -196,9 +196,6 @@ class TextLineView(TextSurface):
             self._ink.overlay_formats(TextMarks(selected, find_needle_spans(self._needle, layout.text()))),
         )
         painter.restore()
-        self._draw_line_number(painter, number, y)
-
-    def _draw_line_number(self, painter: QPainter, number: int, y: float) -> None:
         painter.setFont(self._ink.mono)
         painter.setPen(self._ink.token_colour("faint"))
         words = self._labels(number) if self._labels is not None else str(self._first_number + number)

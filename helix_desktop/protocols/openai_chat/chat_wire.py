@@ -246,7 +246,9 @@ class ChatCallFilter(HiddenCallFilter):
         kept, changed = self._filter_delta(delta)
         finish = choice.get("finish_reason")
         shows = delta.get("content") or self.visible_count or (finish and not self.has_only_hidden_calls)
-        out = self._release_held_events() if shows else b""
+        out = b""
+        if shows:
+            out, self._held_events = b"".join(raw for raw, _ in self._held_events), []
         self.shown_count += bool(delta.get("content") or kept.get("tool_calls"))
         goes_on = self.has_only_hidden_calls  # The next reply continues this one, so this one shows no end and no bill.
         if not (kept if not finish else kept.get("content") or not goes_on):
@@ -256,10 +258,6 @@ class ChatCallFilter(HiddenCallFilter):
         if not changed and not self.replies_before:
             return out + self._add_earlier_usage(raw, value)
         return out + self._add_earlier_usage(b"", {**value, "id": self._id, "choices": [{**choice, "delta": kept}]})
-
-    def _release_held_events(self) -> bytes:
-        held, self._held_events = self._held_events, []
-        return b"".join(raw for raw, _ in held)
 
     def _filter_delta(self, delta: Mapping[str, Json]) -> tuple[dict[str, Json], bool]:
         """The delta without hidden pieces, and whether that changed it."""

@@ -93,6 +93,4 @@ class RowCipher:
 
 def padded_size(size: int) -> int:
     """The size of the ciphertext an engine sees for one of `size` bytes."""
-    if size <= STEP:
-        return max(SMALLEST, 1 << (size - 1).bit_length())
-    return -(-size // STEP) * STEP
+    return max(SMALLEST, 1 << (size - 1).bit_length()) if size <= STEP else -(-size // STEP) * STEP

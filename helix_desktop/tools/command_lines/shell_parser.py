@@ -117,7 +117,9 @@ class ShellWordParser(ABC):
             if self.text[self.at] in ENDS and not self.is_at_substitution():
                 break
             if self.text.startswith("\\\n", self.at):
-                self._check_continuation(begin)
+                behind = self.text[self.at + 2 : self.at + 3]
+                if behind and behind not in ENDS and self.at > begin:
+                    raise UnreadableCommand("a word is split across two lines")
                 break
             read, shell = self._parse_unit()
             pieces.append(read)
@@ -138,11 +140,6 @@ class ShellWordParser(ABC):
         if bare.startswith("~"):
             text = ANY + text[1:]
         return ShellWord(text, _WRITTEN.fullmatch(raw) is not None)
-
-    def _check_continuation(self, begin: int) -> None:
-        behind = self.text[self.at + 2 : self.at + 3]
-        if behind and behind not in ENDS and self.at > begin:
-            raise UnreadableCommand("a word is split across two lines")
 
     def _parse_unit(self) -> tuple[str, str]:  # noqa: PLR0911 -- one for each kind of quote
         """One character, quoted piece or expansion: as read, and what of it stands without quotes."""
