@@ -120,6 +120,12 @@ class FileReading:
     async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Any:
         return self._file.read_recorded(conversation, after, limit)
 
+    async def first_facts_without_meter(self) -> Any:
+        return self._file.first_facts_without_meter()
+
+    async def facts_about_cost(self, since: float) -> Any:
+        return self._file.facts_about_cost(since)
+
 
 class StoryJournal:
     """What is told, in the journal of a workspace."""
