@@ -161,13 +161,14 @@ class Walk:
     async def press(self, index: int, name: str) -> None:
         """A place of an item; without a name its first."""
         view = self.window.chat.transcript.view
-        laid = view.column.full_layout(index)
-        place = next(
-            laid.hot_spot_and_rect(spot)[1]
-            for spot in laid.list_hot_spots()
-            if not name or laid.hot_spot_and_rect(spot)[0].name == name
-        )
-        await click(view.viewport(), await self.at_rest(index, place))
+
+        def places() -> list[QRectF]:
+            laid = view.column.full_layout(index)
+            spots = [laid.hot_spot_and_rect(spot) for spot in laid.list_hot_spots()]
+            return [place for hot, place in spots if not name or hot.name == name]
+
+        await until(lambda: bool(places()))  # A failure's buttons come once its turn is over.
+        await click(view.viewport(), await self.at_rest(index, places()[0]))
 
     async def at_rest(self, index: int, place: QRectF) -> QRect:
         """Where a place of an item is in the view, once the view no longer moves."""
