@@ -217,7 +217,7 @@ async def test_a_step_is_not_begun_when_its_checkpoint_cannot_be_stored(
 
     with monkeypatch.context() as patch:
         patch.setattr(net.cache, "store_many", full)
-        with pytest.raises(StoreFailed, match="won.t be possible to undo these changes: No space"):
+        with pytest.raises(StoreFailed, match="won't be possible to undo these changes: No space"):
             await net.checkpoints.begin_step("1", "c", "command")
     assert await net.checkpoints.begin_step("2", "c", "command") is not None
 
