@@ -75,7 +75,7 @@ def furnish(
 
 def opened(screen: Screen, home: Path) -> None:
     """The window with the conversation of before in front."""
-    wait_for("the workspace", lambda: "project" in screen.active())
+    wait_for("the workspace", lambda: screen.has_front("project"))
     wait_for("what is behind it", lambda: list(home.rglob("window.sock")))
     screen.key("ctrl+Next")
     wait_for("the conversation", lambda: "Before" in screen.active())
