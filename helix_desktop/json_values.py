@@ -5,6 +5,7 @@ is `Json`; of what is read, the parts of a list or an object may be anything, an
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 Json = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
@@ -118,6 +119,10 @@ def list_at(value: object, *path: str | int) -> list[Any]:
 def object_at(value: object, *path: str | int) -> dict[str, Any]:
     found = value_at(value, *path)
     return found if isinstance(found, dict) else {}
+
+
+def without_fields(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: one for name, one in value.items() if name not in names}
 
 
 def objects_at(value: object, *path: str | int) -> list[dict[str, Any]]:

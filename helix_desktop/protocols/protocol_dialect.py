@@ -3,16 +3,17 @@
 A dialect only translates. Connections, timeouts, retries and prices are the client's.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import field
-from typing import ClassVar, Protocol
+from typing import ClassVar
 from urllib.parse import urlsplit
 
-from helix_desktop.engine.blocks import Delta, Reply, Request
+from helix_desktop.engine.blocks import Request
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import Json, Object
-from helix_desktop.protocols.event_stream import ServerSentEvent
+from helix_desktop.json_values import Json, Object, value_at, without_fields
+from helix_desktop.protocols.reply_reader import ReplyReaderBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,48 +36,9 @@ class OutgoingRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class ReplyReading(Protocol):
-    def feed_event(self, event: ServerSentEvent) -> list[Delta]:
-        """The deltas of this event. Raises a ModelFailed when the provider reports an error in the stream, and
-        ValueError when the event is not what the protocol knows.
-        """
-        ...
-
-    @property
-    def is_reply_complete(self) -> bool:
-        """Whether the provider has said why the reply ended. Nothing that fails after that can take it back."""
-        ...
-
-    @property
-    def is_stream_over(self) -> bool:
-        """Whether nothing more will come (the figures have been sent too)."""
-        ...
-
-    def reply_so_far(self, cut: str = "") -> Reply:
-        """The reply so far; `cut` says in a sentence why the stream ended before its time."""
-        ...
-
-
-class ProtocolDialect(Protocol):
-    """One protocol, set up for one configured provider. `reasoning_tag` marks reasoning that only this provider can read."""
-
-    @property
-    def reasoning_tag(self) -> str: ...
-
-    def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest: ...
-
-    def build_reply_reader(self, request: Request) -> ReplyReading: ...
-
-    def key_headers(self, key: str) -> Mapping[str, str]: ...
-
-    def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
-        """The same request without an optional part that the provider refuses by name, or None."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class ProviderEndpoint:
-    """Whom a dialect speaks to. `where`: the provider's name in sentences. `key_header`: another name for the key's."""
+class ProtocolDialect(ABC):
+    """One protocol, set up for one configured provider. `where`: its name in sentences. `key_header`: another name for the key's."""
 
     base_url: str
     where: str
@@ -89,10 +51,21 @@ class ProviderEndpoint:
 
     @property
     def reasoning_tag(self) -> str:
+        """Marks reasoning that only this provider can read."""
         return f"{self.kind} {self.host}"
 
     def key_headers(self, key: str) -> Mapping[str, str]:
         return {self.key_header: key} if self.key_header else {"authorization": f"Bearer {key}"}
+
+    @abstractmethod
+    def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest: ...
+
+    @abstractmethod
+    def build_reply_reader(self, request: Request) -> ReplyReaderBase: ...
+
+    @abstractmethod
+    def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
+        """The same request without an optional part that the provider refuses by name, or None."""
 
 
 SAMPLING = ("top_p", "temperature")
@@ -106,10 +79,6 @@ def sampling_options(request: Request, abilities: ModelAbilities, top_p: str = "
     return {name: value for name, value in chosen.items() if value is not None}
 
 
-def without_fields(body: Object, *names: str) -> Object:
-    return {name: value for name, value in body.items() if name not in names}
-
-
 def without_refused_option(body: Object, failure: ModelFailed, optional: tuple[str, ...]) -> Object | None:
     """The body without the first optional parameter that the provider's message names, or None."""
     named = next((name for name in optional if name in body and name in failure.what), None)
@@ -118,7 +87,4 @@ def without_refused_option(body: Object, failure: ModelFailed, optional: tuple[s
 
 def find_error_in(value: Json) -> Json:
     """The error an event or a body carries, in the shapes providers use, or None."""
-    if not isinstance(value, dict):
-        return None
-    found = value.get("error")
-    return found or None
+    return value_at(value, "error") or None

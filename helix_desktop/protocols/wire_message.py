@@ -9,7 +9,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import format_json_value, list_at, object_at, text_at
+from helix_desktop.json_values import format_json_value, list_at, object_at, text_at, without_fields
 
 Json = Any
 Path = tuple[int | str, ...]
@@ -169,8 +169,7 @@ def piece_of_image_url(url: str, path: Path) -> Piece | None:
 
 def unknown_piece(value: Mapping[str, Json], path: Path) -> Piece:
     """A block this program does not know. The mark of the provider's cache is no part of it."""
-    kept = {key: one for key, one in value.items() if key != "cache_control"}
-    return Piece(PieceKind.OTHER, format_json_value(kept), path)
+    return Piece(PieceKind.OTHER, format_json_value(without_fields(value, "cache_control")), path)
 
 
 def edit_pieces(

@@ -17,8 +17,9 @@ from helix_desktop.errors import ModelFailed, ModelOverloaded, ProviderKeyRefuse
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import dump_json_body
 from helix_desktop.protocols.event_stream import EventStreamParser, EventTooLong, ServerSentEvent
-from helix_desktop.protocols.protocol_dialect import OutgoingRequest, ProtocolDialect, ReplyReading
+from helix_desktop.protocols.protocol_dialect import OutgoingRequest, ProtocolDialect
 from helix_desktop.protocols.provider_failures import ProviderRefusal, failure_of_refusal, read_refusal_body
+from helix_desktop.protocols.reply_reader import ReplyReaderBase
 from helix_desktop.protocols.request_parts import without_foreign_reasoning
 from helix_desktop.providers import http_transport
 from helix_desktop.providers.known_models import ModelInfo, usage_cost
@@ -122,7 +123,7 @@ class HttpModelClient:
             raise ProviderKeyRefused(failure.what, remedy="Enter a key for this provider: none was sent.")
         raise failure
 
-    def _feed_event(self, reading: ReplyReading, event: ServerSentEvent) -> list[Delta]:
+    def _feed_event(self, reading: ReplyReaderBase, event: ServerSentEvent) -> list[Delta]:
         try:
             return reading.feed_event(event)
         except ValueError as error:

@@ -9,7 +9,6 @@ from helix_desktop import json_values
 from helix_desktop.errors import ModelFailed, NotFound, ProviderUnreachable
 from helix_desktop.protocols.anthropic import anthropic_messages
 from helix_desktop.protocols.gemini import gemini_protocol
-from helix_desktop.protocols.protocol_dialect import without_fields
 from helix_desktop.protocols.provider_failures import ProviderRefusal, failure_of_refusal, read_refusal_body
 from helix_desktop.providers import demo_model, provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
@@ -198,7 +197,7 @@ def _models_of_lm_studio(found: json_values.Object) -> Iterator[tuple[str, json_
         known: json_values.Object = {"window": loaded or most, "note": note}
         if kind := json_values.text_at(item, "type"):  # Older versions of LM Studio do not say.
             known["images"] = kind == "vlm"
-        yield json_values.text_at(item, "id"), known if loaded or most else without_fields(known, "window")
+        yield json_values.text_at(item, "id"), known if loaded or most else json_values.without_fields(known, "window")
 
 
 def _models_of_ollama(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:

@@ -8,7 +8,7 @@ word for word with its signature, and only to the provider that signed it.
 import re
 from collections.abc import Mapping
 
-from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
+from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
@@ -25,6 +25,7 @@ from helix_desktop.json_values import (
     require_object,
     text_at,
     value_at,
+    without_fields,
 )
 from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.protocols.event_stream import ServerSentEvent
@@ -32,7 +33,7 @@ from helix_desktop.protocols.protocol_dialect import (
     SAMPLING,
     ModelAbilities,
     OutgoingRequest,
-    ProviderEndpoint,
+    ProtocolDialect,
     sampling_options,
     without_refused_option,
 )
@@ -63,7 +64,7 @@ _STATUS_OF = {
 }
 
 
-class AnthropicMessages(ProviderEndpoint):
+class AnthropicMessages(ProtocolDialect):
     kind = KIND
 
     def key_headers(self, key: str) -> Mapping[str, str]:
@@ -86,7 +87,7 @@ class AnthropicMessages(ProviderEndpoint):
         # Marks for the provider's cache are set after these numbers of messages.
         for place in (one - 1 for one in {request.stable, request.settled, len(written)} if 0 < one <= len(written)):
             blocks = [block for block in list_at(written[place], "content") if isinstance(block, dict)]
-            markable = [block for block in blocks if block.get("type") not in {"thinking", "redacted_thinking"}]
+            markable = [block for block in blocks if block.get("type") not in anthropic_wire.THINKING]
             if markable:
                 markable[-1]["cache_control"] = MARK
         body["messages"] = [message for message in written if message is not None]
@@ -102,14 +103,10 @@ class AnthropicMessages(ProviderEndpoint):
         if "signature" in failure.what or "`thinking`" in failure.what or "redacted_thinking" in failure.what:
             messages: list[Json] = []
             for message in list_at(body, "messages"):
-                kept = [
-                    block
-                    for block in list_at(message, "content")
-                    if value_at(block, "type") not in {"thinking", "redacted_thinking"}
-                ]
-                if kept:
+                blocks = list_at(message, "content")
+                if kept := [block for block in blocks if value_at(block, "type") not in anthropic_wire.THINKING]:
                     messages.append({**object_at(message), "content": kept})
-            changed = {name: value for name, value in body.items() if name != "thinking"} | {"messages": messages}
+            changed = without_fields(body, "thinking") | {"messages": messages}
             return None if changed == body else changed
         return without_refused_option(body, failure, ("output_config", "thinking", *SAMPLING))
 
@@ -183,18 +180,17 @@ def _may_think(written: list[Object | None]) -> bool:
     ):
         return True
     last = next((message for message in reversed(written) if value_at(message, "role") == "assistant"), None)
-    return value_at(last, "content", 0, "type") in {"thinking", "redacted_thinking"}
+    return value_at(last, "content", 0, "type") in anthropic_wire.THINKING
 
 
 class AnthropicReplyReader(ReplyReaderBase):
-    """A stream of message events, or one whole message, being read."""
+    """A stream of message events, or one whole message."""
 
     def __init__(self, tag: str, where: str, model: str) -> None:
         super().__init__(tag, where, model)
         self._stop = ""
-        self._usage: dict[str, int] = {}
+        self._figures: Object = {}
         self._thinking: dict[int, Object] = {}
-        self.is_stream_over = False
 
     @property
     def is_reply_complete(self) -> bool:
@@ -226,7 +222,8 @@ class AnthropicReplyReader(ReplyReaderBase):
 
     def _add_usage(self, usage: Object) -> None:
         """Figures are running totals; one that is missing, or null, keeps what was said before."""
-        self._usage |= {name: number_at(usage, name) for name, value in usage.items() if isinstance(value, int)}
+        self._figures |= {name: value for name, value in usage.items() if isinstance(value, int)}
+        self._usage = anthropic_wire.parse_usage(self._figures)
 
     def _start_block(self, index: int, block: Object) -> list[Delta]:
         match text_at(block, "type"):
@@ -276,19 +273,8 @@ class AnthropicReplyReader(ReplyReaderBase):
             deltas += self._start_block(index, object_at(block))
         return deltas
 
-    def reply_so_far(self, cut: str = "") -> Reply:
-        stop = Stop.CUT if cut or not self.is_reply_complete else anthropic_wire.STOPS.get(self._stop, Stop.END)
-        why = cut
-        if stop is Stop.CUT and not cut:
-            why = self._describe_abrupt_end(f"with {self._stop!r}" if self._stop else "")
-        if stop is Stop.FILTERED:
-            why = f"{self._where} declined to answer this."
-        if stop is Stop.END and self._draft.count_calls:
-            stop = Stop.CALLS
-        return Reply(
-            self._draft.finished_parts(cut=stop in (Stop.CUT, Stop.LENGTH)),
-            stop,
-            anthropic_wire.parse_usage(self._usage),
-            self._model,
-            why,
-        )
+    def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
+        if cut or not self.is_reply_complete:
+            return Stop.CUT, cut or self._describe_abrupt_end(f"with {self._stop!r}" if self._stop else "")
+        stop = anthropic_wire.STOPS.get(self._stop, Stop.END)
+        return stop, f"{self._where} declined to answer this." if stop is Stop.FILTERED else ""

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
-from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
+from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Request, Role, ToolResult
+from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import (
@@ -26,6 +26,7 @@ from helix_desktop.json_values import (
     require_object,
     text_at,
     value_at,
+    without_fields,
 )
 from helix_desktop.protocols import protocol_dialect, request_parts
 from helix_desktop.protocols.event_stream import ServerSentEvent
@@ -40,7 +41,7 @@ IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/webp", "image/heic", 
 FOREIGN: Final = base64.b64encode(gemini_wire.PLACEHOLDER.encode()).decode()
 
 
-class GeminiProtocol(protocol_dialect.ProviderEndpoint):
+class GeminiProtocol(protocol_dialect.ProtocolDialect):
     kind = KIND
 
     def key_headers(self, key: str) -> Mapping[str, str]:
@@ -74,10 +75,7 @@ class GeminiProtocol(protocol_dialect.ProviderEndpoint):
         if "signature" in said:
             return _with_foreign_signatures(body)
         if "thinking" in said and value_at(body, "generationConfig", "thinkingConfig"):
-            settings = {
-                name: one for name, one in object_at(body, "generationConfig").items() if name != "thinkingConfig"
-            }
-            return {**body, "generationConfig": settings}
+            return {**body, "generationConfig": without_fields(object_at(body, "generationConfig"), "thinkingConfig")}
         return None
 
 
@@ -156,33 +154,25 @@ def _with_foreign_signatures(body: Object) -> Object | None:
     """No signature but the stand-in: for signatures that this model cannot read any more."""
     contents: list[Json] = []
     for content in list_at(body, "contents"):
-        parts = [
-            {name: one for name, one in object_at(part).items() if name != "thoughtSignature"}
-            for part in list_at(content, "parts")
-        ]
+        parts = [without_fields(object_at(part), "thoughtSignature") for part in list_at(content, "parts")]
         kept = [part for part in parts if part != {"text": ""}]
         contents.append({**object_at(content), "parts": [*_sign_first_call(kept)]})
     return None if contents == body["contents"] else {**body, "contents": contents}
 
 
 class GeminiReplyReader(ReplyReaderBase):
-    """A stream of responses, each a piece of the one reply."""
+    """A stream of responses, each a piece of the one reply. It is never over: figures can follow the stop reason."""
 
     def __init__(self, tag: str, where: str, model: str) -> None:
         super().__init__(tag, where, model)
         self._finish = ""
         self._blocked = ""
-        self._usage = Usage()
         self._parts = 0
         self._sealed: object = None  # The key of the reasoning part whose signature came last.
 
     @property
     def is_reply_complete(self) -> bool:
         return bool(self._blocked) or self._finish in gemini_wire.STOPS or self._finish in gemini_wire.FILTERS
-
-    @property
-    def is_stream_over(self) -> bool:
-        return False  # Not yet complete: usage figures can follow the stop reason.
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
         value = parse_json(event.data)
@@ -229,14 +219,9 @@ class GeminiReplyReader(ReplyReaderBase):
         self._parts += 1
         return (sort, self._parts)
 
-    def reply_so_far(self, cut: str = "") -> Reply:
-        stop, why = self._gemini_ending(cut)
-        return Reply(self._draft.finished_parts(cut=stop is Stop.CUT), stop, self._usage, self._model, why)
-
-    def _gemini_ending(self, cut: str) -> tuple[Stop, str]:
+    def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
         if self._blocked or self._finish in gemini_wire.FILTERS:
             return Stop.FILTERED, f"{self._where} held the reply back ({self._blocked or self._finish})."
         if cut or self._finish not in gemini_wire.STOPS:
             return Stop.CUT, cut or self._describe_abrupt_end(f"with {self._finish}" if self._finish else "")
-        stop = gemini_wire.STOPS[self._finish]
-        return (Stop.CALLS if stop is Stop.END and self._draft.count_calls else stop), ""
+        return gemini_wire.STOPS[self._finish], ""

@@ -13,7 +13,7 @@ from helix_desktop.engine.blocks import Image, Message, MessagePart, Request, Ro
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import Json, Object, list_at, parse_object, text_at, value_at
+from helix_desktop.json_values import Json, Object, list_at, parse_object, text_at, value_at, without_fields
 from helix_desktop.protocols import protocol_dialect, request_parts
 from helix_desktop.protocols.openai_chat import chat_wire
 from helix_desktop.protocols.openai_chat.chat_completions_reply import ChatReplyReader
@@ -27,7 +27,7 @@ _OPTIONAL = (
 )  # fmt: skip
 
 
-class OpenAIChat(protocol_dialect.ProviderEndpoint):
+class OpenAIChat(protocol_dialect.ProtocolDialect):
     kind = KIND
 
     def compile_request(
@@ -159,7 +159,7 @@ def _change_reasoning(body: Object, *, needed: bool) -> Object | None:
         elif needed:
             changed.append({"reasoning_content": " ", **message})
         else:
-            changed.append(protocol_dialect.without_fields(message, *names))
+            changed.append(without_fields(message, *names))
     return None if changed == body.get("messages") else {**body, "messages": changed}
 
 

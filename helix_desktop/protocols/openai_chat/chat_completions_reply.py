@@ -4,7 +4,7 @@ from collections.abc import Hashable
 
 from helix_desktop import json_values
 from helix_desktop.engine.blocks import Delta, Reply
-from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.engine.facts import Stop
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.openai_chat import chat_wire
 from helix_desktop.protocols.protocol_dialect import find_error_in
@@ -17,13 +17,11 @@ _FAILED = frozenset(
 
 
 class ChatReplyReader(ReplyReaderBase):
-    """A stream of chunks, or one whole completion, being read."""
+    """A stream of chunks, or one whole completion."""
 
     def __init__(self, tag: str, where: str, model: str) -> None:
         super().__init__(tag, where, model)
         self._finish = ""
-        self._usage = Usage()
-        self.is_stream_over = False
         self._turn = 0  # Counts changes between text and reasoning, because each run becomes a part.
         self._field = ""
         self._details: list[json_values.Json] = []
@@ -154,21 +152,15 @@ class ChatReplyReader(ReplyReaderBase):
 
     def reply_so_far(self, cut: str = "") -> Reply:
         self._seal_reasoning()
-        stop, why = self._chat_ending(cut)
-        parts = self._draft.finished_parts(cut=stop in (Stop.CUT, Stop.LENGTH))
-        return Reply(parts, stop, self._usage, self._model, why)
+        return super().reply_so_far(cut)
 
-    def _chat_ending(self, cut: str) -> tuple[Stop, str]:
+    def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
         if cut or not self.is_reply_complete:
             return Stop.CUT, cut or self._describe_abrupt_end(f"with {self._finish!r}" if self._finish else "")
         stop = chat_wire.STOPS.get(self._finish, Stop.END)
         if stop is Stop.FILTERED:
             return stop, f"{self._where} held back the rest of the reply (content filter)."
-        if self._draft.count_calls and stop is Stop.END:
-            return Stop.CALLS, ""
-        if not self._draft.count_calls and stop is Stop.CALLS:
-            return Stop.END, ""
-        return stop, ""
+        return (Stop.END if stop is Stop.CALLS else stop), ""  # The draft says whether there are calls.
 
     def _seal_reasoning(self) -> None:
         """What goes back with the reasoning: its name here, or the details word for word."""

@@ -7,7 +7,7 @@ provider.
 import re
 from collections.abc import Mapping
 
-from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
+from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
@@ -23,6 +23,7 @@ from helix_desktop.json_values import (
     require_object,
     text_at,
     value_at,
+    without_fields,
 )
 from helix_desktop.protocols import request_parts
 from helix_desktop.protocols.event_stream import ServerSentEvent
@@ -31,7 +32,7 @@ from helix_desktop.protocols.protocol_dialect import (
     SAMPLING,
     ModelAbilities,
     OutgoingRequest,
-    ProviderEndpoint,
+    ProtocolDialect,
     find_error_in,
     sampling_options,
     without_refused_option,
@@ -52,7 +53,7 @@ _STATUS_OF = {
 }
 
 
-class OpenAIResponses(ProviderEndpoint):
+class OpenAIResponses(ProtocolDialect):
     kind = KIND
 
     def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest:
@@ -81,8 +82,7 @@ class OpenAIResponses(ProviderEndpoint):
             kept = [item for item in list_at(body, "input") if value_at(item, "type") != "reasoning"]
             return None if kept == body["input"] else {**body, "input": kept}
         if "reasoning.summary" in failure.what and value_at(body, "reasoning", "summary"):
-            effort = {name: value for name, value in object_at(body, "reasoning").items() if name != "summary"}
-            return {**body, "reasoning": effort}
+            return {**body, "reasoning": without_fields(object_at(body, "reasoning"), "summary")}
         return without_refused_option(body, failure, _OPTIONAL)
 
 
@@ -134,7 +134,7 @@ class _ResponsesItemWriter:
 
 
 class ResponsesReplyReader(ReplyReaderBase):
-    """A stream of response events, or one whole response, being read."""
+    """A stream of response events, or one whole response."""
 
     def __init__(self, tag: str, where: str, model: str) -> None:
         super().__init__(tag, where, model)
@@ -142,10 +142,6 @@ class ResponsesReplyReader(ReplyReaderBase):
 
     @property
     def is_reply_complete(self) -> bool:
-        return bool(self._response)
-
-    @property
-    def is_stream_over(self) -> bool:
         return bool(self._response)
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
@@ -160,7 +156,7 @@ class ResponsesReplyReader(ReplyReaderBase):
             case "response.failed":
                 raise self._failure_of_body(object_at(value, "response"))
             case "response.completed" | "response.incomplete" as kind:
-                self._response = {"status": kind.rpartition(".")[2], **object_at(value, "response")}
+                self._end_with_response({"status": kind.rpartition(".")[2], **object_at(value, "response")})
                 return []
             case "response.output_item.added" | "response.output_item.done" as kind:
                 return self._read_item(
@@ -212,10 +208,9 @@ class ResponsesReplyReader(ReplyReaderBase):
         summary = "\n\n".join(text_at(piece, "text") for piece in list_at(item, "summary"))
         deltas = self._draft.add_reasoning(index, "" if self._draft.sort_of(index) else summary)
         if text_at(item, "encrypted_content"):
-            kept = {
-                name: value for name, value in item.items() if name not in {"status", "content"} and value is not None
-            }
-            self._draft.seal_reasoning(index, format_opaque(**kept))
+            kept = without_fields(item, "status", "content")
+            told = {name: value for name, value in kept.items() if value is not None}
+            self._draft.seal_reasoning(index, format_opaque(**told))
         return deltas
 
     def _read_whole_response(self, response: Object) -> list[Delta]:
@@ -225,21 +220,14 @@ class ResponsesReplyReader(ReplyReaderBase):
         deltas: list[Delta] = []
         for index, item in enumerate(list_at(response, "output")):
             deltas += self._read_item(index, object_at(item), done=True)
-        self._response = response
+        self._end_with_response(response)
         return deltas
 
-    def reply_so_far(self, cut: str = "") -> Reply:
-        stop, why = self._responses_ending(cut)
-        figures = responses_wire.parse_usage(object_at(self._response, "usage"))
-        return Reply(
-            self._draft.finished_parts(cut=stop in (Stop.CUT, Stop.LENGTH)),
-            stop,
-            figures,
-            text_at(self._response, "model"),
-            why,
-        )
+    def _end_with_response(self, response: Object) -> None:
+        self._response, self._model, self.is_stream_over = response, text_at(response, "model"), True
+        self._usage = responses_wire.parse_usage(object_at(response, "usage"))
 
-    def _responses_ending(self, cut: str) -> tuple[Stop, str]:
+    def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
         if cut or not self._response:
             return Stop.CUT, cut or self._describe_abrupt_end()
         reason = text_at(self._response, "incomplete_details", "reason")
@@ -250,4 +238,4 @@ class ResponsesReplyReader(ReplyReaderBase):
             return Stop.LENGTH, ""
         if status != "completed":
             return Stop.CUT, self._describe_abrupt_end(f"as {status or 'unknown'}{f' ({reason})' if reason else ''}")
-        return (Stop.CALLS if self._draft.count_calls else Stop.END), ""
+        return Stop.END, ""
