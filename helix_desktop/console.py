@@ -32,11 +32,9 @@ class Console(Protocol):
 
     async def read_input(self) -> bytes:
         """The next piece of the input; empty at its end."""
-        ...
 
     async def write_output(self, data: bytes) -> None:
         """Content: to the file named for it, or standard output."""
-        ...
 
     async def print_line(self, text: str) -> None: ...
 

@@ -54,8 +54,6 @@ _PATH_KEY = re.compile(r"(?:path|file|filename|dir|directory|folder|cwd|^source|
 
 @dataclass(slots=True)
 class AgentTerminal:
-    """A command that the agent started here."""
-
     running: asyncio.Task[CallOutcome]
     limit_bytes: int
     printed: str = ""  # The last part of what the command has printed so far.

@@ -306,7 +306,6 @@ def _find_agent_session(conversation: Conversation) -> str:
 
 
 def _parts_since_last_reply(branch: ConversationBranch) -> list[facts.UserPart]:
-    """What the user has said since the agent's last reply."""
     last = branch.steps[-1] if branch.steps else 0
     later = (branch.message_at(seq).fact for seq in branch.order if seq > last)
     return [part for fact in later if isinstance(fact, facts.UserSaid) for part in fact.parts] or [facts.Text(GO_ON)]

@@ -80,8 +80,6 @@ class AcpCall:
 
 @dataclass(slots=True)
 class _SpokenPart:
-    """A text or a thought, in the pieces it came in."""
-
     is_thought: bool
     pieces: list[str] = field(default_factory=list)
 

@@ -164,7 +164,6 @@ def is_verifying_command(command: str) -> bool:
 
 
 def strip_here_documents(command: str) -> str:
-    """Returns a command line without the texts of its here documents."""
     ends: dict[str, list[int]] = {}
     for line in _LONE_WORD.finditer(command):
         ends.setdefault(line[0], []).append(line.end())

@@ -53,7 +53,6 @@ class HookOutcome:
 
 
 async def run_no_hooks(_event: str, _conversation: str, _values: Mapping[str, Any]) -> HookOutcome:
-    """Used where no hooks are configured."""
     return HookOutcome()
 
 
@@ -86,7 +85,6 @@ async def _no_file_changes(_conversation: str) -> Sequence[facts.FilesChanged]:
 
 @asynccontextmanager
 async def unshared_turn(_conversation: str) -> AsyncIterator[None]:
-    """Used where the conversation is on no other machine."""
     yield
 
 

@@ -243,7 +243,6 @@ class Policy:
     )  # fmt: skip
 
     def to_policy_fact(self) -> PolicySet:
-        """Returns the fact that records it: the preset and what differs from it."""
         usual = preset_policy(self.preset)
         names = [name for name in declared_thresholds() if getattr(self, name) != getattr(usual, name)]
         return PolicySet(self.preset, tuple((name, getattr(self, name)) for name in names))

@@ -91,8 +91,6 @@ _READS = re.compile(r"read|view|open|cat|get|fetch|list|grep|search|find|ls", re
 
 @dataclass(frozen=True, slots=True)
 class DetailSource:
-    """One message as the collector reads it."""
-
     seq: int
     role: str  # One of "user", "assistant", "call" and "output".
     text: str

@@ -274,7 +274,6 @@ class FoldSteward:
         return round(marker_clearing.count_freed_tokens(situation, clearing) * situation.meter.factor)
 
     def current_situation(self, state: ConversationState | None = None) -> FoldSituation:
-        """How things stand now, or in this state."""
         state = state or self.conversation.state
         chosen = self.conversation.policy_at(state)
         return FoldSituation(state, chosen, token_budget.measure_window(state, chosen), self._clock.current_time())

@@ -33,8 +33,6 @@ QUESTION_OUTPUT = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LargeOutput:
-    """One output that is held back."""
-
     index: int
     returned: facts.ToolReturned
     call: str  # A short form of the call: its tool and arguments.

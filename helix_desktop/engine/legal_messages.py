@@ -93,7 +93,6 @@ class _MessageBuilder:
         self.stable = len(self.written)
 
     def finish_messages(self) -> tuple[Message, ...]:
-        """All messages, the last one the user's."""
         self._ensure_last_is_user()
         return tuple(Message(role, tuple(content)) for role, content in self.written)
 
@@ -147,7 +146,6 @@ class _MessageBuilder:
                 return []  # Providers refuse reasoning that is incomplete, so it is not sent.
 
     def _ensure_last_is_user(self) -> None:
-        """Makes the last message the user's."""
         self._add_interrupted_results()
         self._remove_lone_reasoning()
         if not self.written:

@@ -137,7 +137,6 @@ def _tokens_of_part(part: facts.UserPart | facts.ReplyPart) -> int:
 
 
 def is_json_object(arguments: str) -> bool:
-    """Whether a call's arguments are what they must be: a JSON object."""
     try:
         return isinstance(parse_strict_json(arguments, strict=True), dict)
     except (ValueError, RecursionError):

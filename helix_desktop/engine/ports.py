@@ -52,7 +52,6 @@ class ContentCache(Protocol):
 
     async def read_contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
         """Those of these that are there and whole: many at once, as a store that is far away needs it."""
-        ...
 
     async def find_missing_content(self, digests: Collection[Digest]) -> frozenset[Digest]: ...
 
@@ -60,7 +59,6 @@ class ContentCache(Protocol):
 
     async def resolve_prefix(self, prefix: str) -> Digest:
         """The one entry whose hash begins so (4 digits at least); NotFound says what is near; AmbiguousName says how many."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +220,5 @@ class ToolSet(Protocol):
 
     def runs_alone(self, name: str) -> bool:
         """Whether its calls begin when those before them in the reply are done, and those after them wait."""
-        ...
 
     async def run_tool_call(self, call: ToolCall, context: CallContext) -> CallOutcome: ...

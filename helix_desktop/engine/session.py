@@ -158,7 +158,6 @@ class Session:
         return await self._crew.tools.run_tool_call(call, CallContext(self.id, ask, lambda _: None))
 
     async def read_entry_beginning(self, stored: facts.Stored, most: int) -> str:
-        """The beginning of an entry as text, `most` bytes of it."""
         return (await self._crew.cache.read_range(stored.digest, 0, min(stored.size, most))).decode("utf-8", "replace")
 
     def redirect_questions(self, ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]] | None) -> None:
@@ -166,7 +165,6 @@ class Session:
         self._elsewhere = ask
 
     async def wait_until_idle(self) -> None:
-        """Returns when no turn runs and nothing waits."""
         while self._turn is not None:
             await asyncio.wait([self._turn])
 
@@ -180,7 +178,6 @@ class Session:
         await self.conversation.wait_until_recorded()
 
     def next_request_meter(self) -> WindowMeter:
-        """How many tokens the next request has, by kind."""
         ahead = self.conversation.expected_state
         return token_budget.measure_window(ahead, self.conversation.policy_at(ahead))
 
@@ -323,7 +320,6 @@ class Session:
         return restored.said
 
     async def edit_and_resend(self, seq: int, parts: tuple[facts.UserPart, ...]) -> None:
-        """Replace the message at `seq` and continue from there."""
         self._refuse_while_running("edit and resend")
         said = self.conversation.fact_at(seq)
         if not isinstance(said, facts.UserSaid) or said.by:

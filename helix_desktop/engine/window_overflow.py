@@ -39,8 +39,6 @@ class PanicSupport:
 
 
 class PanicReduction:
-    """One climb of the ladder."""
-
     def __init__(
         self, conversation: Conversation, writer: DocumentWriter, sweeping: PartClearer, aid: PanicSupport
     ) -> None:

@@ -56,8 +56,6 @@ class ConnectedAgentModel:
 
 @dataclass(slots=True)
 class OpenAgentConversation:
-    """A conversation held open."""
-
     bench: Workbench
     session: Session
     follower: AgentFollower
@@ -207,7 +205,6 @@ class OpenAgentConversation:
     def _split_off_awaited_results(
         self, message: Wired, waiting: set[str], stored: Mapping[str, facts.Stored]
     ) -> tuple[list[AgentOutput], list[Piece]]:
-        """The results somebody waits for, and all else."""
         calls = {call.id for call in self.conversation.state.branch.running_calls} - waiting
         results, others = [], []
         for piece in message.pieces:

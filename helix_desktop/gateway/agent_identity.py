@@ -26,7 +26,6 @@ _IN_USER = re.compile(r"session_([0-9a-fA-F-]{8,})")
 
 
 def agent_from_headers(headers: Mapping[str, str]) -> str:
-    """The agent's name as people write it."""
     named = headers.get("x-helix-agent", "")
     told = named or headers.get("user-agent", "") + " " + headers.get("x-app", "")
     for pattern, name in _AGENTS:

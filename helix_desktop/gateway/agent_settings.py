@@ -41,7 +41,6 @@ class AgentSettingsChange:
     created: tuple[Path, ...] = ()
 
     def as_unified_diff(self) -> str:
-        """As `diff -u` shows it."""
         one, other = (
             (text or b"").decode("utf-8", "replace").splitlines(keepends=True) for text in (self.before, self.after)
         )

@@ -24,8 +24,6 @@ TOOL_SEARCH = "ENABLE_TOOL_SEARCH"  # Unless this is set, Claude Code sends all 
 
 @dataclass(frozen=True, slots=True)
 class AgentLaunch:
-    """How the agent is started for one run."""
-
     command: tuple[str, ...]
     environment: Mapping[str, str]
 

@@ -52,8 +52,6 @@ def new_token() -> str:
 
 
 class GatewayRegistrations:
-    """All addresses that answer now."""
-
     def __init__(self, *first: GatewayRegistration) -> None:
         self._known: dict[bytes, GatewayRegistration] = {}
         self.replace_all(first)

@@ -130,8 +130,6 @@ async def serve_gateway_process(bench: Workbench, console: Console) -> int:
 
 
 class _GatewayProcessServer:
-    """A room for one gateway process."""
-
     def __init__(self, bench: Workbench, console: Console) -> None:
         self._console = console
         self._room = LocalAgentConversations(bench, self._ask_gateway_process)

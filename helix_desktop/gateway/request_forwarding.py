@@ -43,7 +43,6 @@ class RequestForwarder:
         await self.send(refusal.content)
 
     async def start_reply(self, response: httpx.Response, *, rewritten: bool = False, decoded: bool = False) -> None:
-        """Status and headers, once."""
         if not self.is_begun:
             self.is_begun = True
             gone = ({b"content-length"} if rewritten else set()) | ({b"content-encoding"} if decoded else set())

@@ -24,8 +24,6 @@ SIDE_REQUEST_BYTES = 8_000
 
 @dataclass(frozen=True, slots=True)
 class IncomingRequest:
-    """A request as it came."""
-
     method: str
     route: RequestRoute
     query: str
@@ -37,8 +35,6 @@ class IncomingRequest:
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
-    """A body that is understood."""
-
     body: ParsedBody
     arrival: Arrival
     adds_tools: bool

@@ -81,7 +81,6 @@ class ModelSetupPort(Protocol):
 
     def list_well_known_providers(self) -> Sequence[ProviderChoice]:
         """Services that need nothing but a key."""
-        ...
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]: ...
 
@@ -89,15 +88,12 @@ class ModelSetupPort(Protocol):
 
     async def test_provider(self, provider: ProviderChoice, key: str) -> ProviderTestResult:
         """Ask for the models with this key (empty: the one that is kept). Nothing is kept."""
-        ...
 
     async def add_provider_with_key(self, provider: ProviderChoice, key: str, keep: str = "keyring") -> None:
         """Set it up and ask for its models; the key, if there is one, goes to "keyring", "session" or "file"."""
-        ...
 
     def allow_keyring_again(self) -> None:
         """The user tries again: a keyring that was not unlocked may ask once more."""
-        ...
 
     async def remove_provider_and_key(self, name: str) -> None: ...
 
@@ -105,16 +101,12 @@ class ModelSetupPort(Protocol):
 
     async def list_known_models(self) -> Sequence[ModelChoice]:
         """The models of all providers that were asked once, without asking again; the built-in one is last."""
-        ...
 
     async def refresh_model_lists(self) -> RefreshedModels:
         """Ask all providers side by side; a provider that does not answer keeps the list it gave before."""
-        ...
 
     async def correct_model_values(self, model: str, values: Mapping[str, float | bool]) -> None:
         """What the user knows better about `provider/model`: window, max_output, prices, images, tools."""
-        ...
 
     async def reset_model_values(self, model: str) -> None:
         """Back to what the provider and the catalogue say: corrections and learned limits are dropped."""
-        ...

@@ -33,7 +33,6 @@ def encode_project_folder(folder: str) -> str:
 
 
 def write_claude_code_session(session: recorded_session.RecordedSession, name: str) -> Iterator[Mapping[str, Any]]:
-    """The lines of the session under the id `name`."""
     before: str | None = None
     for at, item in enumerate(list_session_items(session)):
         if isinstance(item, recorded_session.RecordedCompaction):

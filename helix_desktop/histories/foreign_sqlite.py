@@ -133,7 +133,6 @@ def count_table_rows(path: Path) -> Mapping[str, int]:
 def query_rows(
     connection: ForeignConnection, query: str, values: Sequence[object] = ()
 ) -> Iterator[Mapping[str, object]]:
-    """What a query gives, by the names of the columns."""
     began = connection.limit_next_statement()
     try:
         for row in connection.execute(query, tuple(values)):

@@ -59,12 +59,10 @@ def _owner_of_project(place: Path) -> str:
 
 
 def name_gemini_file(name: str, begun: float) -> str:
-    """The file's name among the chats of a project."""
     return f"session-{format_iso_time(begun)[:16].replace(':', '-')}-{name[:8]}.jsonl"
 
 
 def write_gemini_session(session: RecordedSession, name: str, begun: float) -> Iterator[Mapping[str, Any]]:
-    """The lines of the session under the id `name`."""
     when = {"startTime": format_iso_time(begun), "lastUpdated": format_iso_time(begun), "kind": "main"}
     yield {"sessionId": name, "projectHash": hashlib.sha256(session.folder.encode()).hexdigest(), **when}
     for number, (item, results) in enumerate(list_items_with_results(session)):

@@ -202,7 +202,6 @@ def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> H
 
 
 def history_files_in(folder: Path) -> Sequence[Path]:
-    """The files of a folder that may hold a session."""
     endings = ("*.jsonl", "*.json", "*.traj", "*.db")
     inside = folder.resolve()
     found = sorted(

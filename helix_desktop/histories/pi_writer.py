@@ -31,7 +31,6 @@ def name_pi_file(folder: str, name: str, begun: float) -> str:
 
 
 def write_pi_session(session: RecordedSession, name: str, begun: float) -> Iterator[Mapping[str, Any]]:
-    """The lines of the session under the id `name`."""
     yield {"type": "session", "version": 3, "id": name, "timestamp": format_iso_time(begun), "cwd": session.folder}
     before, tools = None, dict[str, str]()
     for number, item in enumerate(list_session_items(session)):

@@ -89,7 +89,6 @@ def last_system_text(recorded_facts: Sequence[facts.Recorded]) -> str:
 
 
 def export_openai_lines(recorded_facts: Sequence[facts.Recorded], content: Content) -> Iterator[Line]:
-    """The messages, one a line."""
     if system := last_system_text(recorded_facts):
         yield {"role": "system", "content": system}
     for recorded in list_messages_in_order(recorded_facts):

@@ -23,7 +23,6 @@ class McpServerResult:
 
 
 def convert_tool_result(result: Any) -> McpServerResult:
-    """From the SDK's CallToolResult."""
     texts: list[str] = []
     images: list[tuple[str, bytes]] = []
     for part in result.content:

@@ -93,8 +93,6 @@ class WireReply:
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """What stands before the messages of a request."""
-
     model: str
     system: str
     tools: "tuple[Tool, ...]"
@@ -141,7 +139,6 @@ def slice_text(text: str) -> Iterator[str]:
 
 
 def text_of_content(content: Json) -> str:
-    """Text of a content that is a string, or a list of parts with a text."""
     if isinstance(content, str):
         return content
     if isinstance(content, Mapping):

@@ -24,8 +24,6 @@ _WORD = re.compile(r"[A-Za-z]{5,20}")
 
 @dataclass(frozen=True, slots=True)
 class ScriptedReply:
-    """What the script says, and the tools it calls, by name."""
-
     text: str
     calls: tuple[tuple[str, Arguments], ...] = ()
 
@@ -232,7 +230,6 @@ def _closing_words(scene: DemoScene) -> str:
 
 
 def tool_call_for_word(verb: str, rest: str) -> tuple[str, Arguments]:
-    """The tool that a word of the user's message names, and its arguments."""
     name, argument = _CALLS[verb]
     if verb == "large":
         return name, {"command": command_with_large_output()}

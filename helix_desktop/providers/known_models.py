@@ -64,7 +64,6 @@ class ModelInfo:
         return f"{self.provider}/{self.id}"
 
     def as_model_set(self, role: ModelRole) -> ModelSet:
-        """What the journal keeps of this model when it is chosen for a role."""
         return ModelSet(
             role=role,
             model=self.name,

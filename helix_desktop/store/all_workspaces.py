@@ -153,7 +153,6 @@ class AllWorkspaces:
         return _known_workspace_at(moved, trashed=trashed)
 
     def delete_workspace(self, name_or_id: str) -> None:
-        """Remove a workspace in the trash for good."""
         known = self.find_known_workspace(name_or_id, trashed=True)
         WorkspaceLock(known.folder / "lock").release_lock()
         try:

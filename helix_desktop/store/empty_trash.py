@@ -155,7 +155,6 @@ def _pages_of_conversation(journal: JournalFile, conversation: str) -> Iterator[
 
 
 def _child_conversations(line: StoredFact) -> set[str]:
-    """The sub-agents' conversations a fact leads to."""
     try:
         return {json.loads(line.fact)["child"]} if '"child"' in line.fact else set()
     except (ValueError, KeyError, TypeError):

@@ -50,7 +50,6 @@ class StoresAccess(Protocol):
 
     def run_on_stores(self, work: Callable[[OpenCache, JournalFile], T]) -> T:
         """Work done where the stores are, at one go."""
-        ...
 
 
 def search_full_text(

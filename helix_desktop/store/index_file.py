@@ -162,8 +162,6 @@ class StoreFeed:
 
 
 class IndexFile:
-    """The writing side."""
-
     def __init__(self, path: Path, feed: StoreFeed, *, count: Callable[[str], int] = lambda _: 0) -> None:
         self._feed = feed
         self._count = count

@@ -341,7 +341,6 @@ class JournalFile:
             self._recompute_row(line.conversation)
 
     def _recompute_row(self, conversation: str) -> None:
-        """Compute the conversation's row anew from its facts."""
         if lines := self.read_stored_facts(conversation):
             row = row_after(empty_row(conversation, lines[0].time), (line.decode_recorded() for line in lines))
             self.connection.execute(_UPSERT, row.column_values())

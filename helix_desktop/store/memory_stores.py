@@ -35,7 +35,6 @@ class MemoryJournal:
         return tuple(held[after : after + limit if limit else None])
 
     def texts_of_facts(self) -> Iterable[tuple[Recorded, str]]:
-        """What a search goes through."""
         return ((each, "\n".join(searchable_texts(each.fact))) for held in self._facts.values() for each in held)
 
 
@@ -86,7 +85,6 @@ class MemoryCache:
         raise NotFound(f"No entry in this workspace has a hash that begins with {prefix}.")
 
     def all_contents(self) -> Iterable[tuple[bytes, CacheEntry]]:
-        """What a search goes through."""
         return self._entries.values()
 
 

@@ -130,8 +130,6 @@ def find_database_defects(connection: sqlite3.Connection, what: str) -> Iterator
 
 
 class SqliteErrors:
-    """Turns SQLite's errors into ours."""
-
     def __init__(self, corrupt: type[StoreFailed], what: str) -> None:
         self._corrupt = corrupt
         self._what = what

@@ -105,8 +105,6 @@ class WorkspaceResources:
 
 @dataclass(frozen=True, slots=True)
 class ToolResources:
-    """What a tool may use while it runs."""
-
     call: ToolCall
     context: CallContext
     permit: PermitAction

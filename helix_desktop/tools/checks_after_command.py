@@ -68,7 +68,6 @@ class CommandCheck:
             self.is_settled = True
 
     def cancel_open_question(self) -> None:
-        """Cancels the open question because the turn has been stopped."""
         if self.open_question is not None:
             self.open_question.cancel()
 

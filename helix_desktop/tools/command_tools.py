@@ -403,7 +403,6 @@ class _OutputTrimmer:
         self.size = 0
 
     def pass_piece_within_limit(self, piece: bytes) -> bytes:
-        """What of the piece passes now."""
         room = max(0, self._limit - self.size)
         self.size += len(piece)
         if len(piece) > room:
@@ -418,7 +417,6 @@ class _OutputTrimmer:
         return max(0, self.size - self._limit - min(self._waiting, _TAIL))
 
     def cut_note_and_end(self) -> bytes:
-        """A note of what was cut, and the end."""
         tail = b"".join(self._tail)[-_TAIL:]
         if not self.cut_byte_count:
             return tail

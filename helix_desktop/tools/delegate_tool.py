@@ -71,8 +71,6 @@ class Delegation:
 
 @dataclass(frozen=True, slots=True)
 class DelegationResult:
-    """What became of it: its conversation, and the distilled result."""
-
     conversation: str
     answer: str
     ok: bool = True

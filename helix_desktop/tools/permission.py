@@ -25,8 +25,6 @@ DECISIONS = ("allow", "ask", "deny")
 
 
 class PermissionMode(StrEnum):
-    """What may be done without asking."""
-
     READ_ONLY = "read only"
     PLAN = "plan"
     ASK = "ask"

@@ -41,8 +41,6 @@ from helix_desktop.tools.tools_on_demand import OnDemandTools, check_foreign_arg
 
 @dataclass(slots=True)
 class PermissionOutcome:
-    """Who decided, and how far."""
-
     decided_by: str = ""
     scope: str = "once"
     refused: bool = False
@@ -131,24 +129,20 @@ class ForeignTool(Protocol):
     @property
     def title_for_question(self) -> str:
         """What the user is asked: the server and the tool, in words."""
-        ...
 
     @property
     def has_changed_description(self) -> bool:
         """Whether its description changed since the user last allowed it."""
-        ...
 
     @property
     def runs_alone(self) -> bool:
         """As of a `BuiltInTool`: it may change something."""
-        ...
 
     @property
     def only_reads(self) -> bool: ...
 
     def remember_approval(self) -> None:
         """The user, a rule or the mode has allowed it as it is described now."""
-        ...
 
     async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> ForeignResult: ...
 
@@ -244,7 +238,6 @@ class Toolbox:
     async def _begin_step_if_changing(
         self, call: ToolCall, context: CallContext, action: ToolAction, asked: PermissionOutcome
     ) -> None:
-        """The folders as they are, before anything changes them."""
         checkpoints = self._around.checkpoints
         if checkpoints is None or asked.open_step is not None or action.effect not in _CHANGING:
             return

@@ -174,7 +174,6 @@ def open_for_reading(roots: WorkspaceRoots, place: RootPath) -> Iterator[int]:
 
 
 def read_file_piece(roots: WorkspaceRoots, place: RootPath, start: int, length: int) -> bytes:
-    """Some bytes of a file of any size."""
     with open_for_reading(roots, place) as handle:
         os.lseek(handle, start, os.SEEK_SET)
         return os.read(handle, length)

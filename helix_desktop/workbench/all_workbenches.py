@@ -140,7 +140,6 @@ class Workbenches:
         return await self._open_new_workspace(known, models)
 
     async def join_workspace(self, address: str, key: str, name: str, folder: Path) -> Workbench:
-        """A workspace that another computer shares, on this folder."""
         if not await asyncio.to_thread(folder.is_dir):
             raise NotFound(f"{folder} is not a folder.", remedy="Nothing was created. Choose another folder.")
         models = await self._last_chosen_models()
@@ -317,7 +316,6 @@ def _build_program_dependencies(access: ModelAccess, places: ProgramFolders) -> 
 
 
 def _read_user_setting(places: ProgramFolders, setting: program_settings.ProgramSetting[str]) -> str:
-    """As it is now."""
     return program_settings.ProgramSettings(places.settings_file)[setting]
 
 

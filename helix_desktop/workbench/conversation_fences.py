@@ -64,7 +64,6 @@ class ConversationFences:
             waiting.remove(conversation)
 
     async def ensure_may_act(self, conversation: str) -> None:
-        """Before each step."""
         if (fence := self.find_fence(conversation)) is not None:
             await fence.ensure_may_act()
 

@@ -91,7 +91,6 @@ def parse_coverage(table: Mapping[str, Any]) -> CheckpointCoverage:
 
 
 def parse_hidden_patterns(settings: WorkspaceConfig) -> tuple[str, ...]:
-    """Patterns of the files that no agent sees."""
     return hidden_files.DEFAULT if settings.hidden is None else settings.hidden
 
 

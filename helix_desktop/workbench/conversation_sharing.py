@@ -50,8 +50,6 @@ class SharingStatus:
 
 
 class SharedWorkbench(Protocol):
-    """What the workbench does for it: sessions, rows, and who hears."""
-
     workspace: StoredWorkspace
     sessions: OpenSessions
 
@@ -186,7 +184,6 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
             before = now
 
     async def count_facts_not_sent(self) -> int:
-        """Facts of conversations that the others do not have yet."""
         conversations = self._conversations
         if conversations is None:
             return 0

@@ -139,7 +139,6 @@ class AgentWorkforce:
     # --- A conversation's place in the tree of agents
 
     def place_in_tree(self, conversation: str, depth: int) -> AgentPlace:
-        """For the tool delegate of a conversation."""
         return AgentPlace(
             depth,
             self._chains.get(conversation, ()),
@@ -218,7 +217,6 @@ class AgentWorkforce:
             )
 
     async def _run_agent(self, agent: DelegatedAgent, wish: Delegation, ask: Ask, team: AgentTeam) -> DelegationResult:
-        """From its turn to its end."""
         try:
             async with self._occupy_working_place(agent, team):
                 return await self._run_agent_turn(agent, wish, ask, team)
@@ -414,7 +412,6 @@ def _build_agent_list_row(agent: DelegatedAgent) -> SubagentRow:
 
 
 def _end_agents(agents: Iterable[DelegatedAgent], team: AgentTeam) -> None:
-    """Those that work and those that wait for their turn."""
     for agent in agents:
         if not agent.ended:
             agent.state = "stopped"

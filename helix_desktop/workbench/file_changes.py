@@ -43,15 +43,11 @@ COPIES = "copies"  # The folder with the copies of the workspace's folders.
 
 @dataclass(frozen=True, slots=True)
 class FileUndoResult:
-    """The result of an undo: the restored files, and those left alone with the reason."""
-
     restored: tuple[str, ...] = ()
     paths_left_alone: tuple[tuple[str, str], ...] = ()
 
 
 class FileChangesWorkbench(Protocol):
-    """What the workbench does for it."""
-
     workspace: StoredWorkspace
     kit: WorkspaceTools
     models: WorkspaceModels
@@ -216,7 +212,6 @@ class FileChanges:
         return turn_changes.kept_hunks(await self._bench.read_conversation_facts(conversation))
 
     async def keep_hunk(self, conversation: str, path: str, hunk: str = "") -> None:
-        """Marks a hunk as accepted by the user."""
         await self._append_change_fact(conversation, ChangeKept(path, hunk))
 
     async def plan_undo(self, files: Sequence[FileChange]) -> Sequence[PlannedUndo]:

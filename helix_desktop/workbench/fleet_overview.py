@@ -114,7 +114,6 @@ class FleetOverview:
             await self.do_tasks_here(workspace)
 
     async def do_tasks_here(self, workspace: str) -> None:
-        """Begins to do what waits, in this process."""
         bench = await self._open_workspace(workspace)
         await bench.models.check_main_model()
         bench.spawn_workbench_task(_work_until_empty(bench), name="worker of the window")

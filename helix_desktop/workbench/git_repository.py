@@ -93,7 +93,6 @@ class GitRepository:
         return (await ModelInquiry(lambda _spent: None).ask_for_text(client, request, _SECONDS)).strip()
 
     async def has_repository(self) -> bool:
-        """Whether a folder of the workspace lies in a repository."""
         places = [place for root in self._roots() for place in (root, *root.parents)]
         return await asyncio.to_thread(lambda: any((place / ".git").exists() for place in places))
 

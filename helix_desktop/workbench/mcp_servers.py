@@ -102,7 +102,6 @@ class WorkspaceServers:
         await self._change_server_table(name, lambda _: {"enabled": on})
 
     async def switch_server_tool(self, name: str, tool: str, *, on: bool) -> None:
-        """Offer one tool of a server to the agent, or do not."""
         await self._change_server_table(
             name, lambda server: {"off": tuple(sorted({*server.off} - {tool} if on else {*server.off, tool}))}
         )

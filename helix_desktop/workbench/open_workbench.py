@@ -302,7 +302,6 @@ class Workbench:
     async def start_conversation_in_copy(
         self, title: str = "", *, with_changes: bool = False, identity: str = "", acp_agent: str = ""
     ) -> Session:
-        """One that works in a copy of the folders, named as it is."""
         new = identity or new_conversation_id()
         await self.copies.create_copy(new, with_changes=with_changes)
         return await self.open_session(
@@ -310,7 +309,6 @@ class Workbench:
         )
 
     def file_changes_of(self, conversation: str) -> FileChanges:
-        """Of the folders that an open conversation works in."""
         session = self.sessions.find_open_session(conversation)
         copy = session.conversation.state.own_copy if session is not None else ""
         return FileChanges(self, self.copies.tools_of_copy(copy)) if copy else self.file_changes
@@ -683,7 +681,6 @@ class Workbench:
         }
 
     async def choose_context_policy(self, name: str, values: Mapping[str, Any] | None = None) -> None:
-        """A preset, with the values that differ from it."""
         conversation_setup.build_policy_fact(name, values or {})
         await self.change_settings({"policy.preset": name, "policy.values": dict(values or {})})
 
@@ -765,7 +762,6 @@ class Workbench:
         return self.models.client_for_role(role)
 
     async def _build_step_setup(self, conversation: Conversation) -> ConversationSetup:
-        """For a step, with the notes of hooks."""
         await self.fences.ensure_may_act(conversation.id)
         self.copies.check_copy_is_there(conversation.state.own_copy)
         made = await self._build_conversation_settings(conversation)
@@ -861,7 +857,6 @@ class Workbench:
         )
 
     async def _reread_rows(self, conversations: Collection[str]) -> None:
-        """What the list knows of these."""
         await self._rows.reread_rows(conversations)
         for conversation in conversations:
             self._update_row_meter(conversation)

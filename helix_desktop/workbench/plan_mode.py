@@ -39,7 +39,6 @@ class PlanMode:
     choose: Callable[[str], Awaitable[None]]
 
     def plan_mode_notes(self) -> list[StandingNote]:
-        """What plan mode adds to the next request."""
         return [StandingNote("mode", _MODE if self.permissions.mode is PermissionMode.PLAN else "")]
 
     def plan_tools(self, depth: int) -> tuple[BuiltInTool, ...]:

@@ -125,7 +125,6 @@ class ProjectInUse:
         )
 
     def list_usable_skills_and_agents(self) -> Sequence[SourceCatalogue]:
-        """The skills and agents there are, a line each."""
         skills = [SourceSummary(item.name, item.about) for item in self._skills_for_agents()]
         found = [
             SourceCatalogue(f'Skills; read one with call_tool("{USE_SKILL}") before work it is for:', tuple(skills))

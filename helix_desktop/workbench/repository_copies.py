@@ -88,8 +88,6 @@ OpenCopyTools = Callable[[FolderCopy], Awaitable[WorkspaceTools]]
 
 
 class CopiesWorkbench(Protocol):
-    """What the workbench does for it."""
-
     workspace: StoredWorkspace
     kit: WorkspaceTools
     sessions: OpenSessions

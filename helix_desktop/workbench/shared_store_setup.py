@@ -37,7 +37,6 @@ class WorkspaceSharingSetup:
         return await _probe_with_key(where, await _read_sealing_key(self._workspace.id, self._secrets), None)
 
     async def start_sharing_at(self, address: str) -> None:
-        """Through the store at this address, from now on."""
         await share_workspace(self._workspace, address, self._secrets)
 
     async def key_for_joining(self) -> str:

@@ -143,7 +143,6 @@ def split_into_lines(content: bytes) -> list[bytes]:
 
 
 def find_changed_lines(old: Sequence[Any], new: Sequence[Any], exact: int = EXACT) -> Iterator[ChangedLines]:
-    """Yields the differences in order."""
     a = b = 0
     for same in _merge_touching_matches(old, new, exact):
         if same.left > a or same.right > b:

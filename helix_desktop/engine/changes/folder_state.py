@@ -186,7 +186,6 @@ def _format_header(what: str) -> bytes:
 
 
 def _split_header(content: bytes, what: str) -> tuple[int, memoryview]:
-    """Splits off the version and returns it with the rest."""
     head, _, _ = content[:40].partition(b"\n")
     words = head.split(b" ")
     if len(words) != 3 or words[:2] != [b"helix", what.encode()]:

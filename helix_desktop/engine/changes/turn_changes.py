@@ -21,8 +21,6 @@ class UndoOutlook(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedUndo:
-    """One path: its state `before` and `after` the change, and `now`."""
-
     path: str
     before: TreeItem | None
     after: TreeItem | None

@@ -17,7 +17,6 @@ def covers_overlap(one: Cover, other: Cover) -> bool:
 
 
 def cover_contains(outer: Cover, inner: Cover) -> bool:
-    """Returns whether everything `inner` covers is covered by `outer`."""
     if isinstance(outer, PartRef):
         return outer == inner
     first, last = first_and_last(inner)

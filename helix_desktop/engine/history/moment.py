@@ -61,7 +61,6 @@ class Moment:
         return self.record.ledger.savings_until(self.seq, prices, per_million=chosen.price_input if chosen else 0.0)
 
     def get_view(self) -> View:
-        """What the model is sent at this moment."""
         blocks = [*self.settings.settings_blocks, *(block for item in self.branch.items for block in item.blocks)]
         return self._view_of_blocks(tuple(blocks))
 

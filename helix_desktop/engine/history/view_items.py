@@ -53,7 +53,6 @@ class ViewItems:
         return self.items[bisect_left(self.keys, first) :]
 
     def shown_tokens(self, cover: Cover) -> int:
-        """What the facts of `cover` count as they are shown now."""
         if isinstance(cover, PartRef):
             item = self.items[self.item_position(cover.seq)]
             return sum(block.tokens for block in item.blocks if block.source == cover)

@@ -56,30 +56,23 @@ class HistoryImportPort(Protocol):
 
     async def find_history_groups(self) -> Sequence[HistoryGroup]:
         """What lies on this computer, the newest first."""
-        ...
 
     async def describe_history(self, group: HistoryGroup) -> HistoryDetails:
         """Reads a conversation for its title, its length and what it cost."""
-        ...
 
     async def import_history_groups(
         self, groups: Sequence[HistoryGroup], report: ImportProgressCallback
     ) -> ImportOutcome:
         """Each into the workspace of its folder, which is made where there is none."""
-        ...
 
     def stop_import(self) -> None:
         """End `import_history_groups` soon: it returns what came until then."""
-        ...
 
     async def undo_last_import(self) -> Sequence[str]:
         """Take the last import back; a sentence for each conversation that stays."""
-        ...
 
     async def delete_recorded(self, kind: str, days: int) -> int:
         """Delete what was recorded or imported from one program, or with no kind from all, and last changed so many days ago; how many."""
-        ...
 
     async def forget_found_keys(self) -> int:
         """Remove what looks like a key from each workspace of the last import for good; how many."""
-        ...

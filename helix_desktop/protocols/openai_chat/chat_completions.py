@@ -82,8 +82,6 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
 
 @dataclass(frozen=True, slots=True)
 class _ChatMessageWriter:
-    """Messages of one request, written for one server."""
-
     tag: str
     ids: Mapping[str, str]
     abilities: protocol_dialect.ModelAbilities

@@ -136,7 +136,6 @@ def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 
 def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
-    """Items as they stand."""
     return [unit for unit, _ in units]
 
 

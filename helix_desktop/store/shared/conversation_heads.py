@@ -44,12 +44,9 @@ class ConversationHeads(Protocol):
 
     def update_head(self, move: HeadUpdate) -> tuple[bool, ConversationHead | None]:
         """Whether it was done, and the row as it is now; None where there is none."""
-        ...
 
     def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], HeadMark]:
         """The rows that changed behind a change (0: all), each at least once, and the mark to go on from next time."""
-        ...
 
     def fetch_heads(self, names: Collection[bytes]) -> Sequence[ConversationHead]:
         """Those of these that are there."""
-        ...

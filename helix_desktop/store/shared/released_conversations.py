@@ -38,7 +38,6 @@ class ReleasedConversations:
             return self._journal.connection.execute(asked, (conversation,)).fetchone() is not None
 
     def list_released_entries(self) -> frozenset[Digest]:
-        """What they use."""
         with self._journal.in_one_transaction():
             rows = self._journal.connection.execute("SELECT DISTINCT digest FROM released WHERE digest != x''")
             return frozenset(Digest(raw) for (raw,) in rows)

@@ -40,53 +40,41 @@ class RowStore(Protocol):
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
         """Store those that are not there; durable when it returns. A name that was forgotten takes nothing any more."""
-        ...
 
     def fetch_rows(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
         """Those of these that are there; not checked in any way."""
-        ...
 
     def find_missing_rows(self, names: Collection[bytes]) -> frozenset[bytes]:
         """Which of these it has not and would take."""
-        ...
 
     def remove_rows(self, names: Collection[bytes]) -> None:
         """Remove them to make room; they may come again."""
-        ...
 
     def forget_rows(self, tombs: Sequence[Tombstone]) -> None:
         """Destroy keys and rows for good. When it returns, no machine can read them there or put them again."""
-        ...
 
     def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
         """What was forgotten behind a mark (0: ever), each at least once, and the mark to ask with next time."""
-        ...
 
     def publish_used_rows(self, machine: bytes, sealed: bytes) -> None:
         """Put what this machine uses in the place of what it published before; empty: it is no part of this any more."""
-        ...
 
     def fetch_published_uses(self) -> Mapping[bytes, bytes]:
         """What each machine uses."""
-        ...
 
     def list_old_rows(self, older: float, after: bytes = b"", limit: int = 10_000) -> Sequence[bytes]:
         """Rows that were put more than `older` seconds ago by the engine's clock, in the order of their names: for collecting."""
-        ...
 
     def fetch_row_usage(self) -> RowUsage: ...
 
     def set_quota(self, quota: int) -> None:
         """How many bytes this workspace's rows may take; 0: no limit."""
-        ...
 
     def describe_server(self) -> str:
         """What it is, in a few words for people."""
-        ...
 
     def describe_remaining_copies(self) -> Sequence[str]:
         """What may still hold ciphertext of a forgotten row, in sentences."""
-        ...
 
     def close(self) -> None: ...
 

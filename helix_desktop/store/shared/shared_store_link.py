@@ -40,8 +40,6 @@ _NOTED_EVERY = 1.0  # Seconds between saves of what was sent. A crash only means
 
 @dataclass(frozen=True, slots=True)
 class SharedStoreConnection:
-    """A store whose key is known."""
-
     remote: AsyncRowStore
     seal: RowCipher
 

@@ -358,7 +358,6 @@ def _finish_new_file(folder: int, handle: int, target: TreeItem, beside: str) ->
 
 
 def _can_swap_in_place(step: RestoreStep) -> bool:
-    """Whether the new item can change places with the one that is there."""
     if step.now is None or step.target is None:
         return False
     same = (step.now.kind is PathKind.FOLDER) == (step.target.kind is PathKind.FOLDER)

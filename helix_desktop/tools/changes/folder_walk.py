@@ -245,7 +245,6 @@ class FolderWalk:
         ), False
 
     def _count_unchanged_folder(self, path: str, seen: UnchangedFolder) -> None:
-        """A folder in which nothing is new."""
         found = self.found
         found.files += seen.files
         found.bytes += seen.bytes

@@ -280,7 +280,6 @@ class ProgramFinder:
         return found
 
     def find_in_options(self, name: str, rest: Sequence[str]) -> list[StartedProgram]:
-        """Options whose value is a command."""
         given = option_values(rest, program_tables.COMMAND_OPTIONS.get(name, ()))
         if name == "tar":
             given += [word.partition("exec=")[2] for word in rest if "exec=" in word]
