@@ -50,10 +50,7 @@ async def await_directly(work: Awaitable[Any]) -> Any:
 
 @dataclass(eq=False)
 class AgentFollower:
-    """Records a foreign agent's turns.
-
-    `waiting` wraps every wait that delays the agent. `stored` is called with each output that was put into the cache.
-    """
+    """`waiting` wraps each wait that delays the agent. `stored` hears of each output put into the cache."""
 
     conversation: Conversation
     steward: FoldSteward

@@ -23,10 +23,7 @@ _THOUGHT = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class ModelInquiry:
-    """Asks a model and reports the cost.
-
-    `spent` is called with the cost of every answered request, `heard` with every sign that the model is working.
-    """
+    """`spent` hears each request's cost, `heard` every sign that the model is working."""
 
     spent: Callable[[Spent], None]
     heard: Callable[[], None] = lambda: None

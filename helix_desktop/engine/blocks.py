@@ -82,9 +82,7 @@ MessagePart = ReplyPart | Image | ToolResult
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a request. `role` is USER (which also carries tool results) or ASSISTANT.
-    legal_messages.py puts messages into a legal order.
-    """
+    """`role` is USER (also of tool results) or ASSISTANT."""
 
     role: Role
     parts: tuple[MessagePart, ...]
@@ -145,9 +143,7 @@ class RetryDelay:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The end of a stream. Its token counts are 0 because the session counts them. If `stop` is
-    CUT, the stream broke and this is what came before.
-    """
+    """The end of a stream; the session counts its tokens. With `stop` CUT, the stream broke here."""
 
     parts: tuple[ReplyPart, ...]
     stop: Stop

@@ -58,9 +58,7 @@ class Conversation:
         return await self.append_facts_from(lambda _: facts)
 
     async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
-        """Appends the facts that `make(next_seq)` returns. It is called under the lock, so what it
-        checks still holds when they are written. An empty result appends nothing.
-        """
+        """`make(next_seq)` is called under the lock: what it checks still holds when they are written."""
         written = await asyncio.shield(self._write_facts(make))
         if isinstance(written, HelixError):
             raise written

@@ -187,9 +187,7 @@ def handover_pays(rent_paid: float, saved_per_step: float, cost: float, seen: Fo
 
 
 def expected_rewriting_cost(tokens: int, price: RelativePrices) -> float:
-    """What a pause that outlives the provider's cache is expected to cost: if the conversation goes on,
-    the tokens are written again.
-    """
+    """Of a pause that outlives the provider's cache: if work goes on, all is written again."""
     return max(0.0, price.write - price.read) * max(0, tokens) * RETURN_SHARE
 
 

@@ -190,9 +190,7 @@ def with_plain_name(call: ToolCall) -> ToolCall:
 
 
 def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
-    """Whether a span may end just before the message `seq`: it begins a step or is said by the user, and no call
-    from before it is answered from it on.
-    """
+    """Whether a step or the user begins at `seq`, and no call from before is answered from there on."""
     if not branch.has_message(seq) or isinstance(branch.message_at(seq).fact, ToolReturned):
         return False
     before = branch.last_reply_before(seq)

@@ -38,9 +38,7 @@ def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit:
 def find_passages_in_texts(
     tokens: TokenCounter, texts: Sequence[tuple[str, Sequence[str]]], words: str, limit: int = TOKENS
 ) -> str:
-    """The best passages of several texts, each with the name of its text; of equal ones that of the first text. Empty where
-    no word is in any.
-    """
+    """The best of several texts, each with its text's name; of equal ones the first text's."""
     lines = [line for _, text in texts for line in text]
     ends = list(accumulate(len(text) for _, text in texts))
     hits = _lines_with_words(lines, words)
@@ -61,9 +59,7 @@ def find_passages_in_texts(
 def _choose_passages(
     tokens: TokenCounter, lines: Sequence[str], hits: Hits, text_of: Callable[[int], Span], limit: int
 ) -> list[Span]:
-    """The passages there is room for, each with a word that no better one has. `text_of`: between which lines a passage
-    around a line may lie.
-    """
+    """Those that fit, each with a word no better one has. `text_of`: where a passage may lie."""
     chosen: list[Span] = []
     seen: set[str] = set()
     for hit in _rank_hits(hits):
@@ -108,9 +104,7 @@ def _words_near(hits: Hits, first: int, last: int) -> dict[str, float]:
 def _fit_passage(  # Tries to fit one more passage into the room that is left.
     tokens: TokenCounter, lines: Sequence[str], hit: int, chosen: Sequence[Span], within: Span, limit: int
 ) -> Span | None:
-    """As many lines around a hit as there is room for, and not those that were chosen before; None: no room. The best
-    hit is shown in any case.
-    """
+    """As many lines around a hit as fit, none chosen before. The best hit is shown in any case."""
     first = max([within[0], *(last + 1 for _, last in chosen if last < hit)])
     last = min([within[1], *(first - 1 for first, _ in chosen if first > hit)])
     for around in (AROUND, AROUND // 2, AROUND // 4, 0):

@@ -75,9 +75,7 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class ClosedSearchResult:
-    """What was found in a workspace nobody has open, and what the conversations it is in are called, by id. `behind`: there is
-    more than its index knows.
-    """
+    """`titles`: of the conversations, by id. `behind`: there is more than the index knows."""
 
     hits: Sequence[SearchHit] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
@@ -94,9 +92,7 @@ class SearchIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ForgetResult:
-    """What was removed for good. `conversations` have changed facts: whoever has one in memory reads it again.
-    `elsewhere`: places the program leaves to the user, in sentences.
-    """
+    """`conversations` have changed facts. `elsewhere`: places left to the user, in sentences."""
 
     entries: tuple[Digest, ...]
     facts: int

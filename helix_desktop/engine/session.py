@@ -360,9 +360,7 @@ class Session:
             self._start_turn_if_due()
 
     async def finish_new_fork(self, title: str = "") -> None:
-        """Closes a copy that ends in the middle of a turn, so that it is not shown as a failed
-        answer, and corrects its meter.
-        """
+        """A copy that ends within a turn is closed: it has not failed. Its meter is corrected."""
         new_facts: list[facts.Fact] = (
             [facts.TurnEnded(facts.TurnEnd.DONE)] if self.conversation.state.branch.turn.running else []
         )

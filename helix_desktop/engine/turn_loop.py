@@ -42,9 +42,7 @@ class _PreparedRequest:
 
 
 async def record_changed_settings(crew: SessionCollaborators, conversation: Conversation) -> None:
-    """Record what a request depends on besides the messages, where it has changed. The model and the policy decide how many
-    tools are sent.
-    """
+    """What a request depends on besides its messages."""
     setup = await crew.setup()
     conversation.set_expected_settings(setup.settings_facts)
     expected = (*setup.settings_facts, _build_tools_offered(crew))

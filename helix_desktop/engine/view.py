@@ -65,9 +65,7 @@ class ConversationState(Moment):
         return self.seq
 
     def advance_state(self, recorded: Recorded, branch: ConversationBranch | None = None) -> None:
-        """Take in the next fact. Costs the same however long the conversation is; a rewind costs its branch, which may be
-        given (`branch_at_rewind`).
-        """
+        """At the same cost however long it is; a rewind costs its branch, which may be given."""
         self._shown = None
         self.record.facts.append(recorded)
         self.record.ledger.add_figures_of_fact(recorded)

@@ -150,9 +150,7 @@ class OpenAgentConversation:
         return (arrival.system, arrival.tools, arrival.model, arrival.fold, settings.preset, settings.policy)
 
     def is_plain_continuation(self, fresh: Sequence[Wired]) -> bool:
-        """Whether the new messages are only short user texts and results of running calls, so that
-        no fold can become due.
-        """
+        """Only short user texts and results of running calls, so that no fold can become due."""
         if any(message.speaker is not Speaker.USER for message in fresh):
             return False
         pieces = [piece for message in fresh for piece in message.pieces]

@@ -145,9 +145,7 @@ def is_agent_connected(agent: KnownAgent, config: Path) -> bool:
 
 
 def installed_registrations(config: Path) -> dict[GatewayRegistration, int]:
-    """What the addresses in agents' settings stand for, and the ports they name. One from an older version has no token, and
-    no door opens for it.
-    """
+    """What addresses in agents' settings stand for, and their ports. Old ones have no token."""
     found = {}
     for note in sorted((config / FOLDER).glob("*.json")):
         with suppress(OSError, ValueError, TypeError, KeyError):

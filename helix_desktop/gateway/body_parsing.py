@@ -342,9 +342,7 @@ def _slice_positions(content: BodyBytes, at: int, end: int) -> Iterator[int]:
 
 
 def _next_slice_position(content: BodyBytes, at: int, end: int) -> int:
-    """Returns the next position where a JSON string may be cut: not inside a character, an escape
-    or a surrogate pair. Returns the end where no such position is near.
-    """
+    """Where a string may be cut: in no character, escape or surrogate pair. Else the end."""
     for place in range(at, min(at + MOST_SLICE_TRIES, end)):
         plain = b"\\" not in content[place - 12 : place] and content[place] & 0xC0 != 0x80
         begins = content[place] == _BACKSLASH != content[place - 1] and content[place + 1 : place + 3].lower() != b"ud"

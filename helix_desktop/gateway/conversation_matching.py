@@ -68,9 +68,7 @@ class MessageLine:
 
 @dataclass(frozen=True, slots=True)
 class RequestPosition:
-    """Where a request continues: on which line, after how many of its messages, and whether that
-    line still goes this way.
-    """
+    """On which line, behind how many of its messages, and whether that line goes on so."""
 
     line: MessageLine | None
     known_count: int = 0

@@ -220,9 +220,7 @@ def remember_client_marks(wire: str, units: Sequence[Json], marked: Collection[i
 
 
 def _set_cache_marks(rest: Json, units: list[Json], usual: Json, inside: int, kept: PreviousBody) -> None:
-    """Sets cache marks where the provider is likely to have the request cached, replacing the
-    client's own marks on messages.
-    """
+    """Marks where the provider likely has the request cached, in place of the client's own."""
     now = kept.marked_request.mark_next_request(list(units))
     near = sum(map(anthropic_wire.count_blocks, units[now.stable :])) < anthropic_wire.LOOK_BACK
     kept.marked_request = now.limit_marks(
@@ -240,8 +238,6 @@ def _set_cache_marks(rest: Json, units: list[Json], usual: Json, inside: int, ke
 
 
 def _first_client_mark(client: Sequence[Wired]) -> Json | None:
-    """Returns the client's first cache mark, because a longer-lived mark must not follow a shorter
-    one. None if it sets none.
-    """
+    """The client's first cache mark, if any: a longer-lived mark must not follow a shorter one."""
     marks = (anthropic_wire.last_cache_mark(message.units[0]) for message in client)
     return next((mark for mark in marks if mark), None)

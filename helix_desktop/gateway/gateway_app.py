@@ -91,9 +91,7 @@ class LastAgentRequest:
 
 
 class GatewayApp:
-    """`registrations`: the addresses that are valid now; `use_conversations`: opens a workspace's
-    conversations by name (empty: the default workspace).
-    """
+    """`use_conversations`: opens a workspace's conversations by name (empty: the default one)."""
 
     def __init__(
         self, registrations: GatewayRegistrations, room_of: UseConversations, conversations_file: Path | None = None
@@ -268,9 +266,7 @@ class GatewayApp:
         )
 
     async def status_for_registration(self, registration: GatewayRegistration) -> dict[str, Json]:
-        """Returns the figures of the conversations that belong to this registration, or of all of
-        them and of today for the window.
-        """
+        """Figures of its conversations; for the window of all of them, and of today."""
         if not registration.sees_all:
             return {"figures": await self._figures_of_registration(registration)}
         midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
@@ -346,9 +342,7 @@ class GatewayApp:
 
 
 def _workspace_of_request(incoming: IncomingRequest) -> str:
-    """Returns the registration's own workspace if it has one, whatever the path says, so that
-    nobody reaches another workspace through it.
-    """
+    """The registration's own, whatever the path says: nobody reaches another through it."""
     return incoming.registration.workspace or incoming.route.workspace
 
 
@@ -385,9 +379,7 @@ def _units_of_body(wire: Any, body: Mapping[str, Json]) -> Sequence[Json]:
 
 
 async def _receive_body(receive: Receive) -> BodyBytes | None:
-    """Reads the whole body into one growing buffer (joining large pieces would block other
-    streams). None if it is too large.
-    """
+    """One growing buffer: joining large pieces would block other streams. None: too large."""
     content = bytearray()
     while (event := await receive())["type"] != "http.disconnect":
         content += event.get("body", b"")

@@ -58,9 +58,7 @@ async def serve_gateway(
     serve: ServeWorkspaceCommands,
     registration_lines: BinaryIO | None = None,
 ) -> None:
-    """Serve until the process is asked to end. `registration_lines`: where it hears of other registrations; it ends when that is
-    closed.
-    """
+    """Until the process is to end, or `registration_lines`, which name registrations, close."""
     here = tasks.OwnedTasks("gateway's engine")
     made: list[GatewayWorkspaces] = []
 

@@ -13,9 +13,7 @@ CAN_RESERVE_PORTS = sys.platform == "linux"
 
 
 def listen_on_loopback(port: int, *, is_reserved: bool = False) -> socket.socket:
-    """A socket of this machine alone; 0: on any port. InvalidInput where somebody has the port. `is_reserved`: processes of this
-    home may hold the port with `reserve_port`.
-    """
+    """0: on any port. `is_reserved`: processes of this home may hold the port (`reserve_port`)."""
     # asyncio sends small packets without delay only on sockets that name their protocol as TCP.
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

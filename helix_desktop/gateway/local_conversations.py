@@ -287,9 +287,7 @@ class LocalAgentConversations:
         return fresh
 
     async def _record_message_line_of_fork(self, track: MessageLine) -> None:
-        """Appends which messages the last facts stand for, because a fork copies the facts but not
-        the later note about them.
-        """
+        """A fork copies facts, but not the later note on which messages they stand for."""
         recorded = await self._bench.read_conversation_facts(track.conversation)
         noted = len(message_line_from_facts(track.conversation, recorded).chain)
         if noted < len(track.chain):
@@ -508,9 +506,7 @@ def _shows_fold(shown: ViewEntries) -> bool:
 
 
 def _is_session_of(arrival: Arrival, track: MessageLine) -> bool:
-    """Whether the request names the session of this conversation, so that messages missing from it
-    were rewound or are asked again.
-    """
+    """Whether it names this session: messages missing from it were rewound or are asked again."""
     return bool(arrival.session) and arrival.session == track.session
 
 

@@ -42,9 +42,7 @@ Tuple = tuple[Any, ...]
 
 
 class LastSentValues:
-    """Remembers the last value sent under each name, so that only the difference is sent. Both ends
-    hold the same values.
-    """
+    """The last value sent under each name, at both ends, so that only the difference is sent."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[str, Tuple] = OrderedDict()

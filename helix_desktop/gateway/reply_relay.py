@@ -292,9 +292,7 @@ class ReplyRelay:
         return answer
 
     async def _record_answer(self, answer: WireReply) -> None:
-        """Records the reply before its end reaches the agent, so that nothing the agent saw is
-        missing from the journal.
-        """
+        """Before its end reaches the agent, so that the journal has all that the agent saw."""
         calls = answer.message.pieces_of_kind(PieceKind.CALL) if self.tools else ()
         ours = [piece for piece in calls if piece.name in HIDDEN_TOOLS]
         self._shown_pieces += [

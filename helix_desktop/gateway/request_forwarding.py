@@ -51,9 +51,7 @@ class RequestForwarder:
             )
 
     async def send_to_provider(self, pieces: BodyPieces | None, *, reads_reply: bool) -> httpx.Response:
-        """Send these bytes to the provider; None: the client's own. `reads_reply`: its reply is read here, and must not be
-        compressed.
-        """
+        """`pieces` None: the client's own. `reads_reply`: it must not come compressed."""
         headers = headers_to_forward(self.incoming.raw_headers)
         if pieces is None:
             pieces = (self.incoming.content,)

@@ -54,9 +54,7 @@ class ParsedRequest:
 
 
 def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, folds: bool) -> ParsedRequest | None:
-    """The body, or None for one that passes through: not understood, or a side request. DecodedTooLarge where it stands for
-    more than a body may have.
-    """
+    """None: it passes through. DecodedTooLarge where it stands for too much."""
     route = incoming.route
     try:
         content = decompress_within_limit(incoming.content, incoming.headers.get("content-encoding", ""))

@@ -47,9 +47,7 @@ class RequestRoute:
 
 
 def parse_route(raw_path: str) -> RequestRoute:
-    """What a path means, as it came: what is quoted in it stays so, and goes on so. `/t/TOKEN`, `/w/WORKSPACE` and `/a/AGENT`
-    may stand before it.
-    """
+    """`/t/TOKEN`, `/w/WORKSPACE`, `/a/AGENT` may stand before a path; quotation goes on as it is."""
     found = _PREFIX.match(raw_path)
     named = found.groupdict().items() if found else ()
     before: dict[str, Any] = {name: unquote(value) for name, value in named if value}

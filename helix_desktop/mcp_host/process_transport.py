@@ -138,10 +138,7 @@ async def _wait_until_process_ended(process: Process) -> None:
 
 
 async def _end_server_process(process: Process) -> None:
-    """Ends the process group in under a second: close its input, then terminate, then kill.
-
-    Not with `asyncio.timeout`: in a task that is being cancelled, as here, Python 3.11.2 lets it cancel and not time out.
-    """
+    """Not with `asyncio.timeout`: in a cancelled task of Python 3.11.2 it does not time out."""
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()

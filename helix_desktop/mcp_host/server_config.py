@@ -71,9 +71,7 @@ class ServerConfig:
 
     @property
     def registered_client(self) -> Mapping[str, str]:
-        """What the user has registered this program as with a server that registers nobody by itself: `clientId`,
-        `clientSecret`, `callbackPort`.
-        """
+        """By the user, where servers register nobody: `clientId`, `clientSecret`, `callbackPort`."""
         return _get_text_table(self.other, "oauth")
 
     @property

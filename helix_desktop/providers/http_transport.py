@@ -204,9 +204,7 @@ def is_loopback(url: str) -> bool:
 
 
 def strip_and_check_key(key: str, where: str) -> str:
-    """The key without surrounding space. A key that cannot stand in a header is refused here, before any library
-    quotes it in a message of its own.
-    """
+    """What cannot stand in a header is refused here, before a library quotes it in a message."""
     clean = key.strip()
     if not (clean.isascii() and clean.isprintable()) or " " in clean:
         raise ProviderKeyRefused(

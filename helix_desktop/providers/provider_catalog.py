@@ -207,9 +207,7 @@ def connect_model_client(
 
 
 def request_body_of(config: ProviderConfig, info: ModelInfo, request: Request) -> Object:
-    """The body a request goes out as: "what the model saw". The demonstration reads requests as they are; for it, they are
-    shown as chat completions.
-    """
+    """As "what the model saw". The demonstration's requests are shown as chat completions."""
     dialect = OpenAIChat("", config.name) if config.kind == DEMO else dialect_of_provider(check_provider_config(config))
     return dialect.compile_request(replace(request, model=info.id), info.abilities).body
 

@@ -56,9 +56,7 @@ class FleetTaskOrder:
 
 @dataclass(frozen=True, slots=True)
 class FleetTaskResult:
-    """What came of it: `why` it is in its state, in a sentence; the last answer; what it has cost
-    in dollars. `asked`: what nobody could allow.
-    """
+    """`why` it is in its state; its cost in dollars. `asked`: what nobody could allow."""
 
     why: str = ""
     answer: str = ""

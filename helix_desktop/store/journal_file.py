@@ -89,9 +89,7 @@ def checksum_of_fact(conversation: str, seq: int, time: float, fact: str) -> byt
 
 
 class JournalFile:
-    """The open journal. One of an older version is brought up to this one, unless the caller wants
-    to do so later. `unseen`: only to read from, see `sqlite_database.connect_read_only`.
-    """
+    """Brought up to this format, unless the caller wants that later. `unseen`: only to read from."""
 
     def __init__(
         self, path: Path, *, now: Callable[[], float] = clock.time, upgrade: bool = True, unseen: bool = False

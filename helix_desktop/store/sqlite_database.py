@@ -77,9 +77,7 @@ def prepare_schema(connection: sqlite3.Connection, schema: str, *, application: 
 
 
 def build_upsert(table: str, columns: Sequence[str]) -> str:
-    """A statement that inserts a row or changes the one with its key, the first column. Unlike
-    REPLACE it leaves the key's index as it is: a page less for each write.
-    """
+    """Unlike REPLACE it leaves the key, the first column, in its index: a page less for each write."""
     changes = ", ".join(f"{name} = excluded.{name}" for name in columns[1:])
     values = ", ".join("?" * len(columns))
     return f"INSERT INTO {table} VALUES({values}) ON CONFLICT({columns[0]}) DO UPDATE SET {changes}"
@@ -145,9 +143,7 @@ class SqliteErrors:
 
 
 class SqliteTransaction(SqliteErrors):
-    """A transaction: committed at the end, rolled back on any error, and then nothing of it counts
-    as written. Within another one it is a part of that.
-    """
+    """Undone by any error. Within another one it is a part of that."""
 
     def __init__(self, connection: sqlite3.Connection, corrupt: type[StoreFailed], what: str) -> None:
         super().__init__(corrupt, what)

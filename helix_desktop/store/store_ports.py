@@ -393,9 +393,7 @@ class StoreCache:
             pass
 
     async def remove_unused_down_to(self, to: int) -> CollectResult:
-        """Remove contents until the cache takes no more than `to` bytes: what no fact uses and
-        nobody put by hand or pinned, the oldest first. What they were stays known.
-        """
+        """First the oldest that no fact uses and nobody pinned or put by hand; what they were stays known."""
         await self._index.wait_until_indexed()
         enough = (await self._index.compute_figures()).kept - to
         if enough <= 0:

@@ -107,9 +107,7 @@ class StoredWorkspace:
         return partial(self._watching.remove, tell)
 
     async def export_pieces(self, left_out: list[str] | None = None) -> AsyncIterator[bytes]:
-        """The workspace as one file, in pieces; others go on working with it meanwhile. `left_out`
-        gets the hashes of entries that are damaged.
-        """
+        """As one file, while others work with it. `left_out` gets the hashes of damaged entries."""
         stores = self._stores
         damaged = [] if left_out is None else left_out
         pieces = export_workspace(self.folder / workspace_settings.NAME, stores.journal, stores.cache, damaged)
@@ -118,9 +116,7 @@ class StoredWorkspace:
                 yield piece
 
     async def export_to_file(self, path: Path, report: Callable[[int], None] = lambda _bytes: None) -> tuple[str, ...]:
-        """The same into a file, which is there whole or not at all. `report` hears how many bytes
-        were written. Gives the hashes of entries that are damaged and not in it.
-        """
+        """Whole or not at all. `report` hears the bytes written. Gives the hashes of damaged entries."""
         left_out: list[str] = []
         beside: atomic_files.ReplacementFile | None = None
         try:

@@ -20,11 +20,7 @@ NO_NETWORK_NOTE = (
 
 @dataclass(slots=True)
 class BackgroundCommand:
-    """A command in the background.
-
-    `newest_output` holds the end of its output, `dropped_bytes` counts the bytes before that, and
-    `bytes_read` counts what the agent has seen.
-    """
+    """`newest_output` is its end; `dropped_bytes` were before that, `bytes_read` the agent has seen."""
 
     name: str
     command_line: str

@@ -57,9 +57,7 @@ def run_git(
     environment: Mapping[str, str] = {},
     remedy: str = "Nothing was committed.",
 ) -> bytes:
-    """What git answers in a folder. `given`: its input; `environment`: further variables, such as those of a private repository;
-    `remedy`: what is said behind a refusal of git's.
-    """
+    """`environment`: further variables; `remedy`: what is said behind a refusal of git's."""
     settings = [*_OVERRIDDEN, *_read_user_git_settings(str(Path.home()))]
     variables = _ENVIRONMENT | dict(environment)
     if not _READING.intersection(arguments[:2]):

@@ -67,9 +67,7 @@ async def undo_tool_changes(
 
 
 def join_file_changes(changes: Sequence[FileChanged]) -> tuple[list[FileChanged], set[str]]:
-    """Several changes of one file as one, from before the first to after the last; what came to nothing
-    is left out. Also returns the paths that somebody else changed in between.
-    """
+    """One for each file, unless it came to nothing; and the paths others changed in between."""
     by_path: dict[str, FileChanged] = {}
     broken = set()
     for change in changes:

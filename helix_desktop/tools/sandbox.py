@@ -51,9 +51,7 @@ class SandboxKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """What this system has. `folders` are the roots; `scratch` replaces /tmp; `closed_paths` is never seen inside; `caches` is kept
-    for builds.
-    """
+    """`folders`: the roots; `scratch` replaces /tmp; nobody sees `closed_paths`; builds keep `caches`."""
 
     kind: SandboxKind
     folders: tuple[Path, ...]

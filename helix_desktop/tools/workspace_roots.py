@@ -231,9 +231,7 @@ def delete_file(roots: WorkspaceRoots, place: RootPath, *, expected: Digest) -> 
 
 
 def restore_entry(roots: WorkspaceRoots, place: RootPath, content: bytes | None, mode: int, link: str = "") -> None:
-    """Make an entry what it was, whatever is there now: a file with this content, a link, or nothing (None). A folder in
-    its place is moved aside.
-    """
+    """A file with this content, a link, or nothing (None). A folder in its place is moved aside."""
     with suppress(NotFound), _open_parent(roots, place, make=content is not None or bool(link)) as folder:
         name = place.full_path.name
         with suppress(FileNotFoundError):

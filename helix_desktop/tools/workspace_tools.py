@@ -41,9 +41,7 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceToolOptions:
-    """`closed_paths`: the program's own folders. `extra_variables`: more variables of the environment that commands may see.
-    `offers_fetch`: whether fetch_url is offered.
-    """
+    """`closed_paths`: the program's own. `extra_variables`: of the environment, for commands to see."""
 
     closed_paths: tuple[Path, ...] = ()
     sample_folder: Path | None = None  # A folder that may be open though it lies in a closed one.

@@ -26,9 +26,7 @@ OWN_HERE = "The user's own instructions for this workspace. Where they differ fr
 def build_system_prompt(
     name: str, roots: Sequence[str], tokens: TokenCounter, everywhere: str = "", here: str = ""
 ) -> SystemSet:
-    """Returns the program's own prompt followed by the user's: `everywhere`, then `here`. It is the
-    same for every request, so that the provider's cache keeps it.
-    """
+    """`everywhere` and `here` are the user's. The same for every request, so it stays cached."""
     text = (resources.resources_folder() / "system_prompt.md").read_text(encoding="utf-8")
     text = text.replace("{workspace}", name).replace("{roots}", ", ".join(roots) or "none")
     if everywhere.strip():

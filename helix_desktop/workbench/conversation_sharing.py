@@ -386,9 +386,7 @@ def _unconfirmed_error() -> SharedStoreUnreachable:
 
 
 async def sync_closed_workspace(workspace: StoredWorkspace) -> str:
-    """For a command on a workspace that no workbench has open: send and fetch what is new of its
-    conversations. Gives why one of them could not be read.
-    """
+    """Of a workspace that nobody has open. Gives why one could not be read."""
     if workspace.link is None:
         return ""
     conversations = await _connect_through_link(workspace, workspace.link, platform.node())

@@ -10,10 +10,7 @@ def existing_folders(folders: Sequence[Any]) -> list[str]:
 
 
 def find_paths_below(folder: Path, wanted: str, limit: int) -> list[str]:
-    """Paths below a folder that hold `wanted`, the shortest first.
-
-    Walks breadth first, skipping what is hidden, and looks at no more than some thousands of places.
-    """
+    """The shortest first. Breadth first, without hidden ones, some thousands of places at most."""
     found: list[str] = []
     waiting, looked = [folder], 0
     while waiting and looked < 20_000 and len(found) < limit * 5:

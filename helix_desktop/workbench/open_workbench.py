@@ -253,9 +253,7 @@ class Workbench:
         return lambda: self._listeners.remove(listener)
 
     async def open_session(self, conversation: str, *, writer: Writer | None = None) -> Session:
-        """The one session of a conversation. `writer`: who writes its folds, given the name of its
-        main model, where a connected agent works in it.
-        """
+        """`writer`: who writes its folds, given its main model, where a connected agent works in it."""
         if writer is not None:
             self._writers[conversation] = writer
         if self._rows.find_row(conversation) is None:

@@ -72,9 +72,7 @@ class FolderCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopyContents:
-    """What is in a copy and perhaps nowhere else. `changed`: the user's files that are different in it; `overlaps`: those that
-    other copies have changed as well, and which.
-    """
+    """`changed`: the user's files that differ in it; `overlaps`: those other copies changed as well."""
 
     bytes: int = 0
     uncommitted: tuple[str, ...] = ()

@@ -236,9 +236,7 @@ def _has_same_neighbours(at: int, run: MatchingLines, new: int, current: int) ->
 
 
 def find_changes_within_line(old: str, new: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Returns start and length of what differs within a replaced line, for both versions. Empty for
-    lines that have little in common or are very long.
-    """
+    """Start and length of what differs, in both; empty where little is common."""
     if max(len(old), len(new)) > LONGEST_LINE:
         return [], []
     left, right = _WORD.findall(old), _WORD.findall(new)

@@ -151,9 +151,7 @@ def compare_trees(before: Tree, after: Tree) -> tuple[PathChange, ...]:
 
 
 def merge_changes_per_path(changes: Iterable[PathChange]) -> tuple[tuple[PathChange, ...], frozenset[str]]:
-    """Merges changes, in the order they happened, into one per path, and drops those that cancel
-    out. Also returns the paths that somebody else changed in between.
-    """
+    """One for each path, unless it came to nothing; and the paths others changed in between."""
     whole: dict[str, PathChange] = {}
     broken = set()
     for path, before, after in changes:

@@ -68,9 +68,7 @@ class TurnOfChanges:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A changed file in a list. `place`: its name as people know it; `by`: what changed it last;
-    `sources`: everything that did; `broken`: somebody else changed it in between.
-    """
+    """`place`: for people; `by`: what changed it last; `broken`: somebody else did so in between."""
 
     change: PathChange
     place: str
@@ -159,9 +157,7 @@ def step_with_undos(step: ChangeSource, sources: Iterable[ChangeSource]) -> tupl
 
 
 def undone_seqs(changed: Iterable[ChangeSource | facts.Recorded], conversation: str) -> tuple[int, ...]:
-    """Returns the numbers of the conversation's facts that are undone together with these changes,
-    including those that an undo among them had undone.
-    """
+    """The facts undone with these changes, also those that an undo among them had undone."""
     found: set[int] = set()
     for each in changed:
         if isinstance(each.fact, facts.FilesChanged) and each.conversation == conversation:

@@ -59,9 +59,7 @@ class ConversationBranch(LiveFolds):
     last_handover: float = 0.0
 
     def advance_branch(self, recorded: facts.Recorded) -> Effect | None:
-        """Take one more fact in. What changed something that is shown is returned; a fact that makes no sense here (an
-        undo of nothing) changes nothing.
-        """
+        """What changed something shown is returned; an undo of nothing changes nothing."""
         fact = recorded.fact
         if isinstance(fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned):
             self._add_message(recorded, fact)

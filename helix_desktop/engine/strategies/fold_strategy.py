@@ -20,9 +20,7 @@ PANIC_SHARE = 0.4  # If a request does not fit, the last steps may keep this sha
 
 @dataclass(frozen=True, slots=True)
 class FoldSituation:
-    """A conversation at a moment between two steps. `is_pausing`: the provider's cache will run out
-    before the next request.
-    """
+    """A moment between two steps. `is_pausing`: the provider's cache is about to run out."""
 
     state: ConversationState
     policy: Policy

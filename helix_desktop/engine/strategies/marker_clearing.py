@@ -238,9 +238,7 @@ def cache_lifetime(state: ConversationState) -> float:
 
 
 def format_marker(digest: Digest, about: str, *, part: bool = False) -> str:
-    """The text of a marker: the exact first line, then one line about the original. `part`: it is long, and says that a
-    part can be asked for.
-    """
+    """The exact first line, then one about the original. `part`: a part can be asked for."""
     line = " ".join(about.split())
     return f'[CACHED] recall_cached_content("{digest.hex}")\n{line}{ASK if part else ""}'
 

@@ -123,9 +123,7 @@ def _headings_and_signatures(text: str) -> Iterator[str]:
 
 
 def outline_text(text: str, first: int, tokens: int) -> str:
-    """Headings and signatures from the line `first` on, with their numbers; where there are hardly any, the first line of each
-    of a few ranges.
-    """
+    """Headings and signatures from the line `first` on; without many, first lines of some ranges."""
     room = int(tokens * PER_TOKEN)
     lines = text.split("\n", LINES_READ)[:LINES_READ]
     named = [

@@ -133,9 +133,7 @@ def decode_head(content: bytes) -> HeadContents:
 
 
 def count_segments_to_merge(segments: Sequence[FactSegment], fresh: int) -> int:
-    """How many of the last segments are made anew with `fresh` facts behind them, so that few
-    remain and each fact is sent again only a few times.
-    """
+    """Few segments must remain, and each fact be sent again only a few times."""
     renewed = 0
     for segment in reversed(segments):
         if segment.fact_count > max(fresh, _LEAST) or fresh + segment.fact_count > MOST_FACTS_IN_SEGMENT:

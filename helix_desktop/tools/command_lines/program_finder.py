@@ -89,9 +89,7 @@ class StartedProgram:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCommand:
-    """A command as it is written in the line. `started_programs`: the programs it would start; `has_own_code`: it brings
-    code of its own, or settings that start something.
-    """
+    """`has_own_code`: it brings code of its own, or settings that start something."""
 
     words: tuple[str, ...]
     started_programs: tuple[StartedProgram, ...] = ()
