@@ -45,21 +45,15 @@ def open_picture_dialog(window: MainWindow, stored: Stored, name: str) -> None:
 
 
 def show_attachment_preview(window: MainWindow, held: AttachmentChips, attachment: Attachment) -> None:
-    bench, run = window.current_workbench, window.background_runner
+    bench = window.current_workbench
     if bench is None:
         return
+    run = partial(window.background_runner.run_in_background, owner=held, failed=lambda _error: None)
     if attachment.stored.media_type.startswith("image/"):
         work = _read_stored_image(bench, attachment.stored, THUMBNAIL_WIDTH_PIXELS)
-        run.run_in_background(
-            work,
-            then=lambda image: held.show_thumbnail(attachment, QPixmap.fromImage(image)),
-            owner=held,
-            failed=lambda _error: None,
-        )
+        run(work, then=lambda image: held.show_thumbnail(attachment, QPixmap.fromImage(image)))
     else:
-        going = bench.tokens_sent_of_attachment(attachment)
-        then_tokens = partial(held.show_attachment_tokens, attachment)
-        run.run_in_background(going, then=then_tokens, owner=held, failed=lambda _error: None)
+        run(bench.tokens_sent_of_attachment(attachment), then=partial(held.show_attachment_tokens, attachment))
 
 
 async def _read_stored_image(bench: Workbench, stored: Stored, widest: int) -> QImage:

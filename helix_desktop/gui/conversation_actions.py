@@ -2,9 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from PySide6.QtWidgets import QWidget
 
@@ -59,44 +60,50 @@ class ConversationActions:
 
     def ask_new_title(self, bench: Workbench, row: ConversationListRow) -> None:
         def save_new_title(title: str) -> None:
-            async def set_title_of_session() -> None:
-                await (await bench.open_session(row.id)).set_title(title)
-
-            self.doing.run_in_background(set_title_of_session(), then=lambda _done: self.changed())
+            self._change_session(bench, row, lambda session: session.set_title(title))
 
         ask_text(self.window, tr("Rename conversation"), tr("Title"), row.title, save_new_title)
 
     def toggle_conversation_pinned(self, bench: Workbench, row: ConversationListRow) -> None:
-        async def set_session_pinned() -> None:
-            await (await bench.open_session(row.id)).set_pinned(pinned=not row.pinned)
-
-        self.doing.run_in_background(set_session_pinned(), then=lambda _done: self.changed())
+        self._change_session(bench, row, lambda session: session.set_pinned(pinned=not row.pinned))
 
     def toggle_conversation_archived(self, bench: Workbench, row: ConversationListRow) -> None:
-        async def set_session_archived(archived: bool) -> None:  # noqa: FBT001 - a step of this very function
-            await (await bench.open_session(row.id)).set_archived(archived=archived)
-
         def undo_archiving() -> None:
-            self.doing.run_in_background(set_session_archived(row.archived), then=lambda _done: self.changed())
+            self._change_session(bench, row, lambda session: session.set_archived(archived=row.archived))
 
-        def notice_archived(_done: None) -> None:
-            self.changed()
+        def notice_archived() -> None:
             words = tr("“{title}” was unarchived.") if row.archived else tr("“{title}” was archived.")
             self.notices.show_notice(words.format(title=row.title or tr("New conversation")), act=undo_archiving)
 
-        self.doing.run_in_background(set_session_archived(not row.archived), then=notice_archived)
+        self._change_session(
+            bench, row, lambda session: session.set_archived(archived=not row.archived), notice_archived
+        )
 
     def trash_conversation(self, bench: Workbench, row: ConversationListRow) -> None:
-        def notice_trashed(_done: None) -> None:
-            self.changed()
+        def notice_trashed() -> None:
             words = tr("“{title}” was moved to the trash.", title=row.title or tr("New conversation"))
             self.notices.show_notice(words, act=lambda: self.restore_conversation(bench, row))
 
-        self.doing.run_in_background(self._set_session_trashed(bench, row, trashed=True), then=notice_trashed)
+        self._change_session(bench, row, lambda session: session.set_trashed(), notice_trashed)
 
     def restore_conversation(self, bench: Workbench, row: ConversationListRow) -> None:
-        work = self._set_session_trashed(bench, row, trashed=False)
-        self.doing.run_in_background(work, then=lambda _done: self.changed())
+        self._change_session(bench, row, lambda session: session.set_trashed(trashed=False))
+
+    def _change_session(
+        self,
+        bench: Workbench,
+        row: ConversationListRow,
+        change: Callable[[Session], Coroutine[Any, Any, None]],
+        then: Callable[[], object] = lambda: None,
+    ) -> None:
+        async def open_and_change() -> None:
+            await change(await bench.open_session(row.id))
+
+        def show_changed(_done: None) -> None:
+            self.changed()
+            then()
+
+        self.doing.run_in_background(open_and_change(), then=show_changed)
 
     def ask_to_empty_trash(self, bench: Workbench) -> None:
         text = format_count(
@@ -227,9 +234,6 @@ class ConversationActions:
             return list(map(translate_sentences, [*lines, *restoring.describe_restored_session(restored, path)]))
 
         return await asyncio.to_thread(write_session)
-
-    async def _set_session_trashed(self, bench: Workbench, row: ConversationListRow, *, trashed: bool) -> None:
-        await (await bench.open_session(row.id)).set_trashed(trashed=trashed)
 
     async def _write_conversation_file(self, bench: Workbench, row: ConversationListRow, form: str, file: Path) -> int:
         """Gives how many outputs could not be read."""

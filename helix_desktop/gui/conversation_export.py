@@ -86,10 +86,8 @@ def _text_of_user_message(fact: facts.UserSaid) -> str:
 
 
 def _fence_longer_than(text: str) -> str:
-    longest = max(
-        (len(line) - len(line.lstrip("`")) for line in text.splitlines() if line.startswith("```")), default=2
-    )
-    return "`" * max(longest + 1, 3)
+    ticks = (len(line) - len(line.lstrip("`")) for line in text.splitlines())
+    return "`" * max(3, *(number + 1 for number in ticks))
 
 
 def _join_lines(text: str) -> str:

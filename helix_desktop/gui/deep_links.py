@@ -52,15 +52,9 @@ def parse_deep_link(link: str) -> WindowPlace:
     for kind, form in _FORMS.items():
         found = form.fullmatch(path) if head.casefold() == SCHEME and len(link) <= LONGEST else None
         if found is not None:
-            parts = found.groupdict(default="")
-            return WindowPlace(
-                kind,
-                workspace=parts.get("workspace", ""),
-                conversation=parts.get("conversation", ""),
-                seq=int(parts.get("seq") or 0),
-                digest=Digest.from_hex(parts["digest"]) if "digest" in parts else None,
-                fold=parts.get("fold", ""),
-            )
+            names = found.groupdict(default="")
+            seq, digest = int(names.pop("seq", "") or 0), names.pop("digest", "")
+            return WindowPlace(kind, **names, seq=seq, digest=Digest.from_hex(digest) if digest else None)
     raise InvalidInput(
         "This link doesn't lead to anything in Helix Desktop.",
         remedy="Links can open pages and entries, but they can't start anything.",

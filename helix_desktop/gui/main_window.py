@@ -116,7 +116,7 @@ class MainWindow(WindowFrame):
         chat = ChatPage(self.theme, self.memory, transcript, self.background_runner, self)
         chat.bridge.events_arrived.connect(partial(self._on_session_events, chat))
         chat.measuring.timeout.connect(partial(self._price_next_message, chat))
-        for below in (chat.composer, chat.foreign, chat.approvals, chat.way_on, chat.rewrite_cost):
+        for below in chat.controls:
             below.installEventFilter(self.notices)
         return chat
 
@@ -201,14 +201,13 @@ class MainWindow(WindowFrame):
         if event.type() is QEvent.Type.ActivationChange and self.isActiveWindow() and self._desk is not None:
             self.refresh_workspaces()
 
-    def refresh_workspaces(self, then: Callable[[], object] | None = None) -> None:
+    def refresh_workspaces(self, then: Callable[[], object] = lambda: None) -> None:
         def show_listed_workspaces(rows: Sequence[WorkspaceListRow]) -> None:
             rows = self.listed_workspaces = self._sort_workspaces(rows)
             self.rail.show_workspace_buttons(rows, self.showing.workspace_id)
             for name, watched in self._activity_by_workspace.items():
                 self.rail.show_workspace_state(name, watched.most_urgent_state)
-            if then is not None:
-                then()
+            then()
 
         work = asyncio.to_thread(self.workbenches.list_workspaces)
         self.run_for_window(work, then=show_listed_workspaces)
@@ -234,12 +233,11 @@ class MainWindow(WindowFrame):
         else:
             self.window_actions["open-folder"].trigger()
 
-    def go_to_workspace(self, workspace: str, then: Callable[[], object] | None = None) -> None:
+    def go_to_workspace(self, workspace: str, then: Callable[[], object] = lambda: None) -> None:
         """Brings a workspace to the front; the others keep running. The last request wins."""
         self._wanted_workspace = workspace
         if self.current_workbench is not None and self.showing.workspace_id == workspace:
-            if then is not None:
-                then()
+            then()
             return
         if self._desk is None:
             self._run_after_startup(partial(self.go_to_workspace, workspace, then))
@@ -248,8 +246,7 @@ class MainWindow(WindowFrame):
         def show_opened_workspace(bench: Workbench) -> None:
             if self._wanted_workspace == workspace:
                 self.bring_workspace_to_front(bench)
-                if then is not None:
-                    then()
+                then()
 
         work = self.workbenches.open_workspace(workspace)
         self.run_for_window(work, then=show_opened_workspace, failed=self._report_not_opened)
@@ -419,10 +416,8 @@ class MainWindow(WindowFrame):
             return
         watched = self._activity_by_workspace[bench.id] = WorkspaceActivity(bench, self.memory, self)
         watched.list_changed.connect(lambda: self.refresh_conversations() if self.current_workbench is bench else None)
-        watched.settings_changed.connect(lambda: self._on_settings_changed(bench))
-        watched.state_changed.connect(
-            lambda conversation, running: self._on_state_changed(watched, conversation, running)
-        )
+        watched.settings_changed.connect(partial(self._on_settings_changed, bench))
+        watched.state_changed.connect(partial(self._on_state_changed, watched))
         watched.activity_ended.connect(partial(self.activity_ended.emit, bench.id))
         for conversation in watched.failed_conversations():
             self._on_state_changed(watched, conversation, session_events.ConversationActivity.FAILED)
@@ -443,11 +438,8 @@ class MainWindow(WindowFrame):
     # --- The conversations of the shown workspace
 
     def title_of_conversation(self, workspace: str, conversation: str) -> str:
-        row = (
-            self._activity_by_workspace[workspace].bench.conversation_row(conversation)
-            if workspace in self._activity_by_workspace
-            else None
-        )
+        watched = self._activity_by_workspace.get(workspace)
+        row = watched.bench.conversation_row(conversation) if watched is not None else None
         return row.title if row else ""
 
     def ask_for_conversation_beside(self) -> None:
@@ -534,12 +526,8 @@ class MainWindow(WindowFrame):
     def _has_begun(self, session: Session | None) -> bool:
         """Whether it has a message; one of the user's own without any counts as new."""
         row = self.find_current_row(session.id) if session is not None else None
-        said = (
-            (isinstance(each.fact, UserSaid | ModelReplied) for each in session.conversation.state.facts)
-            if session
-            else ()
-        )
-        return bool(row and row.agent) or any(said)
+        facts = session.conversation.state.facts if session is not None else ()
+        return bool(row and row.agent) or any(isinstance(each.fact, UserSaid | ModelReplied) for each in facts)
 
     def begin_new_conversation(self) -> None:
         """A new conversation, and not one that is still being opened."""
@@ -699,10 +687,9 @@ class MainWindow(WindowFrame):
             self.show_session_or_new(session, chat=chat)
         if any(isinstance(event, session_events.FactAppended) for event in events):
             chat.show_transcript()
+        measured = session_events.FactAppended | session_events.MeterChanged
         row = self.find_current_row(session.id)
-        if any(isinstance(event, session_events.FactAppended | session_events.MeterChanged) for event in events) and (
-            row is None or not row.agent
-        ):
+        if any(isinstance(event, measured) for event in events) and not (row and row.agent):
             self._update_meter_and_price(chat)  # a connected agent's conversation has no composer
 
     def _show_session_event(self, chat: ChatPage, session: Session, event: session_events.Event) -> None:
@@ -721,9 +708,8 @@ class MainWindow(WindowFrame):
             chat.composer.show_waiting_messages(event.messages)
             chat.way_on.show_last_turn_end(session)
         elif isinstance(event, session_events.FoldProgress) and chat is self.chat:
-            self.top.show_background_work(
-                "" if event.done else tr("Folding: {kind}…", kind=describe_fold_kind(event.kind))
-            )
+            words = tr("Folding: {kind}…", kind=describe_fold_kind(event.kind))
+            self.top.show_background_work("" if event.done else words)
         elif isinstance(event, session_events.FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):
             chat.cost += event.recorded.fact.usage.cost
             if session.running not in WORKING_STATES:  # A connected agent's turn runs elsewhere.
@@ -742,15 +728,12 @@ class MainWindow(WindowFrame):
         else:
             chat.measured_session = None
             self.context_panel.hide()
-            chat.composer.show_window_meter({}, 0)
+            chat.composer.show_window_meter()
             chat.composer.price.show_next_message_cost(None)
 
     def _show_meter_of(self, chat: ChatPage, session: Session) -> None:
         chat.rewrite_cost.warn_before_rewrite(session.pending_rewrite())
-        meter = session.next_request_meter()
-        chat.composer.show_window_meter(
-            meter.parts, meter.window, chat.cost, meter.factor, is_estimate=meter.is_estimate
-        )
+        chat.composer.show_window_meter(session.next_request_meter(), chat.cost)
         chat.composer.price.show_next_message_cost(session.next_message_cost(), session.estimate_saving_of_markers)
         chat.measured_session = session
         if self.context_panel.isVisible() and chat is self.chat:
@@ -809,13 +792,9 @@ class MainWindow(WindowFrame):
                 chat.transcript.view.jump_to_end()
 
     def _suggest_without_search(self) -> Sequence[PaletteItem]:
-        bench = self.current_workbench
-        talks = (
-            search_suggestions.suggest_conversations(self.current_conversation_rows(), bench.id, self.go_to_place)
-            if bench
-            else []
-        )
-        others = [row for row in self.listed_workspaces if row.id != self.showing.workspace_id]
+        rows, workspace = self.current_conversation_rows(), self.showing.workspace_id
+        talks = search_suggestions.suggest_conversations(rows, workspace, self.go_to_place)
+        others = [row for row in self.listed_workspaces if row.id != workspace]
         return [
             *talks[:5],
             *search_suggestions.suggest_workspaces(others, self.go_to_place),

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from PySide6.QtGui import QAction
+
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind, Text, UserPart, UserSaid
 from helix_desktop.engine.ports import ClosedSearchResult, SearchHit
@@ -299,5 +301,5 @@ def use_taken_offer(window: MainWindow, offered: CompletionOffer) -> None:
     elif isinstance(offered.value, search_suggestions.OfferedResource) and window.current_workbench is not None:
         work = window.current_workbench.attach_server_resource(offered.value.server, offered.value.uri)
         window.run_for_window(work, then=window.build_attachment_receiver())
-    else:
-        search_suggestions.run_offered_command(offered)
+    elif isinstance(offered.value, QAction):
+        offered.value.trigger()

@@ -1,7 +1,8 @@
 """Choosing, correcting and connecting models: what the model button at the top right opens."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from typing import Any
 
 from PySide6.QtCore import QObject, QPoint
 
@@ -107,24 +108,14 @@ class ModelActions(QObject):
         from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
 
         dialog = EditModelDialog(model, self._window)
-        dialog.corrected.connect(lambda values: self._save_model_correction(model, values))
-        dialog.reset_wanted.connect(lambda: self._save_model_correction(model, reset=True))
+        change, reset = self._setup.correct_model_values, self._setup.reset_model_values
+        dialog.corrected.connect(lambda values: self._save_model_correction(model, change(model.name, values)))
+        dialog.reset_wanted.connect(lambda: self._save_model_correction(model, reset(model.name)))
         dialog.open()
 
-    def _save_model_correction(
-        self, model: ModelChoice, values: Mapping[str, float | bool] | None = None, *, reset: bool = False
-    ) -> None:
-        window = self._window
-
-        def notice_correction(_done: None) -> None:
-            window.notices.show_notice(tr("{model}: the change applies from the next message.", model=model.id))
-
-        work = (
-            self._setup.reset_model_values(model.name)
-            if reset
-            else self._setup.correct_model_values(model.name, values or {})
-        )
-        window.run_for_window(work, then=notice_correction)
+    def _save_model_correction(self, model: ModelChoice, work: Coroutine[Any, Any, None]) -> None:
+        words = tr("{model}: the change applies from the next message.", model=model.id)
+        self._window.run_for_window(work, then=lambda _done: self._window.notices.show_notice(words))
 
 
 def _show_agent_choices(window: MainWindow, session: Session, foreign: ForeignConversation) -> None:

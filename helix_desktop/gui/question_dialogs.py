@@ -20,9 +20,12 @@ def ask_text(parent: QWidget, title: str, label: str, text: str, then: Callable[
     dialog.setLabelText(label)
     dialog.setTextValue(text)
     dialog.resize(420, dialog.sizeHint().height())
-    dialog.textValueSelected.connect(
-        lambda found: then(_first_characters_as_line(found)) if _first_characters_as_line(found) else None
-    )
+
+    def pass_line_on(found: str) -> None:
+        if line := " ".join(found.split())[:LONGEST_NAME]:
+            then(line)
+
+    dialog.textValueSelected.connect(pass_line_on)
     dialog.open()
     return dialog
 
@@ -129,7 +132,3 @@ class _TypedPathAcceptor(QObject):
                 self._dialog.close()
                 return True
         return False
-
-
-def _first_characters_as_line(text: str) -> str:
-    return " ".join(text.split())[:LONGEST_NAME]

@@ -1,8 +1,7 @@
 """Builds suggestions for the command palette and for `@` and `/` in the message box."""
 
 from collections.abc import Callable, Mapping, Sequence
-
-from PySide6.QtGui import QAction
+from functools import partial
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import SearchHit
@@ -65,10 +64,10 @@ def suggest_conversations(rows: Sequence[ConversationListRow], workspace: str, g
 
 
 def suggest_workspaces(rows: Sequence[WorkspaceListRow], go: GoToPlace) -> list[PaletteItem]:
-    def workspace_suggestion(row: WorkspaceListRow) -> PaletteItem:
-        return PaletteItem(row.name, lambda: go(WindowPlace("workspace", row.id)), kind="folder", note=tr("workspace"))
-
-    return [workspace_suggestion(row) for row in rows]
+    return [
+        PaletteItem(row.name, partial(go, WindowPlace("workspace", row.id)), kind="folder", note=tr("workspace"))
+        for row in rows
+    ]
 
 
 def suggest_search_hits(
@@ -79,17 +78,12 @@ def suggest_search_hits(
     def search_hit_suggestion(hit: SearchHit) -> PaletteItem:
         text = " ".join(hit.snippet.split())[:200]
         if hit.digest is not None:
-            note = " · ".join(filter(None, [name, hit.about.tool, hit.about.source, hit.digest.short_hex]))
-            return PaletteItem(
-                text, lambda: go(WindowPlace("entry", workspace, digest=hit.digest)), kind="entry", note=note
-            )
-        place = WindowPlace("conversation", workspace, hit.conversation, hit.seq)
-        return PaletteItem(
-            text,
-            lambda: go(place),
-            kind="message",
-            note=" · ".join(filter(None, [name, titles.get(hit.conversation, "")])),
-        )
+            place, kind = WindowPlace("entry", workspace, digest=hit.digest), "entry"
+            notes = [name, hit.about.tool, hit.about.source, hit.digest.short_hex]
+        else:
+            place, kind = WindowPlace("conversation", workspace, hit.conversation, hit.seq), "message"
+            notes = [name, titles.get(hit.conversation, "")]
+        return PaletteItem(text, partial(go, place), kind=kind, note=" · ".join(filter(None, notes)))
 
     return [search_hit_suggestion(hit) for hit in hits]
 
@@ -111,14 +105,10 @@ def offer_slash_commands(
     letters = asked.typed_letters.casefold()
     offers = []
     for name, action in COMMANDS.items():
-        title = actions[action].text()
-        if actions[action].isEnabled() and (name.startswith(letters) or letters in title.casefold()):
-            offers.append(
-                (
-                    not name.startswith(letters),
-                    CompletionOffer(f"/{name}", value=actions[action], icon="action", remark=title),
-                )
-            )
+        title, begins = actions[action].text(), name.startswith(letters)
+        if actions[action].isEnabled() and (begins or letters in title.casefold()):
+            offer = CompletionOffer(f"/{name}", value=actions[action], icon="action", remark=title)
+            offers.append((not begins, offer))
     own = [
         CompletionOffer(f"/{item.name}", f"/{item.name} ", icon="entry", remark=item.about[:80])
         for item in brought
@@ -168,8 +158,3 @@ class OfferedResource:
 def _offer_cache_entry(hit: SearchHit) -> CompletionOffer:
     name = " ".join(filter(None, [hit.about.tool, hit.about.source])) or hit.snippet[:60]
     return CompletionOffer(name, value=hit.digest, icon="archive", remark=hit.digest.short_hex if hit.digest else "")
-
-
-def run_offered_command(offer: CompletionOffer) -> None:
-    if isinstance(offer.value, QAction):
-        offer.value.trigger()

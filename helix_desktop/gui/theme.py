@@ -144,10 +144,8 @@ class Theme(QObject):
 
     def zoom_by(self, steps: int) -> None:
         """To the next larger (1) or smaller (-1) text size; 0 goes back to the usual one."""
-        if steps == 0:
-            return self.set_zoom(1.0)
         nearest = min(range(len(ZOOMS)), key=lambda i: abs(ZOOMS[i] - self.text_zoom))
-        return self.set_zoom(ZOOMS[min(max(nearest + steps, 0), len(ZOOMS) - 1)])
+        self.set_zoom(ZOOMS[min(max(nearest + steps, 0), len(ZOOMS) - 1)] if steps else 1.0)
 
     def apply_to_application(self) -> None:
         """Put palette, font and style sheet into force for the whole application."""
@@ -188,12 +186,8 @@ class Theme(QObject):
 
 def fill_style_sheet(template: str, tokens: Scheme, zoom: float, *, mono: str = "monospace") -> str:
     """Replace `$token` by its colour, `$mono` by the monospaced family and `@13` by so many pixels at this zoom."""
-    own = {
-        "mono": mono,
-        "arrow": (resources.resources_folder() / "style").as_posix(),
-        "chevron": "dark" if tokens is DARK else "light",
-    }
-    values = {**tokens, **own}
+    arrow = (resources.resources_folder() / "style").as_posix()
+    values = {**tokens, "mono": mono, "arrow": arrow, "chevron": "dark" if tokens is DARK else "light"}
     named = re.sub(r"\$([a-z_]+)", lambda found: values[found[1]], template)
     return re.sub(r"@(\d+(?:\.\d+)?)", lambda found: f"{max(1, round(float(found[1]) * zoom))}px", named)
 

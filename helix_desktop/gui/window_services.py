@@ -14,8 +14,7 @@ from PySide6.QtCore import QObject
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.background_runner import CoroutineStarter
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, describe_untrusted_items
-from helix_desktop.gui.deep_links import WindowPlace, parse_deep_link
-from helix_desktop.gui.deep_links import format_deep_link as link_of
+from helix_desktop.gui.deep_links import WindowPlace, format_deep_link, parse_deep_link
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.frame.conversation_list import format_age
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
@@ -114,7 +113,8 @@ class WindowServices(QObject):
                 choose = window.window_actions["workspace-folder"].trigger
                 window.notices.show_notice(words, button=tr("Choose a folder…"), act=choose, stays=60_000)
 
-        work = asyncio.to_thread(_missing_folders, tuple(bench.allowed_folders))
+        folders = tuple(bench.allowed_folders)
+        work = asyncio.to_thread(lambda: [folder for folder in folders if not folder.is_dir()])
         window.run_for_window(work, then=show_missing_folder)
 
     def _show_opening_notes(self) -> None:
@@ -191,11 +191,9 @@ class WindowServices(QObject):
             self._settings.model_chosen.connect(self.models.use_chosen_model)
             self._settings.comparison_wanted.connect(self.compare_policies)
             self._settings.finished.connect(lambda _result: self._on_settings_closed())
-            self._settings.show_settings_page(page)
-            self._settings.show()
-        else:
-            self._settings.show_settings_page(page)
-            self._settings.raise_()
+        self._settings.show_settings_page(page)
+        self._settings.show()
+        self._settings.raise_()
 
     def _close_settings_dialog(self) -> None:
         """They are about the workspace that was in front when they were opened."""
@@ -304,25 +302,17 @@ class WindowServices(QObject):
     # --- Notifications on the desktop
 
     def _notify_of_ended_turn(self, workspace: str, conversation: str, running: ConversationActivity, why: str) -> None:
-        window, wanted = self._window, self._window.settings
-        if window.isActiveWindow():
+        window, reason = self._window, translate_sentences(why)
+        setting, words = {
+            ConversationActivity.IDLE: (NOTIFY_DONE, tr("The agent has finished.")),
+            ConversationActivity.ASKING: (NOTIFY_WAITING, tr("The agent is waiting for you: {why}", why=reason)),
+            ConversationActivity.FAILED: (NOTIFY_FAILED, tr("The agent stopped: {why}", why=reason)),
+        }[running]
+        if window.isActiveWindow() or not window.settings[setting]:
             return
-        allowed = {
-            ConversationActivity.IDLE: NOTIFY_DONE,
-            ConversationActivity.ASKING: NOTIFY_WAITING,
-            ConversationActivity.FAILED: NOTIFY_FAILED,
-        }.get(running)
-        if allowed is None or not wanted[allowed]:
-            return
-        words = {
-            ConversationActivity.IDLE: tr("The agent has finished."),
-            ConversationActivity.ASKING: tr("The agent is waiting for you: {why}", why=translate_sentences(why)),
-            ConversationActivity.FAILED: tr("The agent stopped: {why}", why=translate_sentences(why)),
-        }
         title = window.title_of_conversation(workspace, conversation) or TITLE
-        self._notifier.show_desktop_notification(
-            title, words[running], link_of(WindowPlace("conversation", workspace, conversation))
-        )
+        place = WindowPlace("conversation", workspace, conversation)
+        self._notifier.show_desktop_notification(title, words, format_deep_link(place))
 
     def _on_notification_clicked(self, place: str) -> None:
         self._window.window().raise_()
@@ -350,7 +340,3 @@ class WindowServices(QObject):
 
     def _on_tour_ended(self) -> None:
         self._tour = None
-
-
-def _missing_folders(folders: Sequence[Path]) -> Sequence[Path]:
-    return [folder for folder in folders if not folder.is_dir()]

@@ -71,7 +71,7 @@ class WindowTour(QObject):
             return
         self._step_number = max(at, 0)
         self._window.switch_to_page(self.current_step.page)
-        fold = self._newest_fold_of_kinds(FoldKind.EXCERPT, FoldKind.MARKER)
+        fold = self._newest_excerpt()
         if self._step_number == 1 and fold is not None:
             self._window.chat.transcript.scroll_to_fold(fold.fold)
         self._update_coach()
@@ -104,25 +104,21 @@ class WindowTour(QObject):
     def _count_ended_turns(self) -> int:
         return sum(isinstance(fact, TurnEnded) for fact in self._facts_of_session())
 
-    def _newest_fold_of_kinds(self, *kinds: FoldKind) -> Folded | None:
-        return next(
-            (fact for fact in reversed(self._facts_of_session()) if isinstance(fact, Folded) and fact.kind in kinds),
-            None,
-        )
+    def _newest_folds_first(self) -> list[Folded]:
+        return [fact for fact in reversed(self._facts_of_session()) if isinstance(fact, Folded)]
+
+    def _newest_excerpt(self) -> Folded | None:
+        kinds = (FoldKind.EXCERPT, FoldKind.MARKER)
+        return next((fold for fold in self._newest_folds_first() if fold.kind in kinds), None)
 
     def _has_folded(self) -> bool:
-        return any(isinstance(fact, Folded) and fact.kind is not FoldKind.EXCERPT for fact in self._facts_of_session())
+        return any(fold.kind is not FoldKind.EXCERPT for fold in self._newest_folds_first())
 
     def _needs_second_exchange(self) -> bool:
         """A fold leaves the latest exchange alone, so there must be two."""
         session = self._window.current_session
         at_rest = session is not None and session.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
-        return (
-            self.steps[self._step_number] is self.steps[2]
-            and at_rest
-            and not self._has_folded()
-            and self._count_ended_turns() == 1
-        )
+        return self._step_number == 2 and at_rest and not self._has_folded() and self._count_ended_turns() == 1
 
     def _send_second_message(self) -> None:
         message_sending.send_or_hold_message(self._window, (Text("list"),), steer=False)
@@ -147,25 +143,21 @@ class WindowTour(QObject):
 
     def _place_of_excerpt(self) -> QRect:
         view = self._window.chat.transcript.view
-        fold = self._newest_fold_of_kinds(FoldKind.EXCERPT, FoldKind.MARKER)
+        fold = self._newest_excerpt()
         if fold is None:
             return QRect()
         return self._place_in_window(view.viewport(), view.intent_rect(OpenFold(fold.fold)))
 
     def _place_of_fold_button(self) -> QRect:
-        panel = self._window.context_panel
-        return self._place_in_window(
-            panel.fold_link if panel.isVisible() else self._window.chat.composer.context_button
-        )
+        panel, button = self._window.context_panel, self._window.chat.composer.context_button
+        return self._place_in_window(panel.fold_link if panel.isVisible() else button)
 
     def _place_of_undo(self) -> QRect:
         if self._window.showing.page == "timeline":
             return self._place_in_window(self._window.pages.timeline.panel.undo_button)
         view = self._window.chat.transcript.view
-        folds = [
-            fact for fact in self._facts_of_session() if isinstance(fact, Folded) and fact.kind is not FoldKind.EXCERPT
-        ]
-        wanted = next((each for each in reversed(folds) if not view.intent_rect(OpenFold(each.fold)).isEmpty()), None)
+        folds = [fold for fold in self._newest_folds_first() if fold.kind is not FoldKind.EXCERPT]
+        wanted = next((fold for fold in folds if not view.intent_rect(OpenFold(fold.fold)).isEmpty()), None)
         if wanted is not None and self._window.showing.page == "chat":
             return self._place_in_window(view.viewport(), view.intent_rect(OpenFold(wanted.fold)))
         return self._place_in_window(self._window.top.page_tab("timeline"))

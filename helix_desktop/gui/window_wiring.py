@@ -20,7 +20,7 @@ from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_folder, ask_which_way
-from helix_desktop.gui.theme import ZOOMS, Theme
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import QUESTION_ACTIONS
 from helix_desktop.gui.workbench_types import Session, Workbench
@@ -170,11 +170,7 @@ def _ask_to_begin_in_copy(window: MainWindow) -> None:
         return
 
     def begin_in_copy(with_changes: bool) -> None:  # noqa: FBT001 -- of a partial
-        work, then = (
-            bench.start_conversation_in_copy(with_changes=with_changes),
-            partial(_show_begun_conversation, window, bench),
-        )
-        window.run_for_window(work, then=then)
+        _begin_and_show(window, bench, bench.start_conversation_in_copy(with_changes=with_changes))
 
     text = tr("The agent works in a private copy that is stored with the program's data. Your own folder is not changed until you bring the copy's changes back.")  # fmt: skip
     ways = [(tr("From the last commit"), False), (tr("With my uncommitted changes"), True)]
@@ -188,8 +184,7 @@ def _ask_for_acp_agent(window: MainWindow) -> None:
         return
 
     def begin_with_agent(name: str) -> None:
-        work, then = bench.start_users_conversation(acp_agent=name), partial(_show_begun_conversation, window, bench)
-        window.run_for_window(work, then=then)
+        _begin_and_show(window, bench, bench.start_users_conversation(acp_agent=name))
 
     def show_agents(names: Sequence[str]) -> None:
         text = tr("The agent runs with your permissions, as it would in a terminal. This workspace's permissions apply to everything that the agent asks Helix Desktop to do. You can add other agents in the settings.")  # fmt: skip
@@ -199,10 +194,13 @@ def _ask_for_acp_agent(window: MainWindow) -> None:
     window.run_for_window(bench.acp.list_agent_names(), then=show_agents)
 
 
-def _show_begun_conversation(window: MainWindow, bench: Workbench, session: Session) -> None:
-    if window.show_session_if_current(bench, session):
-        window.switch_to_page("chat")
-    window.refresh_conversations()
+def _begin_and_show(window: MainWindow, bench: Workbench, work: Coroutine[Any, Any, Session]) -> None:
+    def show_begun_conversation(session: Session) -> None:
+        if window.show_session_if_current(bench, session):
+            window.switch_to_page("chat")
+        window.refresh_conversations()
+
+    window.run_for_window(work, then=show_begun_conversation)
 
 
 def _open_neighbour_conversation(window: MainWindow, steps: int) -> None:
@@ -479,5 +477,4 @@ def _shortcut_hint(window: MainWindow, action: str) -> str:
 
 def _change_text_zoom(theme: Theme, settings: ProgramSettings, steps: int) -> None:
     theme.zoom_by(steps)
-    nearest = min(ZOOMS, key=lambda zoom: abs(zoom - theme.text_zoom))
-    settings.change_setting(ZOOM, round(nearest * 100))
+    settings.change_setting(ZOOM, round(theme.text_zoom * 100))

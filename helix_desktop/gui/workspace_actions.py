@@ -64,9 +64,8 @@ class WorkspaceActions:
         window = self._window
 
         def restore_from_trash() -> None:
-            window.run_for_window(
-                window.workbenches.restore_workspace(row.id), then=lambda _d: window.refresh_workspaces()
-            )
+            work = window.workbenches.restore_workspace(row.id)
+            window.run_for_window(work, then=lambda _d: window.refresh_workspaces())
 
         def notice_workspace_trashed(_done: None) -> None:
             window.on_workspace_trashed(row.id)
@@ -80,17 +79,16 @@ class WorkspaceActions:
         self._window.go_to_workspace(row.id, lambda: self.ask_workspace_folder(row.id))
 
     def ask_workspace_folder(self, workspace: str) -> None:
-        ask_folder(self._window, tr("Workspace folder"), lambda path: self._set_workspace_folders(workspace, [path]))
-
-    def _set_workspace_folders(self, workspace: str, folders: Sequence[Path]) -> None:
         window = self._window
 
-        def notice_folders_changed(bench: Workbench) -> None:
+        def notice_folder_changed(bench: Workbench) -> None:
             window.notices.show_notice(tr("“{name}” now uses {folder}.", name=bench.name, folder=bench.main_folder))
 
-        window.change_and_reopen(
-            workspace, window.workbenches.set_workspace_folders(workspace, folders), notice_folders_changed
-        )
+        def set_workspace_folder(path: Path) -> None:
+            work = window.workbenches.set_workspace_folders(workspace, [path])
+            window.change_and_reopen(workspace, work, notice_folder_changed)
+
+        ask_folder(window, tr("Workspace folder"), set_workspace_folder)
 
     def ask_workspace_export_file(self, row: WorkspaceListRow) -> None:
         """History and cache as one file; keys never."""

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +11,6 @@ from PySide6.QtWidgets import QFrame, QSplitter, QWidget
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import CatalogueFigures, EntryFilter, EntryRow
-from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import CacheCorrupt, HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache import entry_tasks
@@ -76,6 +74,7 @@ class CachePage(QWidget):
         line = build_row((self._figures_label, 1), self._over_limit_button)
         theme.keep_lengths_scaled(self, line.setContentsMargins, 0, 0, 20, 0)
         build_column(self.bar, rule, line, (self._split, 1), owner=self, margins=0, spacing=0)
+        # The figures of all entries come after the rows, as they take longer.
         self._figures_timer = QTimer(self, interval=_AFTER, singleShot=True)
         self._figures_timer.timeout.connect(self._fetch_cache_figures)
         self._refresh_timer = QTimer(self, interval=_LIVE, singleShot=True)
@@ -201,12 +200,9 @@ class CachePage(QWidget):
             self._show_entries_instead_of_hits()
         elif _HASH.fullmatch(text):
             if self._clear_search_hits():
-                self._update_figures_later()
-            self._run_for_shown_workspace(
-                self._catalogue.cache.resolve_prefix(text.lower()),
-                self.open_entry_by_digest,
-                self._search_unknown_hash_as_text,
-            )
+                self._figures_timer.start()
+            work = self._catalogue.cache.resolve_prefix(text.lower())
+            self._run_for_shown_workspace(work, self.open_entry_by_digest, self._search_unknown_hash_as_text)
         else:
             self._search_entry_contents(text)
 
@@ -249,17 +245,11 @@ class CachePage(QWidget):
         if self._clear_search_hits() and self.viewer.row is not None and self._catalogue is not None:
             finding = self._catalogue.index.find_entry_row(self.viewer.row.stored.digest)
             self._run_for_shown_workspace(finding, self._select_shown_entry)
-        self._update_figures_later()
+        self._figures_timer.start()
 
     def _select_shown_entry(self, row: EntryRow | None) -> None:
         """Selects the shown entry in the full table, unless the user has selected another row meanwhile."""
-        shown = self.viewer.row
-        if (
-            row is not None
-            and shown is not None
-            and self.table.current_row < 0
-            and shown.stored.digest == row.stored.digest
-        ):
+        if row is not None and self.table.current_row < 0 and self._is_entry_shown(row.stored.digest):
             self._select_and_open_row(row)
 
     def _on_filter_chosen(self, chosen: EntryFilter) -> None:
@@ -268,7 +258,7 @@ class CachePage(QWidget):
         if self._query and not _HASH.fullmatch(self._query):
             self._search_entry_contents(self._query)
         self.model.set_entry_filter(chosen)
-        self._update_figures_later()
+        self._figures_timer.start()
 
     def _select_and_open_row(self, row: EntryRow | None) -> None:
         if row is None or self._catalogue is None:
@@ -297,10 +287,6 @@ class CachePage(QWidget):
         if line > 0:
             self.viewer.content_view.lines.scroll_to_line(line - 1)
 
-    def _update_figures_later(self) -> None:
-        """The figures of all entries, after the rows: they take longer."""
-        self._figures_timer.start()
-
     def _fetch_cache_figures(self) -> None:
         if self._catalogue is not None:
             self._run_for_shown_workspace(self._catalogue.index.compute_figures(), self._show_cache_figures)
@@ -309,13 +295,12 @@ class CachePage(QWidget):
     def _show_cache_figures(self, stats: CatalogueFigures) -> None:
         if self.model.shows_search_hits:
             return
-        shown = self.model.rowCount()
         parts = [
             format_count(stats.entries, "{n} entry", "{n} entries"),
             tr("{size}, compressed to {kept}", size=format_byte_size(stats.size), kept=format_byte_size(stats.kept)),
         ]
         if self.model.entry_filter != EntryFilter():
-            parts.insert(0, tr("{n} shown", n=format_number(shown)))
+            parts.insert(0, tr("{n} shown", n=format_number(self.model.rowCount())))
         if stats.repeated:
             parts.append(format_count(stats.repeated, "{n} duplicate stored once", "{n} duplicates stored once"))
         if stats.gone:
@@ -327,16 +312,15 @@ class CachePage(QWidget):
         chosen = self.table.selected_count
         self.viewer.compare_button.setEnabled(chosen == 2)
         if chosen > 1:
-            self._figures_label.setText(
-                tr("{n} selected", n=format_number(chosen)) + " · " + tr("Press Ctrl+C to copy the hashes")
-            )
+            words = tr("{n} selected", n=format_number(chosen))
+            self._figures_label.setText(f"{words} · {tr('Press Ctrl+C to copy the hashes')}")
 
     def _refresh_entries_now(self) -> None:
         self._needs_refresh = False
         if not self.model.shows_search_hits:
             self.model.recount_and_reload()
             if self.table.selected_count < 2:
-                self._update_figures_later()
+                self._figures_timer.start()
 
     def copy_selected_hashes(self) -> None:
         """The hashes of the chosen rows, to the clipboard; a million are fetched in pieces while the window lives."""
@@ -363,17 +347,16 @@ class CachePage(QWidget):
         self._figures_label.setText(format_count(text.count(b"\n") + 1, "{n} hash copied", "{n} hashes copied"))
 
     def ask_where_to_save_entry(self) -> None:
-        row = self.viewer.row
-        if row is None or self._catalogue is None:
+        row, catalogue = self.viewer.row, self._catalogue
+        if row is None or catalogue is None:
             return
-        save = partial(self._save_entry_as, self._catalogue, row.stored)
-        ask_new_file(self, tr("Save the entry as"), entry_tasks.suggest_entry_file_name(row), save)
 
-    def _save_entry_as(self, catalogue: StoredWorkspace, stored: Stored, path: Path) -> None:
-        saving = entry_tasks.save_entry_to_file(catalogue, stored, path, self._show_save_progress)
-        self._doing.run_in_background(
-            saving, then=lambda _: self._figures_label.setText(tr("Saved as {name}", name=str(path))), owner=self
-        )
+        def save_entry_as(path: Path) -> None:
+            saving = entry_tasks.save_entry_to_file(catalogue, row.stored, path, self._show_save_progress)
+            words = tr("Saved as {name}", name=str(path))
+            self._doing.run_in_background(saving, then=lambda _: self._figures_label.setText(words), owner=self)
+
+        ask_new_file(self, tr("Save the entry as"), entry_tasks.suggest_entry_file_name(row), save_entry_as)
 
     def _show_save_progress(self, done: int, total: int) -> None:
         self._figures_label.setText(
@@ -390,9 +373,8 @@ class CachePage(QWidget):
             self._show_verification(digest, tr("The content matches its hash."), good=True)
 
         def show_entry_damaged(error: HelixError) -> None:
-            self._show_verification(
-                digest, translate_sentences(str(error)), good=None if not isinstance(error, CacheCorrupt) else False
-            )
+            good = False if isinstance(error, CacheCorrupt) else None
+            self._show_verification(digest, translate_sentences(str(error)), good=good)
 
         self._run_for_shown_workspace(self._catalogue.cache.verify_entry(digest), show_entry_intact, show_entry_damaged)
 
@@ -416,7 +398,7 @@ class CachePage(QWidget):
 
     def _reload_changed_entry(self, digest: Digest) -> None:
         self.model.recount_and_reload()
-        self._update_figures_later()
+        self._figures_timer.start()
         if self._is_entry_shown(digest):
             self.open_entry_by_digest(digest)
 
@@ -427,10 +409,8 @@ class CachePage(QWidget):
             return
 
         def forget_shown_entry() -> None:
-            self._run_for_shown_workspace(
-                catalogue.content_forgetter(entries=[row.stored.digest]),
-                lambda _: self.clear_and_reload_entries(),
-            )
+            work = catalogue.content_forgetter(entries=[row.stored.digest])
+            self._run_for_shown_workspace(work, lambda _: self.clear_and_reload_entries())
 
         meant = entry_tasks.describe_forgetting(row, len(self.viewer.uses) or row.uses)
         text = "\n\n".join([tr("Forget this entry permanently?"), meant])
@@ -441,7 +421,7 @@ class CachePage(QWidget):
         self.viewer.show_no_entry()
         self.table.clear_current_row()
         self.model.show_entries_of(self._catalogue, self.bar.filter)
-        self._update_figures_later()
+        self._figures_timer.start()
 
     def compare_selected_entries(self) -> None:
         if self._catalogue is None or self.table.selected_count != 2:

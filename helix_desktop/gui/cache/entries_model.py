@@ -4,6 +4,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from functools import partial
 
 from PySide6.QtCore import QAbstractTableModel, QObject, Qt, QTimer, Signal
 
@@ -243,24 +244,20 @@ class EntriesModel(QAbstractTableModel):
                 offset=page * ROWS_PER_PAGE,
                 limit=ROWS_PER_PAGE,
             )
-            self._doing.run_in_background(work, then=self._build_page_receiver(page), owner=self)
+            store = partial(self._store_loaded_page, page, self._load_generation)
+            self._doing.run_in_background(work, then=store, owner=self)
 
-    def _build_page_receiver(self, page: int) -> Callable[[Sequence[EntryRow]], None]:
-        round_then = self._load_generation
-
-        def store_loaded_page(rows: Sequence[EntryRow]) -> None:
-            self._loading_pages.discard(page)
-            if round_then != self._load_generation:
-                return
-            if page == 0 and not self._count and rows:
-                self._set_row_count(len(rows))  # Rows can be shown before the total is known.
-            self._pages[page] = rows
-            self._pages.move_to_end(page)
-            while len(self._pages) > KEPT_PAGES:
-                self._pages.popitem(last=False)
-            self.rows_loaded.emit()
-
-        return store_loaded_page
+    def _store_loaded_page(self, page: int, generation: int, rows: Sequence[EntryRow]) -> None:
+        self._loading_pages.discard(page)
+        if generation != self._load_generation:
+            return
+        if page == 0 and not self._count and rows:
+            self._set_row_count(len(rows))  # Rows can be shown before the total is known.
+        self._pages[page] = rows
+        self._pages.move_to_end(page)
+        while len(self._pages) > KEPT_PAGES:
+            self._pages.popitem(last=False)
+        self.rows_loaded.emit()
 
 
 def cell_text(row: EntryRow, column: EntryColumn, now: float) -> str:

@@ -134,16 +134,8 @@ class EntryContentView(QWidget):
         if stored is None or self._catalogue is None:
             return
         whole = stored.media_type.startswith("image/") and stored.size <= LARGEST_PICTURE
-        start, length = (
-            (0, stored.size)
-            if whole
-            else (
-                self._page * content_shapes.PAGE_BYTES,
-                min(content_shapes.PAGE_BYTES, stored.size - self._page * content_shapes.PAGE_BYTES),
-            )
-        )
-
-        page = self._page
+        page, size = self._page, content_shapes.PAGE_BYTES
+        start, length = (0, stored.size) if whole else (page * size, min(size, stored.size - page * size))
 
         def show_if_current(content: bytes) -> None:
             if self._stored is stored and self._page == page:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 
-from PySide6.QtCore import QItemSelection, QModelIndex, QPersistentModelIndex, QPoint, QRect, QSignalBlocker, Qt, Signal
+from PySide6.QtCore import QItemSelection, QModelIndex, QPoint, QRect, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QFontMetrics,
@@ -34,6 +34,7 @@ from helix_desktop.gui.cache.entries_model import (
     cell_text,
     column_title,
 )
+from helix_desktop.gui.shared.list_row_model import Index
 from helix_desktop.gui.shared.plain_widgets import add_choice, build_popup_menu
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text
@@ -42,23 +43,15 @@ from helix_desktop.gui.translation import tr
 ROW = 35
 HEADER = 34
 PAD = 12
+# For each column: its width in pixels, and that in a narrow table.
 WIDTHS = {
-    EntryColumn.HASH: 160,
-    EntryColumn.TOOL: 190,
-    EntryColumn.SIZE: 100,
-    EntryColumn.TOKENS: 106,
-    EntryColumn.USES: 78,
-    EntryColumn.STORED: 140,
-    EntryColumn.RECALLED: 128,
-}
-NARROW_WIDTHS = {
-    EntryColumn.HASH: 132,
-    EntryColumn.TOOL: 122,
-    EntryColumn.SIZE: 82,
-    EntryColumn.TOKENS: 78,
-    EntryColumn.USES: 58,
-    EntryColumn.STORED: 112,
-    EntryColumn.RECALLED: 98,
+    EntryColumn.HASH: (160, 132),
+    EntryColumn.TOOL: (190, 122),
+    EntryColumn.SIZE: (100, 82),
+    EntryColumn.TOKENS: (106, 78),
+    EntryColumn.USES: (78, 58),
+    EntryColumn.STORED: (140, 112),
+    EntryColumn.RECALLED: (128, 98),
 }
 COLUMNS_HIDDEN_FIRST = (EntryColumn.USES, EntryColumn.TOKENS)  # These are hidden first when there is too little room.
 LEAST_SOURCE = 120
@@ -80,9 +73,7 @@ class EntryCellDelegate(QStyledItemDelegate):
     def update_cell_fonts(self) -> None:
         self._text, self._mono = self._theme.build_font(), self._theme.monospaced_font()
 
-    def paint(
-        self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
-    ) -> None:
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         theme, number, column = self._theme, index.row(), EntryColumn(index.column())
         rect: QRect = option.rect
         if option.state & QStyle.StateFlag.State_Selected:
@@ -209,8 +200,8 @@ class EntryTable(QTableView):
         narrow = self.viewport().width() < self._theme.zoomed_pixels(900)
         least, room = self._theme.zoomed_pixels(LEAST_SOURCE), self.viewport().width()
         wide = {
-            column: self._theme.zoomed_pixels(width)
-            for column, width in (NARROW_WIDTHS if narrow else WIDTHS).items()
+            column: self._theme.zoomed_pixels(widths[narrow])
+            for column, widths in WIDTHS.items()
             if column in self._columns_without_room or not header.isSectionHidden(column)
         }
         for column in COLUMNS_HIDDEN_FIRST:
@@ -303,9 +294,8 @@ class EntryTable(QTableView):
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         if event.reason() is QContextMenuEvent.Reason.Keyboard:
-            below = QPoint(
-                0, self.rowViewportPosition(max(self.current_row, 0)) + self.rowHeight(max(self.current_row, 0))
-            )
+            row = max(self.current_row, 0)
+            below = QPoint(0, self.rowViewportPosition(row) + self.rowHeight(row))
             self.menu_wanted.emit(self.viewport().mapToGlobal(below))
             return
         row = self.rowAt(event.pos().y())
@@ -345,13 +335,10 @@ class EntryTable(QTableView):
 
     def _on_rows_loaded(self) -> None:
         self.viewport().update()
-        if (
-            self.is_current_row_loading
-            and self.current_row >= 0
-            and self.entries.entry_row_at(self.current_row) is not None
-        ):
+        row = self.current_row
+        if self.is_current_row_loading and row >= 0 and self.entries.entry_row_at(row) is not None:
             self.is_current_row_loading = False
-            self.current_row_changed.emit(self.current_row)
+            self.current_row_changed.emit(row)
 
     def _clear_if_row_removed(self, _parent: QModelIndex, first: int, _last: int) -> None:
         if self.current_row >= first:

@@ -1,6 +1,6 @@
 """One entry: its whole hash, whether it was checked, where it is used, what can be done with it, and its content."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from PySide6.QtCore import Signal
@@ -63,18 +63,8 @@ class EntryViewer(QWidget):
         self.show_no_entry()
 
     def _lay_out_entry_viewer(self, theme: Theme) -> None:
-        head = build_row(
-            self._hash,
-            self._checked_chip,
-            self._uses_button,
-            self._shape_button,
-            1,
-            self._copy,
-            self._save,
-            self._show,
-            self.recall_button,
-            self._more,
-        )
+        chips = (self._hash, self._checked_chip, self._uses_button, self._shape_button)
+        head = build_row(*chips, 1, self._copy, self._save, self._show, self.recall_button, self._more)
         theme.keep_lengths_scaled(self, head.setSpacing, 10)
         column = build_column(head, (self.content_view, 1), owner=self)
         theme.keep_lengths_scaled(self, column.setContentsMargins, 20, 14, 20, 14)
@@ -142,9 +132,8 @@ class EntryViewer(QWidget):
             self.content_view.show_sentence(words + "\n" + tr("Run the tool again to get the content back."))
         else:
             self.content_view.show_entry_content(catalogue, row.stored, row.about)
-        self._doing.run_in_background(
-            catalogue.index.find_entry_uses(digest), then=self._build_uses_receiver(digest), owner=self
-        )
+        work = catalogue.index.find_entry_uses(digest)
+        self._doing.run_in_background(work, then=partial(self._show_entry_uses, digest), owner=self)
 
     def show_checked_state(self, *, good: bool) -> None:
         """The entry's bytes were compared with its hash."""
@@ -213,22 +202,19 @@ class EntryViewer(QWidget):
         some = tr("Add lines {a}–{b} to next message", a=lines[0], b=lines[1]) if lines else tr("Add to next message")
         self.recall_button.setText(one or some)
 
-    def _build_uses_receiver(self, digest: Digest) -> Callable[[Sequence[EntryUse]], None]:
-        def show_entry_uses(uses: Sequence[EntryUse]) -> None:
-            if self.row is None or self.row.stored.digest != digest:
-                return
-            self.uses = uses
-            self._show.setEnabled(bool(uses))
-            self._uses_button.setText(format_count(len(uses), "used in {n} message", "used in {n} messages"))
-            self._uses_button.setVisible(True)
-            menu = _cleared_menu_of(self._uses_button)
-            for use in sorted(uses, key=lambda each: -each.time)[:_SHOWN_USES]:
-                words = tr("{how}, {when}", how=use.how, when=format_date_and_time(use.time))
-                place = ShowInChat(use.conversation, use.seq)
-                menu.addAction(words, partial(self.intent_wanted.emit, place))
-            self._uses_button.setEnabled(bool(uses))
-
-        return show_entry_uses
+    def _show_entry_uses(self, digest: Digest, uses: Sequence[EntryUse]) -> None:
+        if self.row is None or self.row.stored.digest != digest:
+            return
+        self.uses = uses
+        self._show.setEnabled(bool(uses))
+        self._uses_button.setText(format_count(len(uses), "used in {n} message", "used in {n} messages"))
+        self._uses_button.setVisible(True)
+        menu = _cleared_menu_of(self._uses_button)
+        for use in sorted(uses, key=lambda each: -each.time)[:_SHOWN_USES]:
+            words = tr("{how}, {when}", how=use.how, when=format_date_and_time(use.time))
+            place = ShowInChat(use.conversation, use.seq)
+            menu.addAction(words, partial(self.intent_wanted.emit, place))
+        self._uses_button.setEnabled(bool(uses))
 
 
 def _cleared_menu_of(button: QToolButton) -> QMenu:

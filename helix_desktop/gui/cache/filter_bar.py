@@ -7,9 +7,10 @@ from functools import partial
 
 from PySide6.QtCore import QEvent, QObject, QTimer, Signal
 from PySide6.QtGui import QActionGroup, QKeyEvent, Qt
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QBoxLayout, QMenu, QPushButton, QWidget
 
 from helix_desktop.engine.entry_catalogue import EntryFilter
+from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.shared.plain_widgets import add_choice, build_line_edit, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
@@ -31,27 +32,21 @@ class EntryFilterBar(QWidget):
         super().__init__(parent)
         self.filter = EntryFilter()
         self._tools: Sequence[tuple[str, int]] = ()
-        self.field = build_line_edit(
-            tr("Search inside cached outputs, or paste a hash"),
-            tr("Search inside cached outputs, or paste a hash"),
-            self,
-        )
+        words = tr("Search inside cached outputs, or paste a hash")
+        self.field = build_line_edit(words, words, self)
         self.field.setClearButtonEnabled(True)
         self.field.installEventFilter(self)
         self._hint = build_plain_label("", "kbd", self.field, wraps=False)
-        self._tool_button, self._conversation_button, self._time_button, self._more_filters_button = (
-            build_push_button("", self, look="pill") for _ in range(4)
-        )
+        pills = [build_push_button("", self, look="pill") for _ in range(4)]
+        self._tool_button, self._conversation_button, self._time_button, self._more_filters_button = pills
         self._theme = theme
         self._rows = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
         theme.keep_lengths_scaled(self, self._rows.setContentsMargins, 20, 12, 20, 12)
         theme.keep_lengths_scaled(self, self._rows.setSpacing, 10)
         self._rows.addWidget(self.field, 1)
-        row = QHBoxLayout()
+        row = build_row(*pills)
         theme.keep_lengths_scaled(self, row.setSpacing, 10)
         self._rows.addLayout(row)
-        for pill in (self._tool_button, self._conversation_button, self._time_button, self._more_filters_button):
-            row.addWidget(pill)
         self._pause = QTimer(self, interval=TYPING_PAUSE_MS, singleShot=True)
         self._pause.timeout.connect(lambda: self.searched.emit(self.field.text().strip()))
         self.field.textChanged.connect(self._on_search_typed)
@@ -113,12 +108,8 @@ class EntryFilterBar(QWidget):
     def _place_shortcut_hint(self) -> None:
         size = self._hint.sizeHint()
         self._hint.setVisible(not self.field.text() and self.field.width() > 9 * size.width())
-        self._hint.setGeometry(
-            self.field.width() - size.width() - 10,
-            (self.field.height() - size.height()) // 2,
-            size.width(),
-            size.height(),
-        )
+        self._hint.resize(size)
+        self._hint.move(self.field.width() - size.width() - 10, (self.field.height() - size.height()) // 2)
 
     def _on_search_typed(self, text: str) -> None:
         self._hint.setVisible(not text)

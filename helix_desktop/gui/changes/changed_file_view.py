@@ -42,12 +42,9 @@ class ChangedFileView(QWidget):
         self._name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         set_widget_look(self._name, "mono")
         self._origin_chip, self._hash = ChipLabel(theme, self), ChipLabel(theme, self)
-        self._open = build_push_button(tr("Open in editor"), self, look="pill")
-        self._keep = build_push_button(tr("Keep file"), self, look="pill")
-        self._undo_button = build_push_button(tr("Undo file"), self, look="pill")
-        self._open.clicked.connect(self.editor_wanted)
-        self._keep.clicked.connect(self.keep_wanted)
-        self._undo_button.clicked.connect(self.undo_wanted)
+        self._open = build_push_button(tr("Open in editor"), self, self.editor_wanted.emit, "pill")
+        self._keep = build_push_button(tr("Keep file"), self, self.keep_wanted.emit, "pill")
+        self._undo_button = build_push_button(tr("Undo file"), self, self.undo_wanted.emit, "pill")
         what = build_row(self._name, self._origin_chip, self._hash, 1, spacing=8)
         self._acts = QWidget(self)
         acts = FlowLayout(self._acts, gap=8)
@@ -85,10 +82,8 @@ class ChangedFileView(QWidget):
         """In a narrow window the buttons stand below the name, and the hash goes."""
         acts = sum(button.sizeHint().width() + 8 for button in (self._open, self._keep, self._undo_button)) - 8
         chips = self._origin_chip.sizeHint().width() + self._hash.sizeHint().width()
-        wide = (
-            self.width() - self._theme.zoomed_pixels(40)
-            >= self._theme.zoomed_pixels(LEAST_NAME_PIXELS) + chips + 24 + acts
-        )
+        least = self._theme.zoomed_pixels(LEAST_NAME_PIXELS) + chips + 24 + acts
+        wide = self.width() - self._theme.zoomed_pixels(40) >= least
         self._acts.setMinimumWidth(acts if wide else 0)
         self._head.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
         self._hash.setVisible(wide and bool(self._hash.accessibleName()))

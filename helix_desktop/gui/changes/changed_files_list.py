@@ -122,16 +122,14 @@ class _ChangesRowDelegate(RowPainter):
         painter.drawEllipse(QRectF(left, place.center().y() - px(3.5), px(7), px(7)))
         deleted = [(self._shaped_text("count", tr("deleted")), "text")]
         at = place.right() + px(4)
-        for count, tone in reversed(
-            deleted if file.change_word == "deleted" else self._shaped_line_counts(file.added, file.removed)
-        ):
+        counts = deleted if file.change_word == "deleted" else self._shaped_line_counts(file.added, file.removed)
+        for count, tone in reversed(counts):
             at -= px(4) + count.size().width()
             self._draw_shaped_text(painter, place, at, "count", count, tone)
         above, _, own = printable_path(file.place).rpartition("/")
         left = place.left() + px(28 if above else 16)
-        self._draw_shaped_text(
-            painter, place, left, "name", self._shaped_text("name", own, round(at - px(8) - left)), "text"
-        )
+        text = self._shaped_text("name", own, round(at - px(8) - left))
+        self._draw_shaped_text(painter, place, left, "name", text, "text")
 
     def _shaped_line_counts(self, added: int, removed: int) -> list[tuple[QStaticText, str]]:
         """`+38` and `−29`, each with its colour."""

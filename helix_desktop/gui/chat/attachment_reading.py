@@ -5,7 +5,7 @@ A picture is first made acceptable for every model: complete, of a known format,
 
 import asyncio
 import mimetypes
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -76,7 +76,6 @@ def _encode_picture(picture: QImage, kind: bytes) -> bytes:
     return bytes(buffer.data().data())
 
 
-Reading = Coroutine[None, None, tuple[str, bytes, str]]  # An attachment's name, content, media type
 LARGEST = 200 * 1024 * 1024
 HEAD = 4_096  # In bytes. This first part of a file decides whether the file counts as text.
 
@@ -91,7 +90,7 @@ class AttachmentReader:
 
     def attach_files(self, files: list[Path]) -> None:
         for file in files:
-            self._read_in_background(_read_picture_or_file(file.name, partial(_read_file_with_media_type, file)))
+            self._read_in_background(file.name, partial(_read_file_with_media_type, file))
 
     def attach_dropped_data(self, mime: QMimeData) -> None:
         """A drop, or the clipboard: files, else a picture."""
@@ -100,30 +99,20 @@ class AttachmentReader:
             self.attach_files(files)
         elif mime.hasImage():
             picture = QImage(mime.imageData())
-            self._read_in_background(
-                _read_picture_or_file(tr("picture.png"), lambda name: fit_picture_for_models(name, encode_png(picture)))
-            )
+            self._read_in_background(tr("picture.png"), lambda name: fit_picture_for_models(name, encode_png(picture)))
 
     def attach_long_text(self, text: str) -> None:
-        self._read_in_background(
-            _read_picture_or_file(tr("pasted.txt"), lambda _name: (text.encode("utf-8", "replace"), "text/plain"))
-        )
+        self._read_in_background(tr("pasted.txt"), lambda _name: (text.encode("utf-8", "replace"), "text/plain"))
 
-    def _read_in_background(self, reading: Reading) -> None:
+    def _read_in_background(self, name: str, read: Callable[[str], tuple[bytes, str]]) -> None:
         bench = self.bench()
-        if bench is None:
-            reading.close()
-        else:
-            self.doing.run_in_background(_store_attachment(bench, reading), then=self.attacher())
+        if bench is not None:
+            self.doing.run_in_background(_read_and_attach(bench, name, read), then=self.attacher())
 
 
-async def _store_attachment(bench: Workbench, reading: Reading) -> Attachment:
-    name, content, media_type = await reading
-    return await bench.attach_content(name, content, media_type)
-
-
-async def _read_picture_or_file(name: str, content: Callable[[str], tuple[bytes, str]]) -> tuple[str, bytes, str]:
-    return name, *await asyncio.to_thread(content, name)
+async def _read_and_attach(bench: Workbench, name: str, read: Callable[[str], tuple[bytes, str]]) -> Attachment:
+    """`read` gets the name, in a thread, and returns the content and its media type."""
+    return await bench.attach_content(name, *await asyncio.to_thread(read, name))
 
 
 def _read_file_with_media_type(file: Path, name: str) -> tuple[bytes, str]:

@@ -71,17 +71,8 @@ class ChatPage(QWidget):
         self._above = QStackedWidget(self)
         for each in (transcript, self.empty, self._loading):
             self._above.addWidget(each)
-        build_column(
-            (self._above, 1),
-            self.approvals,
-            self.way_on,
-            self.rewrite_cost,
-            self.composer,
-            self.foreign,
-            owner=self,
-            margins=0,
-            spacing=0,
-        )
+        self.controls = (self.approvals, self.way_on, self.rewrite_cost, self.composer, self.foreign)
+        build_column((self._above, 1), *self.controls, owner=self, margins=0, spacing=0)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._fit_transcript_to_question()
@@ -97,8 +88,7 @@ class ChatPage(QWidget):
         and where the window is not low, a few lines of the transcript stay in sight.
         """
         px = self._theme.zoomed_pixels
-        shown = (self.approvals, self.way_on, self.rewrite_cost, self.composer, self.foreign)
-        needed = sum(each.sizeHint().height() for each in shown if not each.isHidden())
+        needed = sum(each.sizeHint().height() for each in self.controls if not each.isHidden())
         least = 1 if needed < self.height() else max(min(self.height() - px(BELOW), px(ABOVE)), 1)
         self._above.setMinimumSize(1, least)
 

@@ -1,6 +1,6 @@
 """The composer: text and attachments, what waits, the permission mode, the meter, Send and Stop."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from PySide6.QtCore import QPoint, Qt, Signal
@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import Attachment, Text, UserPart
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.token_budget import WindowMeter
 from helix_desktop.gui.chat.attachment_chips import AttachmentChips, decode_message_parts
 from helix_desktop.gui.chat.composer_text import ComposerTextEdit
 from helix_desktop.gui.chat.message_drafts import DraftPlace, EditedMessage, MessageDrafts
@@ -27,6 +28,7 @@ BAR, MOST_BAR = 60, 132  # In pixels: the least and the greatest width of the co
 LEAST_BAR = 20  # In pixels: the least width of the meter's bar when its figures have no room.
 LEAST = 30  # In pixels: the least width of the permission mode's name when it is shortened.
 ALLOW_ALL = "allow all"  # The permission mode that never asks the user.
+UNKNOWN_METER = WindowMeter({}, used=0, window=0, reserve=0, factor=1.0)  # Of a model whose window is not known.
 
 
 class Composer(QWidget):
@@ -51,8 +53,7 @@ class Composer(QWidget):
         self._edited = 0
         # The draft that was set aside while the user edits an earlier message.
         self._interrupted_draft: tuple[UserPart, ...] = ()
-        self._known = False  # True if the size of the model's context window is known.
-        self._measured: tuple[Mapping[ContextKind, int], int, float, float, bool] = ({}, 0, 0.0, 1.0, False)
+        self._measured, self._cost = UNKNOWN_METER, 0.0
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
         self._was_empty = True
@@ -144,28 +145,19 @@ class Composer(QWidget):
             self.drafts.move_draft(before, after)
             self._begun_from_new = after
 
-    def show_window_meter(
-        self,
-        parts: Mapping[ContextKind, int],
-        window: int,
-        cost: float = 0.0,
-        factor: float = 1.0,
-        *,
-        is_estimate: bool = False,
-    ) -> None:
-        """`factor`: billed tokens per estimated one. Attachments are added. `is_estimate`: nothing was reported yet."""
-        self._measured = (parts, window, cost, factor, is_estimate)
-        self._known = window > 0
+    def show_window_meter(self, meter: WindowMeter = UNKNOWN_METER, cost: float = 0.0) -> None:
+        """The attachments are added to it."""
+        self._measured, self._cost = meter, cost
         self._update_meter_with_attachments()
 
     def _update_meter_with_attachments(self) -> None:
-        parts, window, cost, factor, is_estimate = self._measured
-        attached = round(self.attachments.attached_token_count * factor) if window else 0
+        meter, cost = self._measured, self._cost
+        attached = round(self.attachments.attached_token_count * meter.factor) if meter.window else 0
         more = {ContextKind.CONVERSATION: attached}
-        ordered = [(kind, parts.get(kind, 0) + more.get(kind, 0)) for kind in ContextKind]
-        self.meter.show_meter_parts(ordered, window, is_estimate=is_estimate)
-        figures = describe_window_fill(ordered, window)
-        if is_estimate and sum(parts.values()) + attached <= window:
+        ordered = [(kind, meter.parts.get(kind, 0) + more.get(kind, 0)) for kind in ContextKind]
+        self.meter.show_meter_parts(ordered, meter.window, is_estimate=meter.is_estimate)
+        figures = describe_window_fill(ordered, meter.window)
+        if meter.is_estimate and sum(meter.parts.values()) + attached <= meter.window:
             figures = f"≈ {figures}"
         self._figures.setText(f"{figures} · {tr('${n}', n=format_number(cost, 2))}" if cost >= 0.005 else figures)
         self.context_button.setToolTip(self.meter.toolTip())
@@ -311,11 +303,11 @@ class Composer(QWidget):
             each for each in (self._attach, self._mode, self._fold, self._stop, self._send) if not each.isHidden()
         ]
         room -= sum(each.sizeHint().width() + px(10) for each in buttons)
-        figures = self._figures.sizeHint().width() + px(22)
-        missing = (figures if self._known else 0) - room
+        figures, known = self._figures.sizeHint().width() + px(22), self._measured.window > 0
+        missing = (figures if known else 0) - room
         metrics = self._mode.fontMetrics()
         whole = metrics.horizontalAdvance(self._mode_words)
-        if self._known and missing > whole - px(LEAST):  # Without room for its figures, the meter shows only a bar.
+        if known and missing > whole - px(LEAST):  # Without room for its figures, the meter shows only a bar.
             missing = px(BAR) - room
         if missing > 0 and not self._mode.isHidden():
             shortened = min(max(whole - missing, px(LEAST)), whole)
@@ -329,7 +321,7 @@ class Composer(QWidget):
         with_figures, with_bar = room >= figures, room < figures or room >= figures + price + px(BAR)
         self._figures.setVisible(with_figures)
         self.meter.setVisible(with_bar)
-        self.context_button.setVisible(self._known and room >= px(LEAST_BAR))
+        self.context_button.setVisible(known and room >= px(LEAST_BAR))
         bar = min(room - (price if with_figures else 0), figures + px(MOST_BAR))
         self.context_button.setFixedWidth(max(bar, 0) if with_bar else figures)
 

@@ -26,11 +26,10 @@ class EmptyConversationPanel(QWidget):
         column = QVBoxLayout(self)
         column.addStretch(2)
         self._title = build_plain_label("", "large", self, wraps=False)
-        words = build_plain_label(" ", "muted", self)
-        self._words = words
+        self._words = build_plain_label(" ", "muted", self)
         theme.keep_lengths_scaled(self, self._fit_suggestions, WIDTH)
-        words.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        for widget in (self._title, words):
+        self._words.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        for widget in (self._title, self._words):
             column.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)
         column.addSpacing(12)
         # The demo model waits for a certain word, such as "demo". Every translation contains one.

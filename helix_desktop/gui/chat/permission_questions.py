@@ -84,10 +84,8 @@ def describe_uncovered_files(bench: Workbench | None) -> str:
     """What an undo of a command will not bring back in a workspace."""
     with suppress(HelixError):  # The workspace may have no folder.
         if bench is not None:
-            return format_uncovered_files(
-                bench.file_changes.checkpoint_progress.state,
-                [left.place for left in bench.file_changes.list_uncovered_paths()],
-            )
+            names = [left.place for left in bench.file_changes.list_uncovered_paths()]
+            return format_uncovered_files(bench.file_changes.checkpoint_progress.state, names)
     return ""
 
 
@@ -189,10 +187,8 @@ class PermissionQuestionCard(QWidget):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Ignores a button press that comes too soon to be meant for this question."""
-        early = time.monotonic() - self._taken < READING
-        return (
-            early and event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent) and event.key() in _PRESSING
-        )
+        pressed = isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() in _PRESSING
+        return pressed and time.monotonic() - self._taken < READING
 
     def _build_question_label(self, text: str, look: str) -> QLabel:
         label = plain_widgets.build_plain_label(text, look, self)
@@ -406,12 +402,11 @@ class PermissionQuestionPanel(QWidget):
             self.visible_card = None
         self._question = question
         if question is not None:
-            self.visible_card = PermissionQuestionCard(
-                self._theme, question, self, uncovered if question.call.name in COMMANDS else ""
-            )
-            self.visible_card.show_keys(self._keys)
-            self.visible_card.answered.connect(lambda answer: self.answered.emit(number, answer))
-            self._column.insertWidget(0, self.visible_card)
-            self.visible_card.show()
+            not_undone = uncovered if question.call.name in COMMANDS else ""
+            card = self.visible_card = PermissionQuestionCard(self._theme, question, self, not_undone)
+            card.show_keys(self._keys)
+            card.answered.connect(lambda answer: self.answered.emit(number, answer))
+            self._column.insertWidget(0, card)
+            card.show()
         elif held:
             self.left.emit()

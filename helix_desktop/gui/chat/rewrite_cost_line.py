@@ -63,11 +63,8 @@ def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
     """What is lost by another model, other tools or rules; empty where it is not worth a line."""
     if rewrite is None or rewrite.dollars < PENDING_DOLLARS:
         return ""
-    reason = (
-        tr("each model has its own cache")
-        if rewrite.is_model
-        else tr("the tools, the system prompt or the rules have changed")
-    )
+    changed = tr("the tools, the system prompt or the rules have changed")
+    reason = tr("each model has its own cache") if rewrite.is_model else changed
     return tr(
         "The next message writes {tokens} tokens to the provider's cache again, for about {price}. Reason: {reason}.",
         tokens=format_token_count(rewrite.tokens),

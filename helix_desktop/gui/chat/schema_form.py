@@ -110,11 +110,8 @@ def _list_schema_choices(about: Mapping[str, Any]) -> list[tuple[Any, str]]:
     """The choices and their labels, in any of the forms the protocol has had."""
     named = about.get("oneOf") or about.get("anyOf")
     if isinstance(named, list):
-        return [
-            (each["const"], str(each.get("title", each["const"])))
-            for each in map(_as_mapping, named)
-            if "const" in each
-        ]
+        constants = [each for each in map(_as_mapping, named) if "const" in each]
+        return [(each["const"], str(each.get("title", each["const"]))) for each in constants]
     values, words = about.get("enum"), about.get("enumNames")
     if not isinstance(values, list):
         return []

@@ -26,13 +26,10 @@ class TrustDialog(TransientDialog):
         trust: Callable[[Sequence[ProjectItem]], object],
         parent: QWidget,
     ) -> None:
-        super().__init__(
-            item_kind_names().get(items[0].kind, "") if len(items) == 1 else tr("New in this folder"), parent
-        )
-        room = parent.window().size()
-        self.resize(
-            min(680 if len(items) == 1 else 920, max(480, room.width() - 40)), min(520, max(320, room.height() - 60))
-        )
+        kind, room = item_kind_names().get(items[0].kind, ""), parent.window().size()
+        title, width = (kind, 680) if len(items) == 1 else (tr("New in this folder"), 920)
+        super().__init__(title, parent)
+        self.resize(min(width, max(480, room.width() - 40)), min(520, max(320, room.height() - 60)))
         self._theme, self._items = theme, items
         self._seen: set[int] = set()
         self._path, self._means = self._build_trust_label("", "mono"), self._build_trust_label("", "muted")
@@ -89,13 +86,8 @@ class TrustDialog(TransientDialog):
                 self._list.item(row).setText(f"✓ {self._list.item(row).text()}")
         self._agree.setEnabled(bool(self._seen))
         if len(self._items) > 1:
-            self._agree.setText(
-                tr(
-                    "Trust the {n} items you have read (of {all})",
-                    n=format_number(len(self._seen)),
-                    all=format_number(len(self._items)),
-                )
-            )
+            seen, every = format_number(len(self._seen)), format_number(len(self._items))
+            self._agree.setText(tr("Trust the {n} items you have read (of {all})", n=seen, all=every))
 
     def _build_trust_label(self, words: str, look: str) -> QLabel:
         return build_plain_label(words, look, self, wraps=look != "mono")

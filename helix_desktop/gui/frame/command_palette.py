@@ -193,7 +193,6 @@ class CommandPalette(SearchPopup):
         self.box.setGeometry((parent.width() - width) // 2, px(80), width, height)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        shade = self._theme.colour_of_token("rail")
         painter = QPainter(self)
         painter.setOpacity(0.6)
-        painter.fillRect(self.rect(), shade)
+        painter.fillRect(self.rect(), self._theme.colour_of_token("rail"))

@@ -63,12 +63,11 @@ class ConnectPanel(QWidget):
         self._search_label.setText(tr("Looking for model servers on this computer…"))
         self._search_label.show()
         work = self._setup.find_local_providers()
-        self._doing.run_in_background(
-            work,
-            then=self._show_local_servers,
-            owner=self,
-            failed=lambda error: self._search_label.setText(translate_sentences(str(error))),
-        )
+
+        def show_search_error(error: HelixError) -> None:
+            self._search_label.setText(translate_sentences(str(error)))
+
+        self._doing.run_in_background(work, then=self._show_local_servers, owner=self, failed=show_search_error)
 
     def _build_panel_heading(self, text: str) -> QLabel:
         label = build_plain_label(text, "heading", self)
@@ -128,9 +127,8 @@ class ConnectPanel(QWidget):
                     words = f"{words} · {tr('{window} tokens', window=format_token_count(model.window))}"
                 self._add_local_model_button(words, provider, model.name)
             if len(models) > MODEL_BUTTONS_PER_SERVER:
-                self._add_local_model_button(
-                    tr("All {n} models of {server}…", n=len(models), server=provider.title), provider, ""
-                )
+                words = tr("All {n} models of {server}…", n=len(models), server=provider.title)
+                self._add_local_model_button(words, provider, "")
 
     def _add_local_model_button(self, words: str, provider: ProviderChoice, model: str) -> None:
         button = build_push_button(words.replace("&", "&&"), self, lambda: self._add_provider(provider, "", model))

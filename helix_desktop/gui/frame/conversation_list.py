@@ -64,15 +64,13 @@ def group_conversations(
     ]
     shown.sort(key=lambda row: row.updated, reverse=True)
     midnight = datetime.fromtimestamp(now).astimezone().replace(hour=0, minute=0, second=0).timestamp()
-    if place:
-        name = tr("Trash") if place == "trashed" else tr("Archive")
-        archive: list[ConversationGroupHeading | ConversationListRow] = [ConversationGroupHeading(name), *shown]
-        return archive if shown else []
-    groups: tuple[tuple[str, list[ConversationListRow]], ...] = (
+    groups = [
         (tr("Pinned"), [row for row in shown if row.pinned]),
         (tr("Today"), [row for row in shown if not row.pinned and row.updated >= midnight]),
         (tr("Earlier"), [row for row in shown if not row.pinned and row.updated < midnight]),
-    )
+    ]
+    if place:
+        groups = [(tr("Trash") if place == "trashed" else tr("Archive"), shown)]
     lines: list[ConversationGroupHeading | ConversationListRow] = []
     for name, of_group in groups:
         if of_group:
@@ -168,16 +166,8 @@ def _describe_who_works_there(line: ConversationGroupHeading | ConversationListR
     """Who works there and where, if not this program's own agent in the workspace's folders, and where others do the same."""
     if isinstance(line, ConversationGroupHeading):
         return ""
-    return " · ".join(
-        filter(
-            None,
-            (
-                describe_overlaps(line),
-                line.agent or line.machine or make_safe_text(line.acp_agent),
-                describe_copy_of(line),
-            ),
-        )
-    )
+    writer = line.agent or line.machine or make_safe_text(line.acp_agent)
+    return " · ".join(filter(None, (describe_overlaps(line), writer, describe_copy_of(line))))
 
 
 def describe_copy_of(row: ConversationListRow) -> str:
@@ -220,35 +210,23 @@ class ConversationRowPainter(RowPainter):
 
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         line, rect = index.data(ConversationListRole.ROW), QRect(option.rect)
+        theme, px, state = self._theme, self._theme.zoomed_pixels, option.state
         if isinstance(line, ConversationGroupHeading):
-            px = self._theme.zoomed_pixels
-            painter.setFont(self._theme.build_font(11))
-            painter.setPen(self._theme.colour_of_token("faint"))
+            painter.setFont(theme.build_font(11))
+            painter.setPen(theme.colour_of_token("faint"))
             box = rect.adjusted(px(16), px(10), -px(16), -px(4))
             painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading, line.text)
-        else:
-            self._draw_conversation_row(
-                painter, rect, line, option, ConversationActivity(index.data(ConversationListRole.RUNNING))
-            )
-
-    def _draw_conversation_row(
-        self,
-        painter: QPainter,
-        rect: QRect,
-        row: ConversationListRow,
-        option: QStyleOptionViewItem,
-        running: ConversationActivity,
-    ) -> None:
-        theme, px = self._theme, self._theme.zoomed_pixels
-        state = option.state
+            return
+        running = ConversationActivity(index.data(ConversationListRole.RUNNING))
         card = rect.adjusted(px(8), 0, -px(8), 0)
-        if state & QStyle.StateFlag.State_Selected or state & QStyle.StateFlag.State_MouseOver:
-            selected = bool(state & QStyle.StateFlag.State_Selected)
-            theme.fill_surface(painter, card, "selected" if selected else "rail", 8)
+        if state & QStyle.StateFlag.State_Selected:
+            theme.fill_surface(painter, card, "selected", 8)
+        elif state & QStyle.StateFlag.State_MouseOver:
+            theme.fill_surface(painter, card, "rail", 8)
         inner = card.adjusted(px(10), px(7), -px(10), -px(7))
-        self._draw_conversation_title(painter, inner, row)
-        if has_second_line(row, running):
-            self._draw_second_line(painter, inner, row, running)
+        self._draw_conversation_title(painter, inner, line)
+        if has_second_line(line, running):
+            self._draw_second_line(painter, inner, line, running)
 
     def _draw_conversation_title(self, painter: QPainter, inner: QRect, row: ConversationListRow) -> None:
         theme, px = self._theme, self._theme.zoomed_pixels

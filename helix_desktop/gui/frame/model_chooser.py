@@ -1,6 +1,6 @@
 """Choosing a model: a search field over favourites, recent models and what the providers offer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from PySide6.QtCore import QEvent, QLocale, QObject, QRect, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPen
@@ -106,13 +106,9 @@ class ModelRows(ListRowModel[ModelRow]):
         if role == Qt.ItemDataRole.AccessibleTextRole:
             if row.model is None:
                 return row.heading
-            parts = [
-                row.model.name,
-                *model_abilities(row.model),
-                format_model_window(row.model),
-                format_model_price(row.model),
-            ]
-            return ", ".join(filter(None, [tr("favourite") if row.favourite else "", *parts]))
+            favourite = tr("favourite") if row.favourite else ""
+            figures = (*model_abilities(row.model), format_model_window(row.model), format_model_price(row.model))
+            return ", ".join(filter(None, [favourite, row.model.name, *figures]))
         if role == Qt.ItemDataRole.ToolTipRole and row.model is not None:
             return safe_tooltip(translate_sentences(row.model.note))
         return None
@@ -123,21 +119,19 @@ class ModelRowPainter(RowPainter):
 
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         row: ModelRow = index.data(Qt.ItemDataRole.UserRole)
-        rect, side = QRect(option.rect), self._theme.zoomed_pixels(14)
+        rect, px, side = QRect(option.rect), self._theme.zoomed_pixels, self._theme.zoomed_pixels(14)
         if row.model is None:
-            self._draw_provider_heading(painter, rect, row, first=index.row() == 0)
+            inner = rect.adjusted(side, px(8), -side, 0)
+            self._draw_provider_heading(painter, inner, row.heading, first=index.row() == 0)
             return
         if option.state & QStyle.StateFlag.State_Selected:
             painter.fillRect(rect, self._theme.colour_of_token("accent_soft"))
         self._draw_model_row(painter, rect.adjusted(side, 0, -side, 0), row, row.model)
 
-    def _draw_provider_heading(self, painter: QPainter, rect: QRect, row: ModelRow, *, first: bool) -> None:
-        inner = rect.adjusted(
-            self._theme.zoomed_pixels(14), self._theme.zoomed_pixels(8), -self._theme.zoomed_pixels(14), 0
-        )
+    def _draw_provider_heading(self, painter: QPainter, inner: QRect, heading: str, *, first: bool) -> None:
         painter.setFont(self._theme.build_font(11))
         painter.setPen(self._theme.colour_of_token("muted"))
-        painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, row.heading)
+        painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, heading)
         if first:
             words = tr("window · input / output price per million tokens")
             painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, words)
@@ -159,9 +153,8 @@ class ModelRowPainter(RowPainter):
         painter.setPen(theme.colour_of_token("text"))
         text = QFontMetrics(painter.font()).elidedText(model.id, Qt.TextElideMode.ElideMiddle, names.width())
         painter.drawText(names, Qt.AlignmentFlag.AlignVCenter, text)
-        self._draw_ability_chips(
-            painter, names, names.left() + QFontMetrics(painter.font()).horizontalAdvance(text), model
-        )
+        left = names.left() + QFontMetrics(painter.font()).horizontalAdvance(text)
+        self._draw_ability_chips(painter, names, left, model)
 
     def _draw_ability_chips(self, painter: QPainter, rect: QRect, left: int, model: ModelChoice) -> None:
         px = self._theme.zoomed_pixels
@@ -240,13 +233,10 @@ class ModelChooser(SearchPopup):
     def show_refreshed_models(self, refreshed: RefreshedModels) -> None:
         self.show_known_models(refreshed.models)
         words = format_count(len(refreshed.models), "{n} model", "{n} models")
-        if refreshed.silent:
-            names = ", ".join(title for title, _ in refreshed.silent)
-            self.show_refresh_status(tr("{models} · no response from {names}", models=words, names=names))
-            self._state.setToolTip(safe_tooltip("\n".join(translate_sentences(why) for _, why in refreshed.silent)))
-        else:
-            self.show_refresh_status(tr("{models} · just refreshed", models=words))
-            self._state.setToolTip("")
+        names = ", ".join(title for title, _ in refreshed.silent)
+        missing = tr("{models} · no response from {names}", models=words, names=names)
+        self.show_refresh_status(missing if names else tr("{models} · just refreshed", models=words))
+        self._state.setToolTip(safe_tooltip("\n".join(translate_sentences(why) for _, why in refreshed.silent)))
 
     def show_refresh_status(self, words: str) -> None:
         self._state.setText(words)
@@ -297,20 +287,19 @@ class ModelChooser(SearchPopup):
     # --- Keys and mouse clicks in the popup
 
     def claims_shortcut_key(self, event: QKeyEvent) -> bool:
-        return super().claims_shortcut_key(event) or bool(self._shortcut_action(event))
+        return super().claims_shortcut_key(event) or self._shortcut_action(event) is not None
 
     def handle_popup_key(self, event: QKeyEvent) -> bool:
         act = self._shortcut_action(event)
-        if act:
-            {"favourite": self.toggle_favourite, "edit": self.request_model_edit}[act]()
-            return True
-        return super().handle_popup_key(event)
+        if act is None:
+            return super().handle_popup_key(event)
+        act()
+        return True
 
-    def _shortcut_action(self, event: QKeyEvent) -> str:
-        if event.modifiers() != Qt.KeyboardModifier.ControlModifier:
-            return ""
-        keys: Mapping[int, str] = {Qt.Key.Key_D: "favourite", Qt.Key.Key_E: "edit"}
-        return keys.get(event.key(), "")
+    def _shortcut_action(self, event: QKeyEvent) -> Callable[[], None] | None:
+        acts: Mapping[int, Callable[[], None]]
+        acts = {Qt.Key.Key_D: self.toggle_favourite, Qt.Key.Key_E: self.request_model_edit}
+        return acts.get(event.key()) if event.modifiers() == Qt.KeyboardModifier.ControlModifier else None
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.list.viewport() and isinstance(event, QMouseEvent):
@@ -322,12 +311,8 @@ class ModelChooser(SearchPopup):
         return super().eventFilter(watched, event)
 
     def _refill_models(self, keep: str = "") -> None:
-        words = self.line.text()
-        self._model.replace_rows(
-            group_models(
-                self._models, self._remembered_model_names("favourites"), self._remembered_model_names("recent"), words
-            )
-        )
+        words, names = self.line.text(), self._remembered_model_names
+        self._model.replace_rows(group_models(self._models, names("favourites"), names("recent"), words))
         usable = self.selectable_rows()
         wanted = keep or ("" if words else self._current)
         here = (at for at in usable if (model := self._model.items[at].model) is not None and model.name == wanted)

@@ -62,15 +62,11 @@ class Notices(QWidget):
         self, text: str, *, button: str = "", act: Callable[[], object] | None = None, stays: int = NOTICE_MS
     ) -> None:
         """Show a sentence; `run_notice_action` is done when its button is pressed."""
-        if (
-            self._repeat_shown_offer is not None
-            and not self.isHidden()
-            and (self._offers_more_than_undo or act is None)
-        ):
+        comes_back = not self.isHidden() and (self._offers_more_than_undo or act is None)
+        if self._repeat_shown_offer is not None and comes_back:
             self._waiting_offers.append(self._repeat_shown_offer)
-        self._repeat_shown_offer = (
-            partial(self.show_notice, text, button=button, act=act, stays=stays) if act is not None else None
-        )
+        offer = partial(self.show_notice, text, button=button, act=act, stays=stays)
+        self._repeat_shown_offer = offer if act is not None else None
         self._offers_more_than_undo = bool(button)
         self._undo = act
         self._errors = []
@@ -87,19 +83,12 @@ class Notices(QWidget):
 
     def show_error_notice(self, error: HelixError) -> None:
         """Shows what happened and what to do. Errors within a moment, such as for dropped files, share one notice."""
-        together = (
-            self._errors
-            if self.shown_text and self._timer.remainingTime() > ERROR_NOTICE_MS - ERRORS_TOGETHER_MS
-            else []
-        )
+        together = self.shown_text and self._timer.remainingTime() > ERROR_NOTICE_MS - ERRORS_TOGETHER_MS
         text = translate_sentences(str(error))
-        told = [*(each for each in together if each != text), text]
-        lines = (
-            told
-            if len(told) <= MAX_ERROR_LINES
-            else [tr("Earlier errors not shown here: {n}", n=len(told) - MAX_ERROR_LINES), *told[-MAX_ERROR_LINES:]]
-        )
-        self.show_notice("\n".join(lines), stays=ERROR_NOTICE_MS)
+        told = [*(each for each in self._errors if together and each != text), text]
+        hidden = len(told) - MAX_ERROR_LINES
+        head = [tr("Earlier errors not shown here: {n}", n=hidden)] if hidden > 0 else []
+        self.show_notice("\n".join([*head, *told[-MAX_ERROR_LINES:]]), stays=ERROR_NOTICE_MS)
         self._errors = told
 
     def run_notice_action(self) -> None:

@@ -4,6 +4,7 @@ A subclass says what the list holds, which rows can be chosen and what choosing 
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 
 import shiboken6
 from PySide6.QtCore import QAbstractItemModel, QEvent, QObject, Qt
@@ -15,7 +16,8 @@ from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared.plain_widgets import build_surface
 from helix_desktop.gui.theme import Theme
 
-ROWS_PER_PAGE_KEY = 10  # Page Up and Page Down move by this many rows.
+# By how many rows a key moves the highlight.
+_STEPS: Mapping[int, int] = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: 10, Qt.Key.Key_PageUp: -10}
 
 
 class SearchPopup(QWidget):
@@ -112,11 +114,8 @@ class SearchPopup(QWidget):
             self.dismiss_popup()
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.accept_current_row()
-        elif key in (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp):
-            step = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: ROWS_PER_PAGE_KEY}.get(
-                Qt.Key(key), -ROWS_PER_PAGE_KEY
-            )
-            self._move_highlight(step)
+        elif key in _STEPS:
+            self._move_highlight(_STEPS[key])
         else:
             return False
         return True

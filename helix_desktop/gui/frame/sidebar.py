@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QPoint, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QEnterEvent, QFontMetrics, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLineEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QGridLayout, QLineEdit, QPushButton, QWidget
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.gui.frame.conversation_list import ConversationList, group_conversations
@@ -134,8 +134,7 @@ class Sidebar(QWidget):
         self._head.addWidget(self._new, 0, 2, Qt.AlignmentFlag.AlignTop)
         self._head.addWidget(self.more, 0, 1, Qt.AlignmentFlag.AlignTop)
         self._head.addWidget(self._shared, 1, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
-        self._box = QHBoxLayout()
-        self._box.addWidget(self.search)
+        self._box = build_row(self.search)
         # The program moves this sidebar into its window. A label would lose its margins; a layout keeps them.
         self._empty_list_row = build_row(self._empty_list_label)
         self._foot = build_row(self._back, self._archive, self._trash, self._empty_trash_link, 1)

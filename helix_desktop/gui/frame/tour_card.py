@@ -71,9 +71,8 @@ class TourStepCard(QWidget):
 
     def compute_card_size(self, width: int) -> QSize:
         width = self._theme.zoomed_pixels(width)
-        layout = self.layout()
-        height = layout.heightForWidth(width) if layout is not None else 0
-        return QSize(width, max(height, self.sizeHint().height() if height <= 0 else height))
+        height = self.heightForWidth(width)
+        return QSize(width, height if height > 0 else self.sizeHint().height())
 
 
 class TourGuide(QObject):

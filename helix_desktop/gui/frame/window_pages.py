@@ -132,10 +132,9 @@ class WindowPages(QObject):
             self._show_conversation_changes(self.changes)
 
     def save_page_layouts(self) -> None:
-        if self._showing.bench is not None and self.is_page_made("cache"):
-            self._memory.remember_value(
-                "layout", self._showing.bench.id, "cache", value=self.cache.encode_cache_layout()
-            )
+        bench = self._showing.bench
+        if bench is not None and self.is_page_made("cache"):
+            self._memory.remember_value("layout", bench.id, "cache", value=self.cache.encode_cache_layout())
 
     def pass_events_to_pages(self, events: tuple[Event, ...]) -> None:
         self.inspector.update_inspector_from_events(events)

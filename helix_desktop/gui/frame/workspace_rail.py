@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QSizePolicy, QToolB
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.colour_tokens import readable_text_colour
-from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.layouts import build_column, clear_layout
 from helix_desktop.gui.shared.plain_widgets import (
     build_popup_menu,
     build_scroll_area,
@@ -39,9 +39,8 @@ class WorkspaceButton(QAbstractButton):
     def __init__(self, theme: Theme, row: WorkspaceListRow, number: int, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._colour = (
-            QColor(row.workspace_colour) if QColor.isValidColorName(row.workspace_colour) else QColor("#4a5fa5")
-        )
+        colour = row.workspace_colour
+        self._colour = QColor(colour if QColor.isValidColorName(colour) else "#4a5fa5")
         self.running_state = ConversationActivity.IDLE
         self.workspace = row.id
         self._pressed_at: int | None = None
@@ -173,10 +172,7 @@ class WorkspaceRail(QWidget):
 
     def _build_workspace_buttons(self, rows: Sequence[WorkspaceListRow]) -> None:
         self._rows = list(rows)
-        for old in self._buttons:
-            self._column.removeWidget(old)
-            old.hide()
-            old.deleteLater()
+        clear_layout(self._column)
         self._buttons = [WorkspaceButton(self._theme, row, n, self._inside) for n, row in enumerate(rows, 1)]
         for button in self._buttons:
             self._column.addWidget(button)

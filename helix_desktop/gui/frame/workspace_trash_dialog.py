@@ -56,23 +56,18 @@ class WorkspaceTrashDialog(TransientDialog):
         labels = [build_plain_label(text, look, card, wraps=False) for text, look in said]
         words = build_column(*labels, spacing=1)
         line = build_row((words, 1), owner=card, margins=(12, 6, 6, 6))
-        for text, act in (
+        restore, delete = (
             (tr("Restore"), self._restore_workspace),
             (tr("Delete permanently…"), self._ask_delete_workspace),
-        ):
+        )
+        for text, act in (restore, delete):
             button = build_push_button(text, card, partial(act, row), "link")
             button.setAccessibleName(f"{text}: {row.name}")
             line.addWidget(button)
         return card
 
     def _restore_workspace(self, row: WorkspaceListRow) -> None:
-        desk, changed = self._desk, self._on_restored
-
-        async def restore_and_report() -> None:
-            await desk.restore_workspace(row.id)
-            changed()  # Called even if this dialog has been closed.
-
-        self._run_trash_work(restore_and_report(), lambda _done: self._fetch_trashed_workspaces())
+        self._run_trash_work(partial(self._desk.restore_workspace, row.id), self._on_restored)
 
     def _ask_delete_workspace(self, row: WorkspaceListRow) -> None:
         text = tr(
@@ -84,17 +79,18 @@ class WorkspaceTrashDialog(TransientDialog):
         )
 
     def _delete_workspace(self, row: WorkspaceListRow) -> None:
-        desk, gone = self._desk, self._on_deleted
+        self._run_trash_work(partial(self._desk.delete_workspace, row.id), partial(self._on_deleted, row.id))
 
-        async def delete_and_report() -> None:
-            await desk.delete_workspace(row.id)
-            gone(row.id)
+    def _run_trash_work(self, work: Callable[[], Coroutine[Any, Any, object]], report: Callable[[], object]) -> None:
+        async def run_and_report() -> None:
+            await work()
+            report()  # Called even if this dialog has been closed.
 
-        self._run_trash_work(delete_and_report(), lambda _done: self._fetch_trashed_workspaces())
-
-    def _run_trash_work(self, work: Coroutine[Any, Any, None], then: Callable[[None], object]) -> None:
         def show_trash_error(error: HelixError) -> None:
             self._status_label.setText(translate_sentences(str(error)))
             self._status_label.show()
 
-        self._doing.run_in_background(work, then=then, owner=self, failed=show_trash_error)
+        def list_again(_done: None) -> None:
+            self._fetch_trashed_workspaces()
+
+        self._doing.run_in_background(run_and_report(), then=list_again, owner=self, failed=show_trash_error)

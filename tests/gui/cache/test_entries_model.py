@@ -72,9 +72,9 @@ def test_a_late_answer_to_an_earlier_question_is_dropped(
     theme: Theme, catalogue: MemoryCatalogue, settle: Settle
 ) -> None:
     model = model_of(catalogue, settle)
-    take = model._build_page_receiver(0)
+    earlier = model._load_generation
     model.set_entry_filter(EntryFilter(tool="run_command"))
-    take(catalogue.lines[:5])
+    model._store_loaded_page(0, earlier, catalogue.lines[:5])
     settle()
     row = model.entry_row_at(0)
     assert row is not None

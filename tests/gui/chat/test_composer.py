@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import Attachment, Text
 from helix_desktop.engine.session_events import ConversationActivity
-from helix_desktop.engine.token_budget import NextMessageCost
+from helix_desktop.engine.token_budget import NextMessageCost, WindowMeter
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest, find_completion_request
 from helix_desktop.gui.chat.composer import BAR, Composer
@@ -278,27 +278,32 @@ def test_stop_and_queue_stand_there_while_the_agent_works(composer: Composer) ->
     assert shown() == ["Send"]
 
 
+def meter(tokens: int, window: int, *, is_estimate: bool = False) -> WindowMeter:
+    parts = {ContextKind.CONVERSATION: tokens}
+    return WindowMeter(parts, tokens, window, reserve=0, factor=1.0, is_estimate=is_estimate)
+
+
 def test_the_meter_says_tokens_and_cost(composer: Composer) -> None:
-    composer.show_window_meter({ContextKind.CONVERSATION: 43_900}, 128_000, 0.42)
+    composer.show_window_meter(meter(43_900, 128_000), 0.42)
     assert composer._figures.text() == "34% full · $0.42"
     assert composer.context_button.toolTip().startswith("43.9K of 128K tokens, 34% full")
 
 
 def test_the_meter_is_an_estimate_until_the_provider_has_reported(composer: Composer) -> None:
-    composer.show_window_meter({ContextKind.CONVERSATION: 43_900}, 128_000, is_estimate=True)
+    composer.show_window_meter(meter(43_900, 128_000, is_estimate=True))
     assert composer._figures.text() == "≈ 34% full"
     assert composer.meter.toolTip().startswith("≈ 43.9K of 128K tokens, 34% full")
 
 
 def test_more_than_a_window_is_said_in_words(composer: Composer) -> None:
-    composer.show_window_meter({ContextKind.CONVERSATION: 997_000}, 128_000)
+    composer.show_window_meter(meter(997_000, 128_000))
     assert composer._figures.text() == "too long for this model: older parts will be folded before the next message"
     assert "%" not in composer.meter.toolTip()
 
 
 def test_the_meter_follows_what_is_attached_at_once(composer: Composer) -> None:
     """A recall of 25K tokens left it where it was."""
-    composer.show_window_meter({ContextKind.CONVERSATION: 6_000}, 32_000)
+    composer.show_window_meter(meter(6_000, 32_000))
     large = Attachment("log.txt", story.stored("log"), 5_000)
     composer.attachments.add_attachment(large)
     assert composer._figures.text() == "34% full"
@@ -442,7 +447,7 @@ def test_no_shortcut_of_the_window_is_swallowed_by_the_text(composer: Composer, 
 def test_the_mode_is_not_shortened_for_figures_that_find_no_room_anyway(composer: Composer) -> None:
     composer.show_permission_modes([("ask", "Ask before changes and commands")], "ask")
     composer.resize(590, 300)
-    composer.show_window_meter({ContextKind.CONVERSATION: 40_000}, 32_000)
+    composer.show_window_meter(meter(40_000, 32_000))
     assert not composer._figures.isVisible()
     assert composer.context_button.isVisible()
     assert composer._mode.text() == "Ask before changes and commands ▾"
