@@ -57,8 +57,8 @@ class CommandLineParser(argparse.ArgumentParser):
 
 
 def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.ArgumentParser:
-    """The command line, as `arguments.run` expects it, with the nouns among `given`; with all where none is, for help and for
-    what is misspelt. Without a noun there is no `run`: the window opens.
+    """The command line, as `arguments.run` expects it, with the nouns among `given`; with all where
+    none is, for help and for what is misspelt. Without a noun there is no `run`: the window opens.
     """
     whole = CommandLineParser(
         prog="helix-desktop",

@@ -1,4 +1,4 @@
-"""`acp`: this program's agent in an editor, over the Agent Client Protocol on standard input and output."""
+"""`acp`: this program's agent in an editor, over the Agent Client Protocol."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def _is_complete(session: Session) -> bool:
 
 
 async def _fetch_from_other_machines(bench: Workbench, console: Console) -> bool:
-    """Fetches what other machines wrote; whether that worked. If not, the turn uses what is stored here."""
+    """Fetches what other machines wrote; whether that worked. Else what is here is used."""
     try:
         async with asyncio.timeout(FETCH_SECONDS):
             await bench.sharing.fetch_facts_of_others()

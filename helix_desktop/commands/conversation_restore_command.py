@@ -1,4 +1,4 @@
-"""`conversation restore`: a conversation written in the own format of an agent, for that agent to resume."""
+"""`conversation restore`: writes a conversation for an agent, in its format, to resume."""
 
 import argparse
 import asyncio

@@ -75,7 +75,7 @@ def _describe_histories_by_folder(found: Sequence[FoundHistories]) -> Sequence[s
 
 
 def run_import(arguments: argparse.Namespace) -> int:
-    """Makes the paths absolute, because the import may run in a process with another working directory."""
+    """Makes the paths absolute: the import may run in another working directory."""
     given = {str(path): str(path.absolute()) for path in arguments.paths}
     if not given and not arguments.watch:
         arguments.paths = _find_history_files()

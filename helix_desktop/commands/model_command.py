@@ -1,4 +1,4 @@
-"""`model`: list those that can be chosen, and set the main, fast and long-window model of a workspace."""
+"""`model`: list models, and set the main, fast and long-window model of a workspace."""
 
 import argparse
 import asyncio
@@ -41,7 +41,7 @@ def add_model_command(nouns: Subparsers) -> None:
 
 
 async def print_model_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:
-    """A provider that cannot be asked is a line on standard error; the others are listed all the same."""
+    """A provider that cannot be asked is a line on standard error; the others are listed."""
     configs = (
         [desk.configured.find_provider(arguments.provider)] if arguments.provider else await _usable_providers(desk)
     )

@@ -1,4 +1,4 @@
-"""`resident`: the process that holds the gateway's address while windows and terminals come and go."""
+"""`resident`: the process that holds the gateway's address while windows come and go."""
 
 import argparse
 import asyncio

@@ -70,7 +70,7 @@ def run_on_workspace(
 
 
 def find_chosen_workspace(arguments: argparse.Namespace, workspaces: AllWorkspaces) -> KnownWorkspace:
-    """The workspace the arguments name, else the one of the current folder, else the only one there is."""
+    """The workspace that is named, else the one of the current folder, else the only one."""
     if arguments.workspace is not None:
         return workspaces.find_known_workspace(arguments.workspace)
     here, known = Path.cwd(), workspaces.list_workspaces()
@@ -118,7 +118,7 @@ def run_if_confirmed(arguments: argparse.Namespace, question: str) -> int:
 
 
 async def run_here_or_there(arguments: argparse.Namespace, identity: str, console: Console) -> int:
-    """Do `arguments.work` on this workspace here, or in the process that has it open. The exit code."""
+    """Do `arguments.work` here, or in the process that has the workspace open. The exit code."""
     where = arguments.places
     counting = OptionalTokenCounter(wanted=bool(getattr(arguments, "counts", True)))
     workspaces = open_all_workspaces(where, count=counting)
@@ -237,8 +237,8 @@ async def listen_for_commands(
     leaving: bool = False,
     counting: OptionalTokenCounter | None = None,
 ) -> RequestListener:
-    """Answer commands about `workspace` for as long as this process has it open; finish what is returned first. Then a command that
-    may last (`mcp`) is ended after a moment.
+    """Answer commands about `workspace` for as long as this process has it open; finish what is
+    returned first. Then a command that may last (`mcp`) is ended after a moment.
     """
     return await running_instance.listen_for_requests(
         where.run,
@@ -301,7 +301,7 @@ async def delete_if_confirmed(
 
 
 def check_allowed_names(names: Iterable[str]) -> None:
-    """Refuses a mistyped `--allow`. A name with an underscore may be that of an MCP server's tool."""
+    """Refuses a mistyped `--allow`. A name with an underscore may be an MCP server's tool."""
     known = (*ALLOWED_GROUPS, ToolName.DELEGATE)
     if unknown := [name for name in names if "_" not in name and name not in known]:
         remedy = f"Use {', '.join(known)}, or the name of another tool."

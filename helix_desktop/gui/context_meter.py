@@ -70,7 +70,7 @@ def paint_meter_bar(
 
 
 def meter_segments(parts: MeterParts, window: int, width: float) -> list[tuple[ContextKind, float, float]]:
-    """Kind, start and width in pixels of each part that is not empty; together never wider than the bar."""
+    """Kind, start and width of each part that is not empty; together no wider than the bar."""
     total = sum(tokens for _, tokens in parts)
     scale = width / max(window, total, 1)
     placed: list[tuple[ContextKind, float, float]] = []

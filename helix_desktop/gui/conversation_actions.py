@@ -1,4 +1,4 @@
-"""Actions on a conversation of the list: rename, pin, archive, trash, fork, export. Most can be undone."""
+"""Actions on a conversation: rename, pin, archive, trash, fork, export. Most can be undone."""
 
 import asyncio
 import json

@@ -73,7 +73,7 @@ def format_deep_link(place: WindowPlace) -> str:
 
 
 def open_in_browser(address: str) -> None:
-    """Opens a web address in the browser, after the user was asked. Other kinds of address are ignored."""
+    """Opens a web address in the browser, after the user was asked. Others are ignored."""
     url = QUrl(address)
     if url.scheme().casefold() in _OF_THE_WEB:
         QDesktopServices.openUrl(url)

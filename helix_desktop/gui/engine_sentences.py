@@ -86,7 +86,7 @@ def install_sentence_table(table: Mapping[str, str], percent: str = "{n}%") -> N
 
 @functools.lru_cache(maxsize=1024)
 def translate_sentences(text: str) -> str:
-    """The text in the user's language, as far as its sentences are known; else as it is. Never an error."""
+    """The text in the user's language, as far as its sentences are known. Never an error."""
     if not _plain_sentences or not text:
         return text
     return _translate_piecewise(text[:LONGEST_TEXT], _SENTENCES, PHRASE_DEPTH) + text[LONGEST_TEXT:]

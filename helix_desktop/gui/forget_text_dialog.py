@@ -21,7 +21,7 @@ MARGIN = 18
 
 
 def open_forget_text_dialog(window: MainWindow, parent: QWidget | None = None) -> None:
-    """Open the dialog on the workspace in front. What the window itself remembers forgets the text as well."""
+    """Open the dialog on the workspace in front. The window forgets the text as well."""
     bench = window.current_workbench
     if bench is None:
         return

@@ -518,7 +518,7 @@ class MainWindow(WindowFrame):
         self.run_for_window(work, then=show_opened_conversation, failed=report_not_opened)
 
     def show_session_if_current(self, bench: Workbench, session: Session, chat: ChatPage | None = None) -> bool:
-        """Show a conversation that has been opened or created, unless another workspace is in front now."""
+        """Show an opened or created conversation, unless another workspace is in front now."""
         if self.current_workbench is bench:
             self.show_session_or_new(session, chat=chat)
         return self.current_workbench is bench
@@ -637,7 +637,7 @@ class MainWindow(WindowFrame):
         self.focus_current_composer()
 
     def close_chat(self, chat: ChatPage) -> None:
-        """The other side or an empty conversation takes its place. It goes on, and keeps its draft."""
+        """The other side or an empty one takes its place. It goes on, and keeps its draft."""
         if len(self.chats) < 2:
             self.show_session_or_new(None)
             return
@@ -747,7 +747,7 @@ class MainWindow(WindowFrame):
             self.context_panel.show_context_of(self.chat.measured_session, self.chat.composer.price.text())
 
     def _price_next_message(self, chat: ChatPage) -> None:
-        """What the next message would cost, and go with; of a conversation that has not begun, the first."""
+        """What the next message would cost, also the first of a new conversation."""
         bench, shown = self.current_workbench, chat.session.id if chat.session is not None else ""
 
         def show_first_price(session: Session) -> None:
@@ -773,7 +773,7 @@ class MainWindow(WindowFrame):
         allow(("other-side", "close-side"), when=len(self.chats) > 1)
 
     def build_attachment_receiver(self) -> Callable[[Attachment], None]:
-        """A function that adds an attachment to the message being written now, even if it arrives later."""
+        """A function that adds an attachment, also a late one, to the message being written now."""
         return partial(self._attach_to_draft, self.chat.composer.draft_place)
 
     def _attach_to_draft(self, place: DraftPlace, attachment: Attachment) -> None:
@@ -782,7 +782,7 @@ class MainWindow(WindowFrame):
             self.chat.composer.text.setFocus()
 
     def add_to_message_at(self, place: DraftPlace, parts: Sequence[UserPart]) -> bool:
-        """Adds parts to the message at `place`, shown or not. Whether the current message is meant."""
+        """Adds parts to the message at `place`, shown or not. Whether it is the current one."""
         chat = next((each for each in self.chats if each.composer.is_message_of(place)), self.chat)
         return chat.composer.add_to_draft(place, parts, takes_focus=chat is self.chat) and chat is self.chat
 

@@ -62,7 +62,7 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True)
 class RefreshedModels:
-    """The models of all providers, asked just now; `silent`: which of them could not be asked, and why."""
+    """The models of all providers, asked just now; `silent`: who could not be asked, and why."""
 
     models: tuple[ModelChoice, ...]
     silent: tuple[tuple[str, str], ...] = ()
@@ -103,10 +103,10 @@ class ModelSetupPort(Protocol):
         """The models of all providers that were asked once, without asking again; the built-in one is last."""
 
     async def refresh_model_lists(self) -> RefreshedModels:
-        """Ask all providers side by side; a provider that does not answer keeps the list it gave before."""
+        """Ask all providers at once; one that does not answer keeps the list it gave before."""
 
     async def correct_model_values(self, model: str, values: Mapping[str, float | bool]) -> None:
         """What the user knows better about `provider/model`: window, max_output, prices, images, tools."""
 
     async def reset_model_values(self, model: str) -> None:
-        """Back to what the provider and the catalogue say: corrections and learned limits are dropped."""
+        """Back to what provider and catalogue say: corrections and learned limits go."""

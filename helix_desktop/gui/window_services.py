@@ -205,7 +205,7 @@ class WindowServices(QObject):
         self._window.show_workspace_choices()
 
     def open_replay_lab(self) -> None:
-        """What the conversation in front, or else the newest one, would have cost with other policies."""
+        """What the conversation in front, or the newest, would have cost with other policies."""
         session, rows = self._window.current_session, self._conversations_to_replay()
         self._replay_conversations(([row for row in rows if session and row.id == session.id] or rows)[:1])
 
@@ -323,7 +323,7 @@ class WindowServices(QObject):
     # --- The tour through the program
 
     def start_window_tour(self) -> None:
-        """A workspace of its own on a sample folder, and a new conversation there for the user to begin."""
+        """A workspace of its own on a sample folder, and a new conversation to begin there."""
         window = self._window
         if self._tour is not None:
             return

@@ -1,4 +1,4 @@
-"""Follows every open workspace, shown or not, for the rail's dots, the conversation list and notifications."""
+"""Follows every open workspace, for the rail's dots, the conversation list and notifications."""
 
 from PySide6.QtCore import QObject, QTimer, Signal
 

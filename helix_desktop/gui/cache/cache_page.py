@@ -124,7 +124,7 @@ class CachePage(QWidget):
         then: Callable[[T], object],
         failed: Callable[[HelixError], object] | None = None,
     ) -> None:
-        """Of the workspace that is shown; what comes of it when another one is shown by then is let be."""
+        """Of the shown workspace; the result is dropped when another one is shown by then."""
         catalogue = self._catalogue
 
         def pass_result_if_shown(found: T) -> None:
@@ -192,7 +192,7 @@ class CachePage(QWidget):
         self.bar.field.selectAll()
 
     def search_hash_or_text(self, text: str) -> None:
-        """A hash or the beginning of one jumps to its entry; anything else is looked for in the contents."""
+        """A hash or its beginning jumps to its entry; anything else is searched in the contents."""
         self._query = text
         if self._catalogue is None:
             return
@@ -248,7 +248,7 @@ class CachePage(QWidget):
         self._figures_timer.start()
 
     def _select_shown_entry(self, row: EntryRow | None) -> None:
-        """Selects the shown entry in the full table, unless the user has selected another row meanwhile."""
+        """Selects the shown entry in the full table, unless the user has selected a row."""
         if row is not None and self.table.current_row < 0 and self._is_entry_shown(row.stored.digest):
             self._select_and_open_row(row)
 

@@ -51,7 +51,7 @@ def parse_json_container(text: str) -> object | None:
 
 
 def split_page_lines(content: bytes, *, first: bool, last: bool) -> tuple[list[str], int]:
-    """The lines of a page, and how many line ends it holds. A sign cut by the page's edge is left out."""
+    """The lines of a page, and its number of line ends. A sign cut by its edge is left out."""
     text = content.decode("utf-8", "replace")
     if not first:
         text = text.lstrip("\N{REPLACEMENT CHARACTER}")

@@ -1,4 +1,4 @@
-"""The table of entries: draws its cells and says which rows are selected, as ranges: there may be a million."""
+"""The table of entries: draws its cells. Selected rows are ranges, as there may be a million."""
 
 import time
 from collections.abc import Iterator
@@ -123,7 +123,7 @@ class EntryCellDelegate(QStyledItemDelegate):
 
 
 class EntryTable(QTableView):
-    """`current_row_changed`: another row is looked at. `selected_rows_changed`: other rows are chosen."""
+    """`current_row_changed`: another row is shown. `selected_rows_changed`: others are chosen."""
 
     current_row_changed = Signal(int)
     selected_rows_changed = Signal()
@@ -163,7 +163,7 @@ class EntryTable(QTableView):
         entries.rows_loaded.connect(self._on_rows_loaded)
 
     def _update_sort_indicator(self) -> None:
-        """What a search found stands by relevance, which no column has; its titles order nothing then."""
+        """What a search found stands by relevance, for which there is no column."""
         header, by_column = self.horizontalHeader(), not self.entries.shows_search_hits
         if header.isSortIndicatorShown() != by_column:
             header.setSortIndicatorShown(by_column)

@@ -27,7 +27,7 @@ _SHOWN_USES = 30
 
 
 class EntryViewer(QWidget):
-    """`intent_wanted` carries what the window has to do; `save_wanted` and `forget_wanted` are the page's."""
+    """`intent_wanted` is for the window; `save_wanted` and `forget_wanted` are for the page."""
 
     intent_wanted = Signal(object)
     save_wanted = Signal()

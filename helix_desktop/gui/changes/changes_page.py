@@ -63,10 +63,8 @@ class ChangesPage(QWidget):
         self._shown: FileChange | None = None
         self.files = ChangedFilesList(theme, self)
         self.body = ChangedFileView(theme, self)
-        self.scope, self.columns = (
-            build_push_button(tr("Each turn") + ARROW, self, look="pill"),
-            build_push_button(tr("Unified") + ARROW, self, look="pill"),
-        )
+        self.scope = build_push_button(tr("Each turn") + ARROW, self, look="pill")
+        self.columns = build_push_button(tr("Unified") + ARROW, self, look="pill")
         self.cover_button = build_push_button(tr("Choose what checkpoints include…"), self, look="pill")
         self.cover_button.hide()
         self._stop_watching_changes: Callable[[], None] = lambda: None
@@ -86,9 +84,8 @@ class ChangesPage(QWidget):
         self.body.undo_wanted.connect(lambda: self.undo.plan_and_confirm_undo([self._shown] if self._shown else []))
         self.body.keep_wanted.connect(lambda: self._mark_hunk_kept(""))
         self.body.editor_wanted.connect(self._open_file_or_folder)
-        self.body.view.hunk_undo_requested.connect(
-            lambda hunk: self.undo.undo_hunk(self._shown, hunk) if self._shown else None
-        )
+        undo_hunk = self.undo.undo_hunk
+        self.body.view.hunk_undo_requested.connect(lambda hunk: undo_hunk(self._shown, hunk) if self._shown else None)
         self.body.view.hunk_keep_requested.connect(self._mark_hunk_kept)
         self.body.view.commented.connect(self._comment_line_to_agent)
 
@@ -97,17 +94,8 @@ class ChangesPage(QWidget):
         for each in (bar, self.body):
             set_surface_look(each, "page")
         theme.keep_lengths_scaled(self, bar.setFixedHeight, 53)
-        row = build_row(
-            self.scope,
-            self.columns,
-            self._note,
-            self.cover_button,
-            1,
-            self.undo_button,
-            self.commit_button,
-            owner=bar,
-            spacing=8,
-        )
+        shown = (self.scope, self.columns, self._note, self.cover_button)
+        row = build_row(*shown, 1, self.undo_button, self.commit_button, owner=bar, spacing=8)
         theme.keep_lengths_scaled(self, row.setContentsMargins, 20, 10, 20, 10)
         for button in (self.scope, self.columns, self.cover_button, self.undo_button, self.commit_button):
             button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
@@ -127,10 +115,9 @@ class ChangesPage(QWidget):
         """The changes of a conversation; empty: of one that has not begun."""
         if changes is not self._changes:
             self._stop_watching_changes()
-            self._stop_watching_changes = (
-                changes.watch_checkpoints(self._on_checkpoint_progress) if changes is not None else lambda: None
-            )
+            self._stop_watching_changes = lambda: None
             if changes is not None:
+                self._stop_watching_changes = changes.watch_checkpoints(self._on_checkpoint_progress)
                 self._show_coverage_note(changes.checkpoint_progress)
         self._changes, self._conversation = changes, conversation
         self.undo.set_changes(changes, conversation)
@@ -187,14 +174,11 @@ class ChangesPage(QWidget):
                 files = await changes.changes_since_revision(self._revision)
                 entries = _build_group_rows(tr("Since {revision}", revision=self._revision), files, None)
             case "checkpoint" if (began := self._turn_of_chosen_checkpoint(turns)) is not None:
-                entries = _build_group_rows(
-                    _since_turn_heading(began), await changes.changes_since_checkpoint(began.first_checkpoint), None
-                )
+                files = await changes.changes_since_checkpoint(began.first_checkpoint)
+                entries = _build_group_rows(_since_turn_heading(began), files, None)
             case "conversation":
-                sources = [source for turn in turns for source in turn.sources]
-                entries = _build_group_rows(
-                    tr("The whole conversation"), await changes.file_changes_of_steps(sources), None
-                )
+                files = await changes.file_changes_of_steps([source for turn in turns for source in turn.sources])
+                entries = _build_group_rows(tr("The whole conversation"), files, None)
             case _:
                 for turn in reversed(turns):
                     files = await changes.file_changes_of_steps(turn.sources)
@@ -206,11 +190,8 @@ class ChangesPage(QWidget):
         return changes, conversation, turns, entries
 
     def _turn_of_chosen_checkpoint(self, turns: Sequence[TurnOfChanges]) -> TurnOfChanges | None:
-        return (
-            next((turn for turn in turns if turn.seq == self._checkpoint_turn_seq), None)
-            if self._scope == "checkpoint"
-            else None
-        )
+        chosen = (turn for turn in turns if turn.seq == self._checkpoint_turn_seq)
+        return next(chosen, None) if self._scope == "checkpoint" else None
 
     def _show_gathered_changes(
         self, gathered: tuple[FileChanges, str, Sequence[TurnOfChanges], list[ChangesListRow]]
@@ -251,9 +232,8 @@ class ChangesPage(QWidget):
             "failed": tr("The last checkpoint failed: {why}", why=progress.why),
         }
         by_agent = tr("This list shows changes by the agent and its commands, not your own edits.")
-        usual = (
-            by_agent if self._scope in ("turns", "conversation") else tr("This list includes your own changes, too.")
-        )
+        by_all = tr("This list includes your own changes, too.")
+        usual = by_agent if self._scope in ("turns", "conversation") else by_all
         over = self._changes is not None and any(left.is_beyond_limits for left in self._changes.list_uncovered_paths())
         if over:
             usual = join_sentences(usual, tr("Checkpoints leave out the files below: they exceed the limits."))
@@ -264,9 +244,8 @@ class ChangesPage(QWidget):
             size=format_byte_size(progress.bytes),
             seconds=format_number(progress.seconds, 1),
         )
-        self._note.set_elided_text(
-            words.get(progress.state, usual), first if progress.state == "ready" and progress.files else ""
-        )
+        hint = first if progress.state == "ready" and progress.files else ""
+        self._note.set_elided_text(words.get(progress.state, usual), hint)
 
     def _ask_what_to_cover(self) -> None:
         """A folder over the limit: its largest folders, for the user to choose."""
@@ -289,10 +268,8 @@ class ChangesPage(QWidget):
             return
         self._shown = file
 
-        def show_file_error(
-            error: HelixError,
-        ) -> None:  # The content is gone. The previous file must not stay visible.
-            if file is self._shown:
+        def show_file_error(error: HelixError) -> None:
+            if file is self._shown:  # The content is gone. The previous file must not stay visible.
                 self.body.show_sentence_only(translate_sentences(str(error)))
 
         work = self._load_changed_file(changes, file)

@@ -66,24 +66,22 @@ class ChangesUndo(QObject):
         """Turns that were undone again; each of the steps; the turn; all since it began."""
         later = [each for each in turns if each.seq >= turn.seq and each not in undone]
         menu = build_popup_menu(self._button)
+
+        def offer_undo(words: str, sources: Sequence[ChangeSource]) -> None:
+            menu.addAction(words, lambda: self.undo_change_sources(sources, words))
+
         for each in reversed(undone[-MOST_STEPS:]):
-            redo = tr("Redo turn {number}…", number=each.turn_numbers)
-            menu.addAction(redo).triggered.connect(
-                lambda _=False, e=each, w=redo: self.undo_change_sources(e.sources, w)
-            )
+            offer_undo(tr("Redo turn {number}…", number=each.turn_numbers), each.sources)
         for step in reversed(steps):
-            one = tr("Undo step {step} ({tool})…", step=step.step, tool=step.what or step.fact.by)
-            menu.addAction(one).triggered.connect(lambda _=False, s=step, w=one: self.undo_change_sources([s], w))
+            tool = step.what or step.fact.by
+            offer_undo(tr("Undo step {step} ({tool})…", step=step.step, tool=tool), [step])
         if turn not in undone and turn.sources[-1].fact.by == "undo":
-            again = tr("Undo the last undo…")
-            menu.addAction(again).triggered.connect(lambda: self.undo_change_sources(turn.sources[-1:], again))
-        words = tr("Undo turn {number}…", number=turn.turn_numbers)
+            offer_undo(tr("Undo the last undo…"), turn.sources[-1:])
         if turn not in undone:
-            menu.addAction(words).triggered.connect(lambda: self.undo_change_sources(turn.sources, words))
+            offer_undo(tr("Undo turn {number}…", number=turn.turn_numbers), turn.sources)
         if len(later) > 1:
-            since = tr("Undo everything since turn {number}…", number=turn.number)
             all_of_it = [source for each in later for source in each.sources]
-            menu.addAction(since).triggered.connect(lambda: self.undo_change_sources(all_of_it, since))
+            offer_undo(tr("Undo everything since turn {number}…", number=turn.number), all_of_it)
         menu.popup(self._button.mapToGlobal(self._button.rect().bottomLeft()))
 
     def undo_since_turn(self, turn: TurnOfChanges, turns: Sequence[TurnOfChanges]) -> None:
@@ -111,7 +109,7 @@ class ChangesUndo(QObject):
     async def _changes_left_to_undo(
         self, changes: FileChanges, sources: Sequence[ChangeSource]
     ) -> tuple[Sequence[FileChange], bool]:
-        """What remains to be undone of these steps. If nothing does, the last undo: undoing that is a redo."""
+        """What remains to be undone of these steps; if nothing, the last undo, as a redo."""
         left = await changes.changes_with_folders(sources)
         undone = [source for source in sources if source.fact.by == "undo"]
         return (left, False) if left or not undone else (await changes.changes_with_folders(undone[-1:]), True)
@@ -154,11 +152,8 @@ class ChangesUndo(QObject):
 
     def _report_undone(self, undone: FileUndoResult) -> None:
         back = len(undone.restored)
-        lines = [
-            format_count(back, "{n} file was restored.", "{n} files were restored.")
-            if back
-            else tr("No files were restored.")
-        ]
+        restored = format_count(back, "{n} file was restored.", "{n} files were restored.")
+        lines = [restored if back else tr("No files were restored.")]
         lines += [
             tr("{place} was not changed: {why}.", place=place, why=why.rstrip("."))
             for place, why in undone.paths_left_alone[:6]

@@ -1,4 +1,4 @@
-"""The button and the dialog that commit changed files; in a folder without git the button sets git up first."""
+"""Commits changed files; in a folder without git, the button sets git up first."""
 
 from collections.abc import Sequence
 

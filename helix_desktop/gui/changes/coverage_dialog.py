@@ -1,4 +1,4 @@
-"""The dialog in which the user chooses which folders checkpoints cover when a folder exceeds the limits."""
+"""The dialog that asks which folders checkpoints cover when a folder exceeds the limits."""
 
 from collections.abc import Sequence
 from glob import escape
@@ -54,21 +54,14 @@ class CheckpointCoverageDialog(plain_widgets.TransientDialog):
 
     @property
     def rules_for_unchecked(self) -> list[str]:
+        return [f"{escape(name)}/" for name, _, _ in self._list_folders(Qt.CheckState.Unchecked)]
+
+    def _list_folders(self, state: Qt.CheckState) -> list[tuple[str, int, int]]:
         items = [self.list.item(row) for row in range(self.list.count())]
-        return [
-            f"{escape(item.data(Qt.ItemDataRole.UserRole)[0])}/"
-            for item in items
-            if item.checkState() != Qt.CheckState.Checked
-        ]
+        return [item.data(Qt.ItemDataRole.UserRole) for item in items if item.checkState() == state]
 
     def _show_covered_totals(self) -> None:
-        items = [self.list.item(row) for row in range(self.list.count())]
-        told = [each.data(Qt.ItemDataRole.UserRole) for each in items if each.checkState() == Qt.CheckState.Checked]
+        told = self._list_folders(Qt.CheckState.Checked)
         files, held = sum(one[1] for one in told), sum(one[2] for one in told)
-        self.state.setText(
-            tr(
-                "Checkpoints include {files} ({size}).",
-                files=format_count(files, "{n} file", "{n} files"),
-                size=format_byte_size(held),
-            )
-        )
+        count = format_count(files, "{n} file", "{n} files")
+        self.state.setText(tr("Checkpoints include {files} ({size}).", files=count, size=format_byte_size(held)))

@@ -31,7 +31,7 @@ ABOVE, BELOW = 96, 560
 
 
 class ChatPage(QWidget):
-    """One conversation at a time; its widgets are reused. There is one such page, or two side by side."""
+    """One conversation at a time. There is one such page, or two side by side."""
 
     def __init__(
         self,

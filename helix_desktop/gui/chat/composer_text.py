@@ -1,4 +1,4 @@
-"""The text of the composer: grows to ten lines, sends with Enter, walks its history, takes files, completes."""
+"""The composer's text: grows to ten lines, sends, walks its history, takes files, completes."""
 
 import sys
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ ALT_WRITES = sys.platform == "darwin"  # On a Mac, Alt types letters that have n
 
 
 class ComposerTextEdit(QPlainTextEdit):
-    """`sending(steer)`. While something is typed that can be completed, `offers_wanted(request)` is answered with
-    `show_completion_offers`; `offer_taken` carries an offer that is more than text.
+    """`sending(steer)`. While something is typed that can be completed, `offers_wanted(request)` is
+    answered with `show_completion_offers`; `offer_taken` carries an offer that is more than text.
     """
 
     sending = Signal(bool)
@@ -164,7 +164,7 @@ class ComposerTextEdit(QPlainTextEdit):
             super().insertFromMimeData(source)
 
     def show_completion_offers(self, asked: CompletionRequest, offers: Sequence[CompletionOffer]) -> None:
-        """Shows the offers for a request above the box, unless the text has changed since it was made."""
+        """Shows the offers for a request above the box, unless the text has changed since."""
         if asked != self._asked:
             return
         if self.completion is None:

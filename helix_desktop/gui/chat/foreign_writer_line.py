@@ -27,7 +27,7 @@ class ForeignWriterLine(QWidget):
         self.hide()
 
     def show_foreign_writer(self, agent: str, machine: str = "") -> None:
-        """The agent that writes in the conversation, or the other computer; both empty: this program does."""
+        """The agent or other computer that writes here; both empty: this program does."""
         self._machine = machine
         if machine:
             words = tr(

@@ -69,7 +69,7 @@ class UnsentMessages:
         )
 
     def add_remembered_messages(self, place: DraftPlace, messages: Sequence[object]) -> None:
-        """Adds messages that are in the window's memory already, as `encode_message_parts` wrote them."""
+        """Adds messages of the window's memory, as `encode_message_parts` wrote them."""
         self._held.setdefault(place, []).extend(UnsentMessage(decode_message_parts(each)) for each in messages)
 
     def unsent_messages_of(self, place: DraftPlace) -> Sequence[Parts]:

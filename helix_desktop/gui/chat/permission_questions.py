@@ -112,7 +112,7 @@ def describe_asking_agent(question: PermissionQuestion) -> str:
 
 
 class PermissionQuestionCard(QWidget):
-    """The card of one question. Emits `answered` with the answer; keys it does not use reach the page."""
+    """The card of one question. Keys that it does not use reach the page."""
 
     answered = Signal(object)
 
@@ -377,7 +377,7 @@ class PermissionQuestionPanel(QWidget):
         self.hide()
 
     def show_keys(self, keys: Mapping[str, str]) -> None:
-        """The shortcuts of the answering actions; none where they answer another conversation's question."""
+        """The shortcuts of the answering actions; none where they answer another conversation."""
         self._keys = keys
         if self.visible_card is not None:
             self.visible_card.show_keys(keys)

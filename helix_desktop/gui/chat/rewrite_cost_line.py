@@ -22,7 +22,7 @@ PENDING_DOLLARS = 0.01  # In dollars. A choice of the user that will cost at lea
 
 
 class RewriteCostLine(QWidget):
-    """Hidden where the last turn wrote nothing again that could have been avoided, or hardly anything."""
+    """Hidden where the last turn wrote hardly anything again that could have been avoided."""
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)

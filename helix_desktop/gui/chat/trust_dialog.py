@@ -1,4 +1,4 @@
-"""Shows the exact text of rules, skills, commands, hooks and agents in a folder before they are first used."""
+"""Shows the exact text of a folder's rules, skills, commands, hooks and agents before they are used."""
 
 from collections.abc import Callable, Sequence
 

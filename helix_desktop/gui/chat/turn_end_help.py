@@ -17,7 +17,7 @@ _LIMITS = frozenset({TurnEnd.STEP_LIMIT, TurnEnd.SPENDING_LIMIT, TurnEnd.REPEATI
 
 
 class TurnEndHelpLine(QWidget):
-    """`settings_wanted` carries the page that helps. `going_on`: take the turn up again where it ended."""
+    """`settings_wanted` carries the page that helps. `going_on`: go on where the turn ended."""
 
     settings_wanted = Signal(str)
     going_on = Signal()

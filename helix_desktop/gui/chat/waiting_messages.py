@@ -1,4 +1,4 @@
-"""The messages that wait while the agent works, above the composer: each can be changed or taken away."""
+"""The messages that wait while the agent works: each can be changed or taken away."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -30,7 +30,7 @@ class OneLineLabel(QLabel):
 
 
 class WaitingMessageList(QWidget):
-    """The messages that wait to be sent. `editing(index)`: take one back; `discarding(index)`: delete it."""
+    """Messages that wait to be sent. `editing(index)`: take one back; `discarding(index)`: delete it."""
 
     editing = Signal(int)
     discarding = Signal(int)

@@ -44,10 +44,7 @@ class ConnectedAgentCard(QWidget):
         super().__init__(parent)
         plain_widgets.set_surface_look(self, "card")
         self.row = connected_agents.ConnectedAgentRow("", "", "")
-        self._name, self._state = (
-            plain_widgets.build_plain_label("", "title"),
-            plain_widgets.build_plain_label("", "small"),
-        )
+        self._name, self._state = (plain_widgets.build_plain_label("", look) for look in ("title", "small"))
         self._mark = plain_widgets.build_plain_label(tr("connected"), "chip", wraps=False)
         self.copy = plain_widgets.build_push_button(tr("Copy command"), self, self._copy_start_command)
         self.change = plain_widgets.build_push_button("", self, self.change_wanted.emit)
@@ -97,10 +94,9 @@ def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float)
     if row.reason_not_folded:
         return tr("Not folded: the agent is signed in with a subscription")
     if row.requests:
+        today = format_count(row.conversations, "{n} conversation today", "{n} conversations today")
         parts = [
-            format_count(row.conversations, "{n} conversation today", "{n} conversations today")
-            if row.conversations
-            else "",
+            today if row.conversations else "",
             format_count(row.requests, "{n} request", "{n} requests"),
             tr("last request {when}", when=format_time_ago(row.last_request_time, now)),
             tr("{share} saved", share=format_percent(1 - row.sent / row.without)) if row.without > row.sent else "",
@@ -187,9 +183,8 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
         self._address.setText(tr("Gateway on {address}", address=place) if place else tr("The gateway is off"))
         self.switch.setText(tr("Turn off") if place else tr("Turn on"))
         self._show_figures_of_today(found.today)
-        self._once_line.show_command_line(
-            next((row.start_command for row in found.agents if row.installed), found.agents[0].start_command)
-        )
+        installed = (row.start_command for row in found.agents if row.installed)
+        self._once_line.show_command_line(next(installed, found.agents[0].start_command))
         self._other_program_line.show_command_line(f"ANTHROPIC_BASE_URL={found.for_others}" if found.for_others else "")
 
     def _show_missing_agents(self) -> None:
@@ -207,9 +202,8 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
 
         saved = max(0.0, whole - billed)
         requests = format_count(today.requests, "{n} request", "{n} requests")
-        self._without.show_figure(
-            tr("Today, without Helix Desktop"), format_amount(whole), tr("tokens in the agents' own requests")
-        )
+        own = tr("tokens in the agents' own requests")
+        self._without.show_figure(tr("Today, without Helix Desktop"), format_amount(whole), own)
         self._billed.show_figure(tr("Billed") if paid else tr("Sent"), format_amount(billed), requests)
         share = format_percent(saved / whole) if whole else format_percent(0)
         self._saved.show_figure(tr("Saved"), format_amount(saved), tr("{share}, including recalls", share=share))
@@ -238,15 +232,11 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
         )
 
     def _confirm_connection_change(self, row: connected_agents.ConnectedAgentRow, difference: str) -> None:
-        title = tr("Disconnect {agent}?") if row.connected else tr("Connect {agent}?")
-        yes = tr("Change the file")
-        ask_to_confirm(
-            self,
-            title.format(agent=row.title),
-            difference,
-            yes,
-            lambda: self._run_and_refresh(self._agents.change_agent_configuration(row.name)),
-        )
+        def change_configuration() -> None:
+            self._run_and_refresh(self._agents.change_agent_configuration(row.name))
+
+        title = (tr("Disconnect {agent}?") if row.connected else tr("Connect {agent}?")).format(agent=row.title)
+        ask_to_confirm(self, title, difference, tr("Change the file"), change_configuration)
 
     def _run_and_refresh(self, work: Coroutine[Any, Any, None]) -> None:
         self._words.hide()

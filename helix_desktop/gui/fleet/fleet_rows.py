@@ -107,14 +107,8 @@ def list_conversation_cells(benches: Sequence[Workbench]) -> dict[str, list[str]
             shared = f"{_join_file_names(overlaps)} ({', '.join(others)})" if overlaps else ""
             agent = make_safe_text(row.acp_agent or row.agent)
             where = [make_safe_text(bench.name), agent, make_safe_text(row.copy)]
-            rows[f"{bench.id} {row.id}"] = [
-                describe_running_state(running),
-                titles[row.id],
-                *where,
-                _join_file_names(files),
-                shared,
-                format_dollars(row.cost),
-            ]
+            what, files_and_cost = (describe_running_state(running), titles[row.id]), (_join_file_names(files), shared)
+            rows[f"{bench.id} {row.id}"] = [*what, *where, *files_and_cost, format_dollars(row.cost)]
     return rows
 
 
@@ -123,7 +117,7 @@ def _join_file_names(paths: Iterable[str]) -> str:
 
 
 def list_task_rows(found: Sequence[Figures]) -> dict[str, tuple[str, Figures, Figures]]:
-    """State, figures of the workspace, and task; the longest waiting task goes first, else the newest."""
+    """State, figures of the workspace, and task: the longest waiting one, else the newest."""
     rows = {}
     for state in DOT_BY_STATE:
         some = [(one, task) for one in found for task in reversed(one.get(state, ()))]

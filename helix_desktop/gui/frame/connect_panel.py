@@ -99,7 +99,7 @@ class ConnectPanel(QWidget):
         return form
 
     def _on_provider_chosen(self) -> None:
-        """Clears the key and the message, so that a key typed for one provider is never sent to another."""
+        """Clears the key: one typed for a provider is never sent to another."""
         self._key.clear()
         self._show_connect_status("")
         self._key_places.hide()

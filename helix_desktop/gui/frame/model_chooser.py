@@ -35,7 +35,7 @@ class ModelRow:
 def group_models(
     models: Sequence[ModelChoice], favourites: Sequence[str], recent: Sequence[str], words: str = ""
 ) -> list[ModelRow]:
-    """The rows that match the typed words: favourites, recent models, then each provider's, under headings."""
+    """The rows that match the words: favourites, recent models, then each provider's."""
     wanted = words.casefold().split()
     found = [model for model in models if _model_matches_words(model, wanted)]
     known = {model.name: model for model in found}
@@ -211,7 +211,7 @@ class ModelChooser(SearchPopup):
         return foot
 
     def open_below(self, anchor: QWidget, current: str, words: str = "") -> None:
-        """Opens below the widget that shows the choice. Whoever listens to `opened` supplies the models."""
+        """Opens below what shows the choice. Whoever listens to `opened` supplies the models."""
         self._anchor, self._current = anchor, current
         self.open_popup(words)
         self._refill_models()

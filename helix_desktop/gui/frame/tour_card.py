@@ -118,8 +118,8 @@ class TourGuide(QObject):
         self._place_ring_and_card()
 
     def point_at_area(self, place: QRect, *about: QRect) -> None:
-        """The area is in window coordinates; an empty one highlights nothing. The card covers nothing of the first
-        of `about` that leaves it room, else nothing of the area.
+        """The area is in window coordinates; an empty one highlights nothing. The card covers
+        nothing of the first of `about` that leaves it room, else nothing of the area.
         """
         place &= self._window.rect()
         clear = [*filter(None, about), place]

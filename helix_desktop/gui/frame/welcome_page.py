@@ -70,7 +70,7 @@ class WelcomePage(QWidget):
         build_column(2, build_row(1, (middle, 100), 1), 3, owner=self)
 
     def show_startup_problem(self, why: str) -> None:
-        """Shows why the program cannot work on this computer and what to do, in place of the first steps."""
+        """Shows why the program cannot work here and what to do, in place of the first steps."""
         for card in (self.folder.parentWidget(), self.tour.parentWidget(), self._found_card, self._import):
             if card is not None:
                 card.hide()

@@ -47,8 +47,8 @@ class OpenWorkspaceContents:
 
 
 class WindowPages(QObject):
-    """`wanted` carries a value of `chat_intents`. Every page but the chat, which the window builds, is
-    imported and built when it is first needed; `page_made` then carries its name and the page.
+    """`wanted` carries a value of `chat_intents`. Every page but the chat, which the window builds,
+    is imported and built when it is first needed; `page_made` then carries its name and the page.
     """
 
     wanted = Signal(object)

@@ -1,4 +1,4 @@
-"""The rail of workspaces at the left: an initial on a coloured square, and a dot for what goes on in it."""
+"""The rail of workspaces: an initial on a coloured square, and a dot for what goes on."""
 
 from collections.abc import Sequence
 from functools import partial

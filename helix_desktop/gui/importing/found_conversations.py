@@ -1,4 +1,4 @@
-"""The tree of conversations that were found: by project, each with its date, its length and what it cost."""
+"""The tree of found conversations: by project, each with its date, length and cost."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -60,12 +60,10 @@ class FoundConversationTree(RowTree):
         project = QTreeWidgetItem(self, [f"{folder}  ·  {group.program}"])
         project.setFlags(project.flags() | Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsAutoTristate)
         if not group.is_folder_present:
-            project.setToolTip(
-                _TITLE,
-                tr(
-                    "This folder is not on this computer. Its conversations are imported into the workspace “Imported conversations”."
-                ),
+            words = tr(
+                "This folder is not on this computer. Its conversations are imported into the workspace “Imported conversations”."
             )
+            project.setToolTip(_TITLE, words)
         return project
 
     def _add_conversation(self, project: QTreeWidgetItem, group: HistoryGroup) -> None:

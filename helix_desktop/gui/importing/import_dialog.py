@@ -54,19 +54,11 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
         self._bar.setTextVisible(False)
         self._bar.setAccessibleName(tr("Import conversations"))
         self._progress_label = plain_widgets.build_plain_label("", "small")
-        build_column(
-            plain_widgets.build_plain_label(tr("Conversations from other programs"), "title"),
-            self._message_label,
-            self.filter_line,
-            (self.found, 1),
-            build_row(self._build_recorder_checkbox(), 1, self._build_delete_button()),
-            self._bar,
-            self._progress_label,
-            self._build_import_buttons(),
-            owner=self,
-            margins=(20, 20, 20, 16),
-            spacing=10,
-        )
+        title = plain_widgets.build_plain_label(tr("Conversations from other programs"), "title")
+        recorded = build_row(self._build_recorder_checkbox(), 1, self._build_delete_button())
+        found = (title, self._message_label, self.filter_line, (self.found, 1), recorded)
+        below = (self._bar, self._progress_label, self._build_import_buttons())
+        build_column(*found, *below, owner=self, margins=(20, 20, 20, 16), spacing=10)
         self._show_import_running(going=False)
 
     def _build_recorder_checkbox(self) -> QCheckBox:
@@ -102,9 +94,8 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
     def _build_import_buttons(self) -> QHBoxLayout:
         self._undo = plain_widgets.build_push_button(tr("Undo"), self, self._undo_import, "link")
         self._keys = plain_widgets.build_push_button("", self, self._ask_to_forget_keys, "link")
-        self._left_out = plain_widgets.build_push_button(
-            tr("What was left out"), self, self._show_what_was_left_out, "link"
-        )
+        show = self._show_what_was_left_out
+        self._left_out = plain_widgets.build_push_button(tr("What was left out"), self, show, "link")
         self._close = plain_widgets.build_push_button(tr("Close"), self, self.reject, "")
         self._stop = plain_widgets.build_push_button(tr("Stop"), self, self._histories.stop_import, "")
         self._stop.clicked.connect(lambda: self._stop.setEnabled(False))
@@ -121,9 +112,8 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
         self.found.show_groups(groups)
         for widget in (self.filter_line, self.found):
             widget.setVisible(bool(groups))
-        self._undescribed = sorted(
-            (group for group in groups if group.conversations == 1), key=lambda group: -group.last
-        )
+        alone = (group for group in groups if group.conversations == 1)
+        self._undescribed = sorted(alone, key=lambda group: -group.last)
         self._describe_next_group()
         whole = sum(group.conversations for group in groups)
         amount = format_byte_size(sum(group.size for group in groups))
@@ -131,9 +121,8 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
             whole, "{n} conversation was found on this computer", "{n} conversations were found on this computer"
         )
         told = tr("{found} ({size}). The conversations are copied; the other programs' files are not changed.", found=words, size=amount)  # fmt: skip
-        self._message_label.setText(
-            told if groups else tr("No conversations from other programs were found on this computer.")
-        )
+        none = tr("No conversations from other programs were found on this computer.")
+        self._message_label.setText(told if groups else none)
         self._update_import_button()
         if not groups:
             self.resize(self.width(), self.minimumSizeHint().height())
@@ -154,9 +143,8 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
         self.import_button.setVisible(not self._is_importing)
         chosen = sum(group.conversations for group in self.found.chosen_groups())
         self.import_button.setEnabled(chosen > 0 and not self._is_importing)
-        self.import_button.setText(
-            format_count(chosen, "Import {n} conversation", "Import {n} conversations") if chosen else tr("Import")
-        )
+        words = format_count(chosen, "Import {n} conversation", "Import {n} conversations")
+        self.import_button.setText(words if chosen else tr("Import"))
 
     def import_checked_groups(self) -> None:
         self._show_import_running(going=True)
@@ -219,12 +207,8 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
         if outcome.stopped:
             words.append(tr("Stopped. Conversations imported so far are kept. Import again to add the rest."))
         if outcome.masked_keys:
-            words.append(
-                tr(
-                    "The imported conversations contain what looks like keys: {keys}",
-                    keys=", ".join(outcome.masked_keys[:5]),
-                )
-            )
+            keys = ", ".join(outcome.masked_keys[:5])
+            words.append(tr("The imported conversations contain what looks like keys: {keys}", keys=keys))
         self._message_label.setText(" ".join(words))
         self._undo.setVisible(bool(outcome.new_count or outcome.grown_count))
         self._keys.setText(format_count(len(outcome.masked_keys), "Forget the key…", "Forget the {n} keys…"))

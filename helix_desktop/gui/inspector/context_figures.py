@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import Block, ContextKind
@@ -48,14 +48,8 @@ def list_view_blocks(state: Moment) -> list[ListedBlock]:
     """Lists every block of the view in order, with the token counts that all pages show."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     price = chosen.price_input / PER_MILLION * state.billed_per_counted_token() if chosen else 0.0
-
-    def name_block_in_view(block: Block) -> tuple[str, bool]:
-        return name_block(block, state)
-
-    found = []
-    for number, block in enumerate(state.get_view().blocks):
-        found.append(ListedBlock(number, block, block.tokens, block.tokens * price, name_block_in_view))
-    return found
+    name, blocks = partial(name_block, state=state), enumerate(state.get_view().blocks)
+    return [ListedBlock(number, block, block.tokens, block.tokens * price, name) for number, block in blocks]
 
 
 def name_block(block: Block, state: Moment) -> tuple[str, bool]:

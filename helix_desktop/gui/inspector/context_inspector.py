@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QCursor, QShowEvent
@@ -23,15 +24,23 @@ from helix_desktop.gui.context_meter import context_kind_name, format_token_coun
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.inspector import context_figures
 from helix_desktop.gui.inspector.context_figures import ListedBlock
-from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes, build_inspector_heading
+from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_time_of_day
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, describe_block_source
+from helix_desktop.gui.shared.policy_names import list_fold_thresholds
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
-from helix_desktop.gui.transcript.basic_boxes import ActionLineBox, LayoutBox, SectionKey, ToggleSection, build_note_box
+from helix_desktop.gui.transcript.basic_boxes import (
+    ActionLineBox,
+    LayoutBox,
+    SectionKey,
+    ToggleSection,
+    build_heading_box,
+    build_note_box,
+)
 from helix_desktop.gui.transcript.chat_intents import OpenEntry, OpenFold, ShowInChat
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.line_boxes import ExpandableHeaderBox
@@ -49,7 +58,7 @@ _FOLD: SectionKey = ("fold",)
 
 
 class ContextInspector(QWidget):
-    """Shows how full the window is and with what. `intent_requested` carries values of `chat_intents`."""
+    """How full the window is and with what. `intent_requested` carries values of `chat_intents`."""
 
     intent_requested = Signal(object)
     moment_shown = Signal(object)  # The number of the shown moment's newest fact; None means now.
@@ -159,9 +168,8 @@ class ContextInspector(QWidget):
         self._update_step_slider(at_end=self._is_at_present)
         self._now_button.setVisible(not self._is_at_present)
         if self._session is None:
-            self.view.show_boxes(
-                lambda ink, width: [build_note_box(ink, width, tr("What is sent to the model appears here."))]
-            )
+            words = tr("What is sent to the model appears here.")
+            self.view.show_boxes(lambda ink, width: [build_note_box(ink, width, words)])
             self._step.setText("")
             return
         if self._is_at_present:
@@ -193,20 +201,15 @@ class ContextInspector(QWidget):
     def _build_inspector_boxes(
         self, ink: DrawingStyle, width: float, state: Moment, meter: token_budget.WindowMeter, chosen: Policy
     ) -> Iterator[LayoutBox]:
-        yield from build_context_boxes(ink, width, state, meter, describe_thresholds(chosen))
+        thresholds = " · ".join(words for words, _, _ in list_fold_thresholds(chosen))
+        yield from build_context_boxes(ink, width, state, meter, thresholds)
         yield from self._build_tool_boxes(ink, width, state)
-        yield build_inspector_heading(ink, width, tr("Largest parts of the context"), gap=22)
+        yield build_heading_box(ink, width, tr("Largest parts of the context"), gap=22)
         for number, part in enumerate(context_figures.largest_blocks(self._parts)):
-            yield FigureBox(
-                ink,
-                width,
-                part.block_name,
-                format_token_count(part.tokens),
-                mono=part.is_name_code,
-                act=_toggle_for_block(part),
-                gap=0 if number else 10,
-            )
-        yield build_inspector_heading(ink, width, tr("This session"), gap=22)
+            figure, act = format_token_count(part.tokens), _toggle_for_block(part)
+            gap = 0 if number else 10
+            yield FigureBox(ink, width, part.block_name, figure, mono=part.is_name_code, act=act, gap=gap)
+        yield build_heading_box(ink, width, tr("This session"), gap=22)
         # For a past moment, the savings are shown at the prices of that time.
         session = self._session if self._is_at_present else None
         paid = session.conversation.state if session is not None else state
@@ -226,7 +229,7 @@ class ContextInspector(QWidget):
             yield FigureBox(ink, width, words, format_token_count(tools.withheld_tokens))
 
     def _build_coming_up_boxes(self, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
-        yield build_inspector_heading(ink, width, tr("Coming up"), gap=22)
+        yield build_heading_box(ink, width, tr("Coming up"), gap=22)
         for kind, why in self._folding.items():
             words = tr("Fold in progress: {kind}. {why}", kind=describe_fold_kind(kind), why=translate_sentences(why))
             yield build_note_box(ink, width, words, gap=6, colour="accent")
@@ -247,17 +250,8 @@ class ContextInspector(QWidget):
             cost = format_dollars(part.cost) if part.cost else context_kind_name(block.kind)
             dot = ink.theme.fill_colour_of_kind(block.kind)
             ring = bool(block.fold) and isinstance(block.source, PartRef)
-            yield FigureBox(
-                ink,
-                width,
-                name,
-                format_token_count(part.tokens),
-                dot=dot,
-                ring=ring,
-                mono=part.is_name_code,
-                act=_toggle_for_block(part),
-                more=cost,
-            )
+            figure, act, code = format_token_count(part.tokens), _toggle_for_block(part), part.is_name_code
+            yield FigureBox(ink, width, name, figure, dot=dot, ring=ring, mono=code, act=act, more=cost)
         if len(self._parts) > MAX_SHOWN_BLOCKS:
             yield build_note_box(ink, width, tr("and {n} more", n=format_number(len(self._parts) - MAX_SHOWN_BLOCKS)))
         for ref in state.branch.exclusions:
@@ -277,17 +271,19 @@ class ContextInspector(QWidget):
         elif act.key[0] == "include" and self._session is not None and isinstance(act.key[1], PartRef | Span):
             self._doing.run_in_background(self._session.include_part(act.key[1]), owner=self)
         elif act.key[0] == "block":
-            self.build_block_menu(int(str(act.key[1]))).popup(
-                QCursor.pos()
-                if self.underMouse()
-                else self.view.viewport().mapToGlobal(self.view.viewport().rect().center())
-            )
+            port = self.view.viewport()
+            place = QCursor.pos() if self.underMouse() else port.mapToGlobal(port.rect().center())
+            self.build_block_menu(int(str(act.key[1]))).popup(place)
 
     def build_block_menu(self, number: int) -> QMenu:
         menu = plain_widgets.build_popup_menu(self)
         session = self._session
         if session is None or not 0 <= number < len(self._parts):
             return menu
+
+        def offer_change(words: str, make: Callable[[], Coroutine[Any, Any, object]]) -> None:
+            menu.addAction(words, lambda: self._doing.run_in_background(make(), owner=self))
+
         part = self._parts[number]
         block, ref = part.block, part.block.source
         self._add_block_description(menu, part)
@@ -297,37 +293,24 @@ class ContextInspector(QWidget):
             menu.addAction(tr("Open the entry"), partial(self.intent_requested.emit, OpenEntry(stored.digest)))
         if block.fold:
             menu.addAction(tr("Open the fold"), lambda: self.intent_requested.emit(OpenFold(block.fold)))
-            menu.addAction(
-                tr("Restore the original"), self._run_in_background_when_chosen(lambda: session.undo_fold(block.fold))
-            )
+            offer_change(tr("Restore the original"), lambda: session.undo_fold(block.fold))
         if block.kind is not ContextKind.SYSTEM and isinstance(ref, PartRef):
-            pin: Callable[[], object] = (
-                (lambda: session.unpin_part(ref)) if block.pinned else (lambda: session.pin_part(ref))
-            )
-            menu.addAction(
-                tr("Unpin") if block.pinned else tr("Pin: never fold"), self._run_in_background_when_chosen(pin)
-            )
-            menu.addAction(
-                tr("Exclude from context"), self._run_in_background_when_chosen(lambda: session.exclude_part(ref))
-            )
+            if block.pinned:
+                offer_change(tr("Unpin"), lambda: session.unpin_part(ref))
+            else:
+                offer_change(tr("Pin: never fold"), lambda: session.pin_part(ref))
+            offer_change(tr("Exclude from context"), lambda: session.exclude_part(ref))
         if block.kind is ContextKind.OUTPUT and not block.fold:
-            menu.addAction(
-                tr("Replace old outputs with markers now"),
-                self._run_in_background_when_chosen(lambda: session.start_fold(FoldKind.MARKER)),
-            )
+            markers = tr("Replace old outputs with markers now")
+            offer_change(markers, lambda: session.start_fold(FoldKind.MARKER))
         return menu
 
     def _add_block_description(self, menu: QMenu, part: ListedBlock) -> None:
         figure = format_count(part.tokens, "{n} token", "{n} tokens")
         cost = " · " + tr("{money} per request", money=format_dollars(part.cost)) if part.cost else ""
-        said = menu.addAction(
-            f"{context_kind_name(part.block.kind)} · {describe_block_source(part.block)} · {figure}{cost}"
-        )
-        said.setEnabled(False)
+        kind = context_kind_name(part.block.kind)
+        menu.addAction(f"{kind} · {describe_block_source(part.block)} · {figure}{cost}").setEnabled(False)
         menu.addSeparator()
-
-    def _run_in_background_when_chosen(self, make: Callable[[], object]) -> Callable[[], object]:
-        return lambda: self._doing.run_in_background(make(), owner=self)  # type: ignore[arg-type]
 
     def ask_to_fold_now(self) -> None:
         if self._session is not None:
@@ -365,17 +348,6 @@ class ContextInspector(QWidget):
             wire = await self._bench.request_as_sent(session.id, step, request) if self._bench is not None else None
         as_sent = await asyncio.to_thread(session.matches_sent_request, step, request) if step is not None else None
         return describe_request(request, as_sent=as_sent), await asyncio.to_thread(build_request_forms, request, wire)
-
-
-def describe_thresholds(chosen: Policy) -> str:
-    """The thresholds in a line: observe 30% · reflect 50% · handover document at 85%."""
-    parts = []
-    if chosen.observation:
-        parts.append(tr("observe {share}%", share=round(100 * chosen.observation_share)))
-        parts.append(tr("reflect {share}%", share=round(100 * chosen.reflection_share)))
-    if chosen.handover != "off":
-        parts.append(tr("handover document at {share}%", share=round(100 * chosen.handover_share)))
-    return " · ".join(parts)
 
 
 def _toggle_for_block(part: ListedBlock) -> ToggleSection:

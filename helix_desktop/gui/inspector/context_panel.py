@@ -1,4 +1,4 @@
-"""The panel that the meter opens: what is in the context, what it has cost, and how context is saved here."""
+"""The panel that the meter opens: what is in the context, its cost, and how it is saved."""
 
 from collections.abc import Iterator
 
@@ -46,16 +46,10 @@ class ContextPanel(QWidget):
         saving = build_row((build_plain_label(tr("Saving context"), "", self), 1), self.policy)
         self.fold_link = self._build_panel_link(tr("Fold now…"), self.fold_wanted)
         self._request_link = self._build_panel_link(tr("Show the request"), self.request_wanted)
-        links = build_row(
-            self.fold_link,
-            self._request_link,
-            self._build_panel_link(tr("Open as a side panel"), self.side_panel_wanted),
-            1,
-            spacing=0,
-        )
-        self._compare_link = self._build_panel_link(
-            tr("What would other settings have cost here?"), self.comparison_wanted
-        )
+        side_link = self._build_panel_link(tr("Open as a side panel"), self.side_panel_wanted)
+        links = build_row(self.fold_link, self._request_link, side_link, 1, spacing=0)
+        words = tr("What would other settings have cost here?")
+        self._compare_link = self._build_panel_link(words, self.comparison_wanted)
         comparing = build_row(self._compare_link, 1)
         self._column = build_column(self.figures, saving, self._meaning, self._coming, comparing, links, owner=self)
         theme.keep_lengths_scaled(self, self._column.setContentsMargins, 18, 14, 18, 12)
@@ -119,7 +113,7 @@ class ContextPanel(QWidget):
     # --- The panel is placed when it appears, and closed by Escape or a click elsewhere
 
     def _close_panel(self) -> None:
-        """The keyboard goes back to what opened it: Qt would give it to the first thing in the window."""
+        """The keyboard goes back to what opened it, not to the first thing in the window."""
         self._opener.setFocus(Qt.FocusReason.OtherFocusReason)
         self.hide()
 

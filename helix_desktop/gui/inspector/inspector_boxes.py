@@ -1,6 +1,6 @@
 """The boxes the inspector and the meter's panel are made of: the meter, a line with a dot and a figure, a heading."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
@@ -16,10 +16,9 @@ from helix_desktop.gui.context_meter import (
     paint_meter_bar,
 )
 from helix_desktop.gui.inspector.context_figures import newest_handover_name
-from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox, TextBox
+from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox, build_heading_box
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.line_boxes import draw_dashed_ring
-from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan
 from helix_desktop.gui.translation import tr
 
 _MIDDLE = Qt.AlignmentFlag.AlignVCenter
@@ -28,25 +27,12 @@ _MIDDLE = Qt.AlignmentFlag.AlignVCenter
 class MeterBox(LayoutBox):
     """A bar of the window's content by kind, with the thresholds below it."""
 
-    def __init__(
-        self,
-        ink: DrawingStyle,
-        width: float,
-        parts: Mapping[ContextKind, int],
-        window: int,
-        words: str,
-        *,
-        is_estimate: bool = False,
-        gap: float = 0.0,
-    ) -> None:
+    def __init__(self, ink: DrawingStyle, width: float, meter: WindowMeter, words: str, *, gap: float) -> None:
         super().__init__(ink, width, gap=gap)
-        self._parts = tuple(parts.items())
-        self._window = window
-        self._words = words
-        self._share = describe_window_fill(self._parts, window) if window else ""
+        self._parts, self._window, self._words = tuple(meter.parts.items()), meter.window, words
+        self._share = describe_window_fill(self._parts, meter.window)
         self.height = ink.scaled_pixels(12 + 6 + 17)
-        self.hot_spots = []
-        self.text = describe_meter(self._parts, window, is_estimate=is_estimate)
+        self.text = describe_meter(self._parts, meter.window, is_estimate=meter.is_estimate)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink
@@ -54,9 +40,11 @@ class MeterBox(LayoutBox):
         painter.setFont(ink.theme.build_font(11))
         painter.setPen(ink.token_colour("faint"))
         below = QRectF(0, ink.scaled_pixels(18), self.width, ink.scaled_pixels(17))
-        painter.drawText(below, _MIDDLE | Qt.AlignmentFlag.AlignLeft, self._share)
-        room = self.width - QFontMetricsF(painter.font()).horizontalAdvance(self._share) - ink.scaled_pixels(8)
-        words = QFontMetricsF(painter.font()).elidedText(self._words, Qt.TextElideMode.ElideRight, room)
+        metrics, end = QFontMetricsF(painter.font()), Qt.TextElideMode.ElideRight
+        share = metrics.elidedText(self._share, end, self.width)
+        painter.drawText(below, _MIDDLE | Qt.AlignmentFlag.AlignLeft, share)
+        room = self.width - metrics.horizontalAdvance(share) - ink.scaled_pixels(8)
+        words = metrics.elidedText(self._words, end, room)
         painter.drawText(below, _MIDDLE | Qt.AlignmentFlag.AlignRight, words)
 
 
@@ -116,10 +104,6 @@ class FigureBox(LayoutBox):
         painter.drawText(QRectF(left, 0, room + 2, self.height), _MIDDLE, words)
 
 
-def build_inspector_heading(ink: DrawingStyle, width: float, text: str, *, gap: float = 0.0) -> TextBox:
-    return TextBox(ink, width, ParagraphBlock((StyledSpan(text),)), gap=gap, font=ink.name)
-
-
 def build_context_boxes(
     ink: DrawingStyle, width: float, state: Moment, meter: WindowMeter, thresholds: str
 ) -> Iterator[LayoutBox]:
@@ -129,8 +113,8 @@ def build_context_boxes(
         used=format_token_count(meter.used),
         window=format_token_count(meter.window),
     )
-    yield build_inspector_heading(ink, width, title)
-    yield MeterBox(ink, width, meter.parts, meter.window, thresholds, is_estimate=meter.is_estimate, gap=10)
+    yield build_heading_box(ink, width, title)
+    yield MeterBox(ink, width, meter, thresholds, gap=10)
     gap = 12.0
     for kind in ContextKind:
         if figure := meter.parts.get(kind, 0):

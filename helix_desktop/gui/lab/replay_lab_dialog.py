@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from PySide6.QtCore import QSize, Signal
-from PySide6.QtWidgets import QGridLayout, QProgressBar, QPushButton, QWidget
+from PySide6.QtWidgets import QGridLayout, QProgressBar, QWidget
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import HelixError
@@ -102,17 +102,10 @@ class ReplayLabDialog(TransientDialog):
 
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:
         name = self._names[outcome.policy]
-        figures = (outcome.cost_share, outcome.peak, outcome.in_view)
-        words = (name, *map(format_percent, figures))
-        return (
-            *(build_plain_label(each, "small", self, wraps=False) for each in words),
-            self._build_adopt_button(outcome.policy, name),
-        )
-
-    def _build_adopt_button(self, policy: str, name: str) -> QPushButton:
-        adopt = build_push_button(tr("Use this policy"), self, partial(self._adopt_policy, policy), "link")
+        words = (name, *map(format_percent, (outcome.cost_share, outcome.peak, outcome.in_view)))
+        adopt = build_push_button(tr("Use this policy"), self, partial(self._adopt_policy, outcome.policy), "link")
         adopt.setAccessibleName(f"{tr('Use this policy')}: {name}")
-        return adopt
+        return (*(build_plain_label(each, "small", self, wraps=False) for each in words), adopt)
 
     def _adopt_policy(self, policy: str) -> None:
         def report_adopted_policy(_done: None) -> None:

@@ -1,4 +1,4 @@
-"""Defines what the replay lab asks for and what comes back; `desktop/replay_process.py` implements it."""
+"""What the replay lab asks for and what comes back; see `desktop/replay_process.py`."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any

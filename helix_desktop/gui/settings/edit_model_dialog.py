@@ -57,19 +57,12 @@ def _declare_model_fields(model: ModelChoice) -> list[FieldDeclaration]:
         "cache_read": (tr("Cache read price"), model.price_cache_read),
         "cache_write": (tr("Cache write price"), model.price_cache_write),
     }
+    reply, sampling = tr("In tokens. 0 uses the provider's default."), tr("This model supports temperature and top-p.")
     return [
         FieldDeclaration("window", tr("Context window"), tr("Tokens."), model.window, least=1_000, most=MOST_TOKENS),
-        FieldDeclaration(
-            "max_output",
-            tr("Longest reply"),
-            tr("In tokens. 0 uses the provider's default."),
-            model.max_output,
-            most=MOST_TOKENS,
-        ),
+        FieldDeclaration("max_output", tr("Longest reply"), reply, model.max_output, most=MOST_TOKENS),
         *(FieldDeclaration(name, title, dollars, value, most=MOST_DOLLARS) for name, (title, value) in prices.items()),
         FieldDeclaration("images", tr("Vision"), tr("This model can read images."), model.images),
         FieldDeclaration("tools", tr("Tools"), tr("This model can call tools."), model.tools),
-        FieldDeclaration(
-            "temperature", tr("Temperature"), tr("This model supports temperature and top-p."), model.temperature
-        ),
+        FieldDeclaration("temperature", tr("Temperature"), sampling, model.temperature),
     ]

@@ -12,7 +12,7 @@ from helix_desktop.gui.workbench_types import ConnectedAgents, DoctorFinding, Wo
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceStorage:
-    """What a workspace takes on the disk: its entries, their bytes, the compressed bytes and the folder."""
+    """What a workspace takes on the disk: entries, their bytes, compressed, and its folder."""
 
     entries: int
     size: int

@@ -33,16 +33,8 @@ class McpServerCard(QWidget):
         self._name, self._words, self._state = (build_plain_label("", look, self) for look in ("", "mono", "small"))
         self._inside = build_surface(self, "plain")
         self._inside.hide()
-        build_column(
-            self._name,
-            self._words,
-            self._state,
-            self._build_card_buttons(),
-            self._inside,
-            owner=self,
-            margins=(12, 10, 8, 8),
-            spacing=4,
-        )
+        shown = (self._name, self._words, self._state, self._build_card_buttons(), self._inside)
+        build_column(*shown, owner=self, margins=(12, 10, 8, 8), spacing=4)
         self._tools = QVBoxLayout()
         self._limits = QVBoxLayout()
         self._log = self._build_log_view()
@@ -68,10 +60,8 @@ class McpServerCard(QWidget):
         if server.offered != self._offered:
             self._offered = server.offered
             self._show_server_tools()
-        if (server.start_seconds, server.call_seconds) != (
-            before.start_seconds,
-            before.call_seconds,
-        ) or not before.name:
+        timeouts = {(each.start_seconds, each.call_seconds) for each in (before, server)}
+        if len(timeouts) > 1 or not before.name:
             self._show_server_timeouts()
         if server.log != before.log:
             self._show_server_log()
@@ -113,9 +103,8 @@ class McpServerCard(QWidget):
                 )
             )
             reads.setAccessibleName(f"{tr('Read-only')}: {tool.name}")
-            reads.toggled.connect(
-                lambda on, name=tool.name: self._run_server_action("mark_reading", tool=name, reads=on)
-            )
+            mark = partial(self._run_server_action, "mark_reading", tool=tool.name)
+            reads.toggled.connect(lambda on, mark=mark: mark(reads=on))
             self._tools.addLayout(build_row((check, 1), reads))
             if tool.about:
                 about = build_plain_label(tool.about[:MAX_DESCRIPTION_LENGTH], "small", self)
@@ -130,15 +119,10 @@ class McpServerCard(QWidget):
 
     def _show_server_timeouts(self) -> None:
         clear_layout(self._limits)
-        limits = (
-            (
-                "start_seconds",
-                tr("Startup timeout"),
-                tr("If the server doesn't respond within this time, the attempt to start it fails."),
-            ),
-            ("call_seconds", tr("Call timeout"), tr("Tool calls that take longer than this are cancelled.")),
-        )
-        for name, title, sentence in limits:
+        starting = tr("If the server doesn't respond within this time, the attempt to start it fails.")
+        calling = tr("Tool calls that take longer than this are cancelled.")
+        limits = {"start_seconds": (tr("Startup timeout"), starting), "call_seconds": (tr("Call timeout"), calling)}
+        for name, (title, sentence) in limits.items():
             value = float(getattr(self._server, name))
             declared = FieldDeclaration(name, title, sentence, value, least=1, most=86_400, unit="s")
             self._limits.addWidget(build_field_row(declared, partial(self._change_server_timeout, name), self._inside))

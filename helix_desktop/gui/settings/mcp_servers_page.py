@@ -1,4 +1,4 @@
-"""The page of a workspace's MCP servers: add one from pasted text, start, test, turn off and remove them."""
+"""The page of a workspace's MCP servers: add, start, test, turn off and remove them."""
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -120,9 +120,8 @@ class McpServersPage(SettingsPage):
             self._error_label.setText(translate_sentences(str(error)))
             return
         self._error_label.setText("")
-        ask_to_confirm(
-            self, tr("Add MCP server"), _describe_new_servers(servers), tr("Add"), lambda: self._add_server(text, name)
-        )
+        words = _describe_new_servers(servers)
+        ask_to_confirm(self, tr("Add MCP server"), words, tr("Add"), partial(self._add_server, text, name))
 
     def _add_server(self, text: str, name: str) -> None:
         def clear_server_form() -> None:
@@ -134,7 +133,7 @@ class McpServersPage(SettingsPage):
 
 
 def _describe_new_servers(servers: Sequence[McpServerState]) -> str:
-    """Describes what adding these servers does: which commands are started, which addresses get requests."""
+    """What adding these servers does: which commands are started, who gets requests."""
     lines: dict[bool, list[str]] = {False: [], True: []}
     for server in servers:
         far = server.words.startswith(("http://", "https://"))

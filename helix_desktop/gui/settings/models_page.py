@@ -40,12 +40,9 @@ class ModelsPage(WorkspaceSettingsPage):
             self.add_page_widget(self._build_role_row(role, title, sentence, chosen.models.get(role, "")))
         self.add_page_widget(self._build_thinking_row(chosen.effort))
         lacking = self._sampling_not_supported_hint(chosen.models.get("main", ""))
-        about = tr("Low values make answers more predictable, high values more varied.")
-        self.add_page_widget(
-            self._build_sampling_row(
-                "temperature", tr("Temperature"), f"{about} {lacking}".strip(), chosen.temperature, 2
-            )
-        )
+        about = f"{tr('Low values make answers more predictable, high values more varied.')} {lacking}".strip()
+        row = self._build_sampling_row("temperature", tr("Temperature"), about, chosen.temperature, 2)
+        self.add_page_widget(row)
         about = tr(
             "Only the most likely words, up to this combined probability, are considered. Change either this or the temperature, not both."
         )
@@ -55,9 +52,8 @@ class ModelsPage(WorkspaceSettingsPage):
 
     def _build_role_row(self, role: str, title: str, sentence: str, current: str) -> QWidget:
         side = QWidget(self.page_content)
-        button = build_push_button(
-            self._role_button_text(role, current), side, lambda: self._open_role_chooser(role, button, current)
-        )
+        words = self._role_button_text(role, current)
+        button = build_push_button(words, side, lambda: self._open_role_chooser(role, button, current))
         button.setObjectName(role)
         button.setAccessibleName(title)
         line = build_row(button, owner=side, margins=0)
@@ -75,7 +71,7 @@ class ModelsPage(WorkspaceSettingsPage):
         return " · ".join(filter(None, parts)).replace("&", "&&")
 
     def _open_role_chooser(self, role: str, anchor: QWidget, current: str) -> None:
-        """Opens a new chooser each time, so that an old one sends no requests for a list nobody sees."""
+        """Opens a new chooser each time: an old one would ask for a list nobody sees."""
         if self._chooser is not None:
             self._chooser.deleteLater()
         chooser = self._chooser = ModelChooser(self._window.theme, self._window.memory, self.window())

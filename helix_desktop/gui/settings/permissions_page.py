@@ -37,14 +37,9 @@ class PermissionsPage(WorkspaceSettingsPage):
         super().__init__(tr("Permissions"), bench, doing)
         self._program = program
         modes = bench.describe_permission_modes()
-        declared = FieldDeclaration(
-            "mode",
-            tr("Without asking"),
-            tr("What the agent may do without asking. Reading files in the workspace never needs permission."),
-            bench.permission_mode,
-            tuple(modes),
-            [tr(words) for words in modes.values()],
-        )
+        names, words = tuple(modes), [tr(each) for each in modes.values()]
+        about = tr("What the agent may do without asking. Reading files in the workspace never needs permission.")
+        declared = FieldDeclaration("mode", tr("Without asking"), about, bench.permission_mode, names, words)
         self.add_field(declared, lambda value: self._choose_permission_mode(str(value)))
         self.add_heading(tr("Folders"))
         for root in bench.workspace.settings.roots:
@@ -71,26 +66,17 @@ class PermissionsPage(WorkspaceSettingsPage):
         for name, title, gives in self._access.openings:
             declared = FieldDeclaration(name, tr(title), tr(gives), name in self._access.opened)
             self.add_field(declared, partial(self._set_home_opening, name))
-        readable = FieldDeclaration(
-            "readable",
-            tr("Folders that commands can read"),
-            tr("One folder per line, such as ~/data. Commands can't change anything there."),
-            "\n".join(self._access.readable),
-            long=True,
-        )
+        about = tr("One folder per line, such as ~/data. Commands can't change anything there.")
+        title, folders = tr("Folders that commands can read"), "\n".join(self._access.readable)
+        readable = FieldDeclaration("readable", title, about, folders, long=True)
         self.add_field(readable, lambda text: self._save_path_lines("readable", str(text)))
 
     def _add_hidden_files_section(self) -> None:
         self.add_heading(tr("Files that agents don't see"))
-        declared = FieldDeclaration(
-            "hidden",
-            "",
-            tr(
-                "One pattern per line, as in .gitignore. Agents can't read, list or change these files. If a command needs such a file, you are asked, and the question names the file. Undo still covers these files."
-            ),
-            "\n".join(self._access.hidden),
-            long=True,
+        about = tr(
+            "One pattern per line, as in .gitignore. Agents can't read, list or change these files. If a command needs such a file, you are asked, and the question names the file. Undo still covers these files."
         )
+        declared = FieldDeclaration("hidden", "", about, "\n".join(self._access.hidden), long=True)
         self.add_field(declared, lambda text: self._save_path_lines("hidden", str(text)))
 
     def _set_home_opening(self, name: str, value: Value) -> None:
@@ -123,19 +109,13 @@ class PermissionsPage(WorkspaceSettingsPage):
 
     def _build_permission_rule_row(self, rule: Mapping[str, Any]) -> QWidget:
         row_widget = plain_widgets.build_surface(self.page_content, "card")
-        line = build_row(
-            (plain_widgets.build_plain_label(describe_permission_rule(rule), "mono", row_widget, wraps=False), 1),
-            owner=row_widget,
-            margins=(12, 4, 6, 4),
-        )
+        label = plain_widgets.build_plain_label(describe_permission_rule(rule), "mono", row_widget, wraps=False)
+        line = build_row((label, 1), owner=row_widget, margins=(12, 4, 6, 4))
         if self._program.is_rule_too_broad(rule):
-            wide = plain_widgets.build_plain_label(
-                tr("Too broad: also allows other programs"), "danger", row_widget, wraps=False
-            )
-            line.addWidget(wide)
-        remove = plain_widgets.build_push_button(
-            tr("Remove"), row_widget, lambda: self._remove_permission_rule(rule), "link"
-        )
+            words = tr("Too broad: also allows other programs")
+            line.addWidget(plain_widgets.build_plain_label(words, "danger", row_widget, wraps=False))
+        act = partial(self._remove_permission_rule, rule)
+        remove = plain_widgets.build_push_button(tr("Remove"), row_widget, act, "link")
         remove.setAccessibleName(tr("Remove the rule {rule}", rule=describe_permission_rule(rule)))
         line.addWidget(remove)
         return row_widget

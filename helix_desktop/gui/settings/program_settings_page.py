@@ -1,4 +1,4 @@
-"""Pages built from the declarations in program_settings.py: one row for each setting, grouped by section."""
+"""Pages built from program_settings.py: one row for each setting, grouped by section."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFormLayout, QLabel, QLineEdit, QPushButton, QWidget
@@ -40,16 +41,9 @@ class EditProviderDialog(plain_widgets.TransientDialog):
         self._error_label = plain_widgets.build_plain_label("", "danger", self)
         self._key_places = KeyPlaceButtons(self)
         self._key_places.chosen.connect(self._request_provider_save)
-        build_column(
-            title,
-            form,
-            self._error_label,
-            self._key_places,
-            1,
-            plain_widgets.build_confirm_buttons(self, tr("Save"), lambda: self._request_provider_save("keyring")),
-            owner=self,
-            margins=(20, 20, 20, 20),
-        )
+        save = partial(self._request_provider_save, "keyring")
+        buttons = plain_widgets.build_confirm_buttons(self, tr("Save"), save)
+        build_column(title, form, self._error_label, self._key_places, 1, buttons, owner=self, margins=20)
 
     def _request_provider_save(self, keep: str) -> None:
         self.saved.emit(self.address.text().strip(), self.key.text().strip(), keep)
@@ -97,16 +91,11 @@ class ProvidersPage(SettingsPage):
         state.setProperty("look", "small")
         state.set_elided_text(self._describe_provider_key(provider))
         tested = plain_widgets.build_plain_label("", "small", row, wraps=False)
-        build_row(
-            plain_widgets.build_plain_label(provider.title, parent=row, wraps=False),
-            (state, 1),
-            tested,
-            self._build_provider_button(tr("Test"), provider, lambda: self._test_provider(provider, tested)),
-            self._build_provider_button(tr("Edit…"), provider, lambda: self._edit_provider(provider)),
-            self._build_provider_button(tr("Remove"), provider, lambda: self._ask_remove_provider(provider)),
-            owner=row,
-            margins=(12, 8, 8, 8),
-        )
+        title = plain_widgets.build_plain_label(provider.title, parent=row, wraps=False)
+        test = self._build_provider_button(tr("Test"), provider, lambda: self._test_provider(provider, tested))
+        edit = self._build_provider_button(tr("Edit…"), provider, lambda: self._edit_provider(provider))
+        remove = self._build_provider_button(tr("Remove"), provider, lambda: self._ask_remove_provider(provider))
+        build_row(title, (state, 1), tested, test, edit, remove, owner=row, margins=(12, 8, 8, 8))
         return row
 
     def _build_provider_button(self, text: str, provider: ProviderChoice, act: Callable[[], object]) -> QPushButton:
@@ -117,9 +106,8 @@ class ProvidersPage(SettingsPage):
     def _describe_provider_key(self, provider: ProviderChoice) -> str:
         if not provider.needs_key and not provider.key:
             return f"{provider.address} · {tr('no key needed')}"
-        return f"{provider.address} · " + (
-            tr("key: {where}", where=translate_sentences(provider.key)) if provider.key else tr("no key")
-        )
+        key = tr("key: {where}", where=translate_sentences(provider.key)) if provider.key else tr("no key")
+        return f"{provider.address} · {key}"
 
     def _test_provider(self, provider: ProviderChoice, beside: QLabel) -> None:
         beside.setText(tr("Contacting…"))
@@ -132,10 +120,9 @@ class ProvidersPage(SettingsPage):
 
     def _edit_provider(self, provider: ProviderChoice) -> None:
         def save_edited_provider(address: str, key: str, keep: str) -> None:
-            work = self._setup.add_provider_with_key(replace(provider, address=address), key, keep)
-            self._doing.run_in_background(
-                work, then=close_provider_dialog, owner=dialog, failed=dialog.show_provider_error
-            )
+            changed = replace(provider, address=address)
+            work, failed = self._setup.add_provider_with_key(changed, key, keep), dialog.show_provider_error
+            self._doing.run_in_background(work, then=close_provider_dialog, owner=dialog, failed=failed)
 
         def close_provider_dialog(_done: None) -> None:
             dialog.accept()
@@ -147,8 +134,9 @@ class ProvidersPage(SettingsPage):
 
     def _ask_remove_provider(self, provider: ProviderChoice) -> None:
         text = tr("Remove {name} and its key? Conversations are not affected.", name=provider.title)
-        ask_to_confirm(self, tr("Remove provider"), text, tr("Remove"), lambda: self._remove_provider(provider))
 
-    def _remove_provider(self, provider: ProviderChoice) -> None:
-        work = self._setup.remove_provider_and_key(provider.name)
-        self._doing.run_in_background(work, then=lambda _done: self.refresh_providers(), owner=self)
+        def remove_provider() -> None:
+            work = self._setup.remove_provider_and_key(provider.name)
+            self._doing.run_in_background(work, then=lambda _done: self.refresh_providers(), owner=self)
+
+        ask_to_confirm(self, tr("Remove provider"), text, tr("Remove"), remove_provider)

@@ -1,11 +1,11 @@
 """The page of rules, skills, commands, hooks and agents of the folders: what is used and why, each with a switch."""
 
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QCheckBox, QLabel, QWidget
 
 from helix_desktop.engine.exact_text import mark_on_one_line, mark_text
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -41,26 +41,19 @@ class RulesAndSkillsPage(SettingsPage):
         self.refresh_project_items()
 
     def refresh_project_items(self) -> None:
-        self._doing.run_in_background(
-            self._bench.project.reread_project_folders(), then=self._show_project_items, owner=self
-        )
+        work = self._bench.project.reread_project_folders()
+        self._doing.run_in_background(work, then=self._show_project_items, owner=self)
 
     def _show_project_items(self, brought: ProjectItems) -> None:
         clear_layout(self._items)
         found = brought.items
         if not found:
-            self._items.addWidget(
-                self._build_item_label(
-                    tr("This folder has no rules, skills, slash commands, hooks or agents yet."), "faint"
-                )
-            )
+            words = tr("This folder has no rules, skills, slash commands, hooks or agents yet.")
+            self._items.addWidget(self._build_item_label(words, "faint"))
         asking = [item for item in found if item.describe_state.endswith("not trusted yet")]
         if len(asking) > 1:
-            review = build_push_button(
-                tr("Review all {n} new or changed items", n=format_number(len(asking))),
-                self.page_content,
-                lambda: self._review_items(asking),
-            )
+            words = tr("Review all {n} new or changed items", n=format_number(len(asking)))
+            review = build_push_button(words, self.page_content, lambda: self._review_items(asking))
             self._items.addWidget(review, 0, Qt.AlignmentFlag.AlignLeft)
         self._cards = []
         self._filter.setVisible(len(found) > MAX_ITEMS_WITHOUT_FILTER)
@@ -80,23 +73,17 @@ class RulesAndSkillsPage(SettingsPage):
 
     def _build_item_card(self, item: ProjectItem) -> QWidget:
         card = build_surface(self.page_content, "card")
-        line = build_row(
-            (self._build_item_label(mark_on_one_line(item.name), "title"), 1),
-            self._build_item_label(item_state_titles().get(item.describe_state, item.describe_state), "small"),
-            self._build_item_button(tr("Read"), item, lambda: self._review_items([item])),
-            self._build_use_checkbox(item),
-        )
+        name = self._build_item_label(mark_on_one_line(item.name), "title")
+        state = self._build_item_label(item_state_titles().get(item.describe_state, item.describe_state), "small")
+        read = build_push_button(tr("Read"), self.page_content, lambda: self._review_items([item]), "link")
+        read.setAccessibleName(f"{read.text()}: {item.name}")
+        line = build_row((name, 1), state, read, self._build_use_checkbox(item))
         column = build_column(line, owner=card, margins=(12, 8, 10, 8), spacing=2)
         why = tr("In use because {why}.", why=item.why) if item.why else ""
         for text in filter(None, [item.about, why, *map(translate_sentences, item.notes)]):
             column.addWidget(self._build_item_label(mark_text(text[:400]), "muted"))
         column.addWidget(self._build_item_label(mark_on_one_line(str(item.path)), "faint"))
         return card
-
-    def _build_item_button(self, text: str, item: ProjectItem, act: Callable[[], object]) -> QPushButton:
-        button = build_push_button(text, self.page_content, act, "link")
-        button.setAccessibleName(f"{text}: {item.name}")
-        return button
 
     def _build_use_checkbox(self, item: ProjectItem) -> QCheckBox:
         box = QCheckBox(tr("Use"), self.page_content)
@@ -106,9 +93,8 @@ class RulesAndSkillsPage(SettingsPage):
         return box
 
     def _review_items(self, items: Sequence[ProjectItem]) -> None:
-        TrustDialog(
-            self._theme, items, lambda seen: self._change_items(self._bench.project.trust_items(*seen)), self
-        ).open()
+        trust = self._bench.project.trust_items
+        TrustDialog(self._theme, items, lambda seen: self._change_items(trust(*seen)), self).open()
 
     def _change_items(self, work: Coroutine[Any, Any, Any]) -> None:
         self._doing.run_in_background(work, then=lambda _done: self.refresh_project_items(), owner=self)

@@ -18,7 +18,7 @@ ITEMS_BEFORE_INTRODUCTION = 3
 
 
 class SettingsPage(QScrollArea):
-    """Add to it with `add_heading`, `add_sentence`, `add_field`, `add_page_widget`, `add_page_button`."""
+    """Filled with `add_heading`, `add_sentence`, `add_field`, `add_page_widget`, ..."""
 
     def __init__(self, title: str) -> None:
         super().__init__()

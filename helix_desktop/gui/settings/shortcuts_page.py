@@ -17,9 +17,8 @@ class ShortcutsPage(SettingsPage):
         super().__init__(tr("Shortcuts"))
         self._actions = actions
         self._edits: dict[str, QKeySequenceEdit] = {}
-        self._status_label = self.add_sentence(
-            tr("To set a shortcut, click its field and press the keys. To remove it, clear the field.")
-        )
+        words = tr("To set a shortcut, click its field and press the keys. To remove it, clear the field.")
+        self._status_label = self.add_sentence(words)
         group = ""
         grid = QGridLayout()
         for each in actions:
@@ -51,9 +50,8 @@ class ShortcutsPage(SettingsPage):
         if sequence == self._actions[name].shortcut():
             return
         robbed = self._actions.change_shortcut(name, sequence)
-        self._status_label.setText(
-            tr("“{action}” no longer has a shortcut.", action=robbed) if robbed else tr("Changed.")
-        )
+        words = tr("“{action}” no longer has a shortcut.", action=robbed) if robbed else tr("Changed.")
+        self._status_label.setText(words)
         self._show_shortcuts()
 
     def _reset_shortcuts(self) -> None:

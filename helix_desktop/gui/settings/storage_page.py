@@ -1,12 +1,14 @@
-"""What a workspace takes on the disk, and its maintenance: limit, backup, verification, freeing up space."""
+"""What a workspace takes on the disk: limit, backup, verification, freeing up space."""
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import shiboken6
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QPushButton
 
+from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.question_dialogs import ask_to_confirm
@@ -33,29 +35,16 @@ class StoragePage(SettingsPage):
         self._folder = self.add_sentence("", "mono")
         self._over_limit_label = self.add_sentence("", "danger")
         self._over_limit_label.hide()
-        limit = bench.workspace.settings.limit // MEGABYTE
-        declared = FieldDeclaration(
-            "limit",
-            tr("Limit"),
-            tr("Maximum size of the cache. 0 means no limit."),
-            limit,
-            most=2_000_000,
-            unit="MB",
-            unset=tr("No limit"),
-        )
+        limit, about = bench.workspace.settings.limit // MEGABYTE, tr("Maximum size of the cache. 0 means no limit.")
+        most, unset = 2_000_000, tr("No limit")
+        declared = FieldDeclaration("limit", tr("Limit"), about, limit, most=most, unit="MB", unset=unset)
         self.add_field(declared, self._set_cache_limit)
         self.add_heading(tr("Maintenance"))
-        self._add_maintenance_button(
-            tr("Back up now"),
-            tr("Saves a copy of the journal in the same folder."),
-            lambda: program.back_up_workspace(bench),
-        )
-        self._add_maintenance_button(
-            tr("Verify all entries"),
-            tr("Reads all content and compares it with the hashes."),
-            lambda: program.verify_workspace_entries(bench, self._show_maintenance_progress),
-            ends=True,
-        )
+        about = tr("Saves a copy of the journal in the same folder.")
+        self._add_maintenance_button(tr("Back up now"), about, partial(program.back_up_workspace, bench))
+        about = tr("Reads all content and compares it with the hashes.")
+        verify = partial(program.verify_workspace_entries, bench, self._show_maintenance_progress)
+        self._add_maintenance_button(tr("Verify all entries"), about, verify, ends=True)
         self._free_space_button = self.add_page_button(tr("Free up space…"), self._estimate_freeable_space)
         self._add_button_explanation(
             tr("Removes content that no conversation uses, until the cache is within its limit. Descriptions are kept.")
@@ -85,9 +74,8 @@ class StoragePage(SettingsPage):
         self._figures.setText(f"{figures}\n{tr('Last backup: {when}', when=last)}")
         self._folder.setText(str(kept.folder))
         over = kept.disk_bytes - kept.limit if kept.limit else 0
-        self._over_limit_label.setText(
-            tr("{size} over the limit. Nothing is removed automatically.", size=format_byte_size(over))
-        )
+        words = tr("{size} over the limit. Nothing is removed automatically.", size=format_byte_size(over))
+        self._over_limit_label.setText(words)
         self._over_limit_label.setVisible(over > 0)
 
     def _estimate_freeable_space(self) -> None:
@@ -99,11 +87,8 @@ class StoragePage(SettingsPage):
 
     def _ask_to_free_space(self, going: SpaceToFree) -> None:
         if not going.entries:
-            self._status_label.setText(
-                tr("Every entry is used by a conversation. Empty the trash, or raise the limit.")
-                if going.over
-                else tr("Nothing to free up.")
-            )
+            used = tr("Every entry is used by a conversation. Empty the trash, or raise the limit.")
+            self._status_label.setText(used if going.over else tr("Nothing to free up."))
             return
         words = [
             tr("{size} over the limit.", size=format_byte_size(going.over)),
@@ -145,12 +130,12 @@ class StoragePage(SettingsPage):
 
         button.setEnabled(False)
         self._status_label.setText(tr("Working…"))
-        running = self._doing.run_in_background(
-            work,
-            then=show_maintenance_result,
-            owner=self,
-            failed=lambda error: show_maintenance_result(translate_sentences(str(error))),
-        )
+
+        def show_maintenance_error(error: HelixError) -> None:
+            show_maintenance_result(translate_sentences(str(error)))
+
+        show, failed = show_maintenance_result, show_maintenance_error
+        running = self._doing.run_in_background(work, then=show, owner=self, failed=failed)
         if ends:
             self.destroyed.connect(lambda _page: running.cancel())
 

@@ -122,21 +122,12 @@ class PolicyPage(WorkspaceSettingsPage):
     def _add_threshold_row(self, threshold: context_policy.Threshold) -> None:
         usual = threshold.defaults[self._preset]
         value = self._values.get(threshold.name, usual)
-        title = tr(threshold.title)
-        sentence = tr(threshold.sentence)
+        title, about = tr(threshold.title), tr(threshold.sentence)
         if value != usual:
-            sentence = f"{sentence} {tr('Preset: {value}.', value=describe_threshold_value(usual))}"
-        declared = FieldDeclaration(
-            threshold.name,
-            title,
-            sentence,
-            value,
-            threshold.choices,
-            [describe_threshold_value(choice) for choice in threshold.choices],
-            threshold.low,
-            threshold.high,
-            tr(threshold.unit) if threshold.unit else "",
-        )
+            about = f"{about} {tr('Preset: {value}.', value=describe_threshold_value(usual))}"
+        words = [describe_threshold_value(choice) for choice in threshold.choices]
+        scale = (threshold.low, threshold.high, tr(threshold.unit) if threshold.unit else "")
+        declared = FieldDeclaration(threshold.name, title, about, value, threshold.choices, words, *scale)
         self.add_field(declared, lambda found: self._set_threshold(threshold, found))
 
     def _set_threshold(self, threshold: context_policy.Threshold, value: Value) -> None:
@@ -164,75 +155,40 @@ class CheckpointsPage(WorkspaceSettingsPage):
                 "Helix Desktop saves the state of the folder before and after each step that may change files, so every change can be undone."
             )
         )
+        off = tr("If checkpoints are off, changes made by commands can't be undone.")
+        rules = tr("One rule per line, such as node_modules/, *.iso or target/ beside Cargo.toml.")
+        beyond = tr("Checkpoints leave out new files beyond this limit (see the Changes page). 0 means no limit.")
+        older, unset = tr("Older checkpoints are removed when space is freed up."), tr("No limit")
+        files, size = tr("Maximum number of files in checkpoints"), tr("Maximum total size of files in checkpoints")
+        most, megabytes = 100_000_000, covered.most_bytes // MEGABYTE
+        days, keep = tr("days"), tr("Keep checkpoints for")
         rows = (
-            FieldDeclaration(
-                "off",
-                tr("Turn checkpoints off"),
-                tr("If checkpoints are off, changes made by commands can't be undone."),
-                covered.off,
-            ),
-            FieldDeclaration(
-                "leave_out",
-                tr("Not covered"),
-                tr("One rule per line, such as node_modules/, *.iso or target/ beside Cargo.toml."),
-                "\n".join(covered.leave_out),
-                long=True,
-            ),
-            FieldDeclaration(
-                "most_files",
-                tr("Maximum number of files in checkpoints"),
-                tr("Checkpoints leave out new files beyond this limit (see the Changes page). 0 means no limit."),
-                covered.most_files,
-                most=100_000_000,
-                unset=tr("No limit"),
-            ),
-            FieldDeclaration(
-                "most_bytes",
-                tr("Maximum total size of files in checkpoints"),
-                tr("Checkpoints leave out new files beyond this limit (see the Changes page). 0 means no limit."),
-                covered.most_bytes // MEGABYTE,
-                most=100_000_000,
-                unit="MB",
-                unset=tr("No limit"),
-            ),
-            FieldDeclaration(
-                "keep_days",
-                tr("Keep checkpoints for"),
-                tr("Older checkpoints are removed when space is freed up."),
-                covered.keep_days,
-                most=36_500,
-                unit=tr("days"),
-            ),
+            FieldDeclaration("off", tr("Turn checkpoints off"), off, covered.off),
+            FieldDeclaration("leave_out", tr("Not covered"), rules, "\n".join(covered.leave_out), long=True),
+            FieldDeclaration("most_files", files, beyond, covered.most_files, most=most, unset=unset),
+            FieldDeclaration("most_bytes", size, beyond, megabytes, most=most, unit="MB", unset=unset),
+            FieldDeclaration("keep_days", keep, older, covered.keep_days, most=36_500, unit=days),
         )
         for declared in rows:
             self.add_field(declared, partial(self._change_checkpoint_setting, declared.name))
         self._add_copies_section()
         self._disk_use_label = self.add_sentence("")
-        doing.run_in_background(
-            bench.file_changes.measure_checkpoints(), then=self._show_checkpoint_disk_use, owner=self
-        )
+        work = bench.file_changes.measure_checkpoints()
+        doing.run_in_background(work, then=self._show_checkpoint_disk_use, owner=self)
 
     def _add_copies_section(self) -> None:
         """Who works in a copy of the repository, and what is run in a new one."""
         chosen = self._bench.workspace.settings.copies
         self.add_heading(tr("Copies of the repository"))
-        rows = (
-            FieldDeclaration(
-                "always",
-                tr("Work in copies of the repository"),
-                tr(
-                    "Each new conversation and sub-agent works in its own copy. Changes reach your folders only when you bring them back."
-                ),
-                bool(chosen.get("always")),
-            ),
-            FieldDeclaration(
-                "set_up",
-                tr("Set-up command"),
-                tr("A command to run in each new copy before the first message, such as npm ci. You are asked first."),
-                str(chosen.get("set_up", "")),
-            ),
+        own = tr(
+            "Each new conversation and sub-agent works in its own copy. Changes reach your folders only when you bring them back."
         )
-        for declared in rows:
+        first = tr("A command to run in each new copy before the first message, such as npm ci. You are asked first.")
+        always, set_up = bool(chosen.get("always")), str(chosen.get("set_up", ""))
+        for declared in (
+            FieldDeclaration("always", tr("Work in copies of the repository"), own, always),
+            FieldDeclaration("set_up", tr("Set-up command"), first, set_up),
+        ):
             self.add_field(declared, partial(self._change_copies_setting, declared.name))
 
     def _change_copies_setting(self, name: str, value: Value) -> None:

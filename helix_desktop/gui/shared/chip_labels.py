@@ -32,9 +32,8 @@ class ChipLabel(QWidget):
         theme, radius = self._theme, self._theme.zoomed_pixels(5)
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        ground, ink = {"strong": ("accent_soft", "accent"), "danger": ("danger_soft", "danger")}.get(
-            self._look, ("", "muted")
-        )
+        looks = {"strong": ("accent_soft", "accent"), "danger": ("danger_soft", "danger")}
+        ground, ink = looks.get(self._look, ("", "muted"))
         whole = QRectF(self.rect())
         if ground:
             theme.fill_surface(painter, whole, ground, radius)

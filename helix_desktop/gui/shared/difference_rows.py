@@ -31,11 +31,9 @@ class DifferenceLine:
         """The changed spans; found when drawn, since a file of 25,000 lines took seconds."""
         if self.counterpart is None:
             return ()
-        return (
-            find_changes_within_line(self.text, self.counterpart)[0]
-            if self.mark == "-"
-            else find_changes_within_line(self.counterpart, self.text)[1]
-        )
+        if self.mark == "-":
+            return find_changes_within_line(self.text, self.counterpart)[0]
+        return find_changes_within_line(self.counterpart, self.text)[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +67,8 @@ def build_hunk_rows(hunks: Sequence[Hunk], *, columns: bool) -> list[DifferenceR
     for number, hunk in enumerate(hunks):
         texts = ((sign, raw.decode("utf-8", "replace")) for sign, raw in hunk.rows)
         lines = [(sign, text.removesuffix("\n").removesuffix("\r")) for sign, text in texts]
-        found += _build_rows_of_hunk(
-            number, hunk.unified_header, _number_hunk_lines(lines, hunk.old, hunk.new), columns
-        )
+        numbered = _number_hunk_lines(lines, hunk.old, hunk.new)
+        found += _build_rows_of_hunk(number, hunk.unified_header, numbered, columns)
     return found
 
 
@@ -80,13 +77,10 @@ def build_patch_rows(text: str, *, columns: bool) -> list[DifferenceRow]:
     names = _FILES.match(text)
     if names is None:
         return []
-    first, second = (exact_text.mark_text(line) for line in names[0].splitlines())
-    found = (
-        [DifferenceRow(-1, left=DifferenceLine("", first), right=DifferenceLine("", second))]
-        if columns
-        else [DifferenceRow(-1, right=DifferenceLine("", first))]
-    )
-    found += [] if columns else [DifferenceRow(-1, right=DifferenceLine("", second))]
+    first, second = (DifferenceLine("", exact_text.mark_text(line)) for line in names[0].splitlines())
+    found = [DifferenceRow(-1, right=first), DifferenceRow(-1, right=second)]
+    if columns:
+        found = [DifferenceRow(-1, left=first, right=second)]
     lines = text[names.end() :].removesuffix("\n").split("\n")
     at = number = 0
     while at < len(lines):
@@ -165,9 +159,8 @@ def _number_hunk_lines(lines: Sequence[tuple[str, str]], old: int, new: int) -> 
 def _pair_replaced_lines(gone: list[_Version], come: list[_Version]) -> Iterator[DifferenceLine]:
     pairs = min(len(gone), len(come)) if max(len(gone), len(come)) <= MOST else 0
     for one, other in ((gone, come), (come, gone)):
-        yield from (
-            DifferenceLine(*line, other[at][1]) if at < pairs else DifferenceLine(*line) for at, line in enumerate(one)
-        )
+        for at, line in enumerate(one):
+            yield DifferenceLine(*line, other[at][1] if at < pairs else None)
 
 
 def _pair_for_two_columns(

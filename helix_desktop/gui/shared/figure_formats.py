@@ -35,7 +35,7 @@ def format_time_ago(then: float, now: float) -> str:
 
 
 def format_date(then: float) -> str:
-    """The day, its month in letters or unambiguous: 21 Nov 2026, 21. Nov. 2026, 2026年11月21日."""
+    """The day, with an unambiguous month: 21 Nov 2026, 21. Nov. 2026, 2026年11月21日."""
     long = QLocale().dateFormat(QLocale.FormatType.LongFormat)
     return _format_local_time(then, re.sub(r",? ?dddd,? ?", "", long).replace("MMMM", "MMM"))
 

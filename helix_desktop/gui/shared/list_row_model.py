@@ -55,8 +55,8 @@ class RowPainter(QStyledItemDelegate):
 
 
 class RowTree(QTreeWidget):
-    """A tree or table that shows which row has the keyboard: Qt marks a cell, which the style sheet leaves out.
-    While it is empty, it says so, and the keyboard passes it by.
+    """A tree or table that shows which row has the keyboard: Qt marks a cell, which the style sheet
+    leaves out. While it is empty, it says so, and the keyboard passes it by.
     """
 
     def __init__(self, parent: QWidget) -> None:

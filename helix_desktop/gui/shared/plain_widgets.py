@@ -51,7 +51,7 @@ def build_line_edit(name: str, example: str, parent: QWidget) -> QLineEdit:
 
 
 def build_combo_box(name: str, parent: QWidget) -> QComboBox:
-    """A choice. Qt tells a screen reader on Linux its value as its name, and its name by a label alone."""
+    """A choice. On Linux, Qt tells a screen reader its name by a label alone."""
     box, label = QComboBox(parent), build_plain_label(name.replace("&", "&&"), parent=parent)
     box.setAccessibleName(name)
     label.setBuddy(box)
@@ -82,7 +82,7 @@ def build_tool_button(hint: str, parent: QWidget, text: str = "", look: str = "i
 
 
 def build_scroll_area(inside: QWidget, parent: QWidget) -> QScrollArea:
-    """Shows `inside` as wide as there is room, and scrolls what is too high. Tab leads to what is inside."""
+    """Shows `inside` as wide as there is room, and scrolls. Tab leads to what is inside."""
     area = QScrollArea(parent, widgetResizable=True)
     area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     area.setWidget(inside)
@@ -132,7 +132,7 @@ def build_confirm_buttons(
 
 
 def build_centred_column(owner: QWidget, theme: Theme) -> QWidget:
-    """The column in the middle of `owner`, as wide as the text of the transcript above it at every zoom."""
+    """The column in the middle of `owner`, as wide as the text of the transcript above."""
     set_surface_look(owner, "page")
     middle = build_surface(owner, "plain")
     build_row(1, (middle, 100), 1, owner=owner, margins=(16, 0, 16, 0))

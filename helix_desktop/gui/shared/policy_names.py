@@ -1,7 +1,10 @@
 """Policies in words."""
 
-from helix_desktop.engine.context_policy import PRESETS
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.context_policy import PRESETS, Policy
 from helix_desktop.gui.translation import tr
+
+FoldThreshold = tuple[str, ContextKind, float]  # What happens there, in words; of which kind; the share of the window.
 
 
 def list_policy_choices() -> list[tuple[str, str]]:
@@ -13,3 +16,16 @@ def list_policy_choices() -> list[tuple[str, str]]:
         "none": tr("No folding"),
     }
     return [(name, words.get(name, name)) for name in PRESETS]
+
+
+def list_fold_thresholds(chosen: Policy) -> list[FoldThreshold]:
+    """When at the latest a policy folds: observe 30%, reflect 50%, handover document at 85%."""
+    observe, reflect, handover = chosen.observation_share, chosen.reflection_share, chosen.handover_share
+    found: list[FoldThreshold] = []
+    if chosen.observation:
+        found.append((tr("observe {share}%", share=round(100 * observe)), ContextKind.OBSERVATIONS, observe))
+        found.append((tr("reflect {share}%", share=round(100 * reflect)), ContextKind.OBSERVATIONS, reflect))
+    if chosen.handover != "off":
+        words = tr("handover document at {share}%", share=round(100 * handover))
+        found.append((words, ContextKind.HANDOVER, handover))
+    return found

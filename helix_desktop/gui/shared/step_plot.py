@@ -125,7 +125,7 @@ class StepPlot(QWidget):
 
     def _zoom_to_point_range(self, first: float, last: float) -> None:
         end = float(max(1, self._count_points - 1))
-        span = min(max(last - first, min(_LEAST_SPAN, end)), end)
+        span = min(max(last - first, _LEAST_SPAN), end)
         middle = (first + last) / 2
         self._first = min(max(middle - span / 2, 0.0), end - span)
         self._last = self._first + span
@@ -214,7 +214,7 @@ class StepPlot(QWidget):
         self._draw_label(painter, x, words)
 
     def _draw_label(self, painter: QPainter, x: float, words: str) -> None:
-        """One line stands centred at the bottom; several beside the pointer, not over what it points at."""
+        """One line stands centred at the bottom; several beside what is pointed at."""
         painter.setFont(self._theme.build_font(11))
         painter.setPen(self._theme.colour_of_token("text"))  # Qt measures text only if a pen is set.
         several = "\n" in words

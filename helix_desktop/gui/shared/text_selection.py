@@ -60,6 +60,5 @@ class TextSelection:
             return ""
         first, last = self.ordered_ends
         texts = [(number, line(number)) for number in range(first.number, last.number + 1)]
-        return "\n".join(
-            text[slice(*self.selected_offsets_of(number, len(text)))] for number, text in texts if text is not None
-        )
+        there = [(text, self.selected_offsets_of(number, len(text))) for number, text in texts if text is not None]
+        return "\n".join(text[first:last] for text, (first, last) in there)

@@ -1,4 +1,4 @@
-"""Join a shared workspace: the address, the key that another computer shows, and the folder to work in here."""
+"""Join a shared workspace: the address, the key of another computer, and a folder here."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -38,11 +38,8 @@ class JoinWorkspaceDialog(SharingFormDialog):
             (tr("Folder on this computer"), self._build_widget_row(self.folder, self.choose)),
         )
         named = [stack_widgets(build_plain_label(name), field, spacing=4) for name, field in fields]
-        self._lay_out_sharing_form(
-            (self._build_join_explanation(), *named),
-            (),
-            (build_push_button(tr("Cancel"), self, self.reject), self.join),
-        )
+        cancel = build_push_button(tr("Cancel"), self, self.reject)
+        self._lay_out_sharing_form((self._build_join_explanation(), *named), (), (cancel, self.join))
         for line in (self.address, self.key, self.folder):
             line.textChanged.connect(lambda _text: self._update_enabled_buttons())
         self._update_enabled_buttons()

@@ -27,13 +27,11 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self.stop = build_push_button(tr("Stop sharing…"), self, self._ask_stop_sharing)
         self.close_ = build_push_button(tr("Close"), self, self.reject)
         self.standing, self.amount = build_plain_label(), build_plain_label("", "muted")
-        self._not_shared_panel = stack_widgets(
-            self._build_sharing_explanation(), self._build_widget_row(self.address, self.test), self.amount
-        )
+        address = self._build_widget_row(self.address, self.test)
+        self._not_shared_panel = stack_widgets(self._build_sharing_explanation(), address, self.amount)
         self._shared_panel = stack_widgets(self.standing, *self._build_joining_instructions())
-        self._lay_out_sharing_form(
-            (self._not_shared_panel, self._shared_panel), (self.stop,), (self.close_, self.share)
-        )
+        panels = (self._not_shared_panel, self._shared_panel)
+        self._lay_out_sharing_form(panels, (self.stop,), (self.close_, self.share))
         leave = self._sharing.watch_sharing(self._show_sharing_state)
         self.finished.connect(lambda _result: leave())
         self.address.textChanged.connect(lambda _text: self._update_enabled_buttons())
@@ -89,6 +87,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
             size=format_byte_size(size_),
         )
         self.amount.setText(text)
+        self._grow_to_text()
 
     def _update_enabled_buttons(self, *, idle: bool = True) -> None:
         there = idle and bool(self.address.text().strip())
@@ -96,20 +95,15 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self.share.setEnabled(there)
 
     def _test_shared_store(self) -> None:
-        address = self.address.text().strip()
-        self._run_sharing_work(
-            self._sharing.test_store_address(address),
-            tr("Testing…"),
-            lambda about: self._show_sharing_status(tr("Connected to {store}.", store=about)),
-        )
+        def show_store(about: str) -> None:
+            self._show_sharing_status(tr("Connected to {store}.", store=about))
+
+        work = self._sharing.test_store_address(self.address.text().strip())
+        self._run_sharing_work(work, tr("Testing…"), show_store)
 
     def _share_workspace(self) -> None:
-        address = self.address.text().strip()
-        self._run_sharing_work(
-            self._sharing.start_sharing_at(address),
-            tr("Connecting…"),
-            lambda _done: self._show_sharing_status(""),
-        )
+        work = self._sharing.start_sharing_at(self.address.text().strip())
+        self._run_sharing_work(work, tr("Connecting…"), lambda _done: self._show_sharing_status(""))
 
     def _copy_workspace_key(self) -> None:
         def put_key_on_clipboard(key: str) -> None:
@@ -126,11 +120,11 @@ class ShareWorkspaceDialog(SharingFormDialog):
         text = tr(
             "This computer stops sending and receiving changes. Everything it has sent stays in the shared store for the other computers. Nothing is removed from this computer."
         )
-        ask_to_confirm(self, tr("Stop sharing this workspace?"), text, tr("Stop sharing"), self._stop_sharing)
 
-    def _stop_sharing(self) -> None:
-        self._run_sharing_work(
-            self._sharing.stop_sharing(),
-            "",
-            lambda left: self._show_sharing_status(translate_sentences(left)),
-        )
+        def show_left(left: str) -> None:
+            self._show_sharing_status(translate_sentences(left))
+
+        def stop_sharing() -> None:
+            self._run_sharing_work(self._sharing.stop_sharing(), "", show_left)
+
+        ask_to_confirm(self, tr("Stop sharing this workspace?"), text, tr("Stop sharing"), stop_sharing)

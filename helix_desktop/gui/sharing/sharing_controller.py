@@ -39,20 +39,19 @@ class SharingController(QObject):
 
     def _watch_open_workspace(self) -> None:
         self._stop_watching_sharing()
-        bench = self._showing.bench
-        self._stop_watching_sharing = (
-            bench.sharing.watch_sharing(self._on_sharing_changed) if bench is not None else lambda: None
-        )
+        self._stop_watching_sharing = lambda: None
+        if (bench := self._showing.bench) is not None:
+            self._stop_watching_sharing = bench.sharing.watch_sharing(self._on_sharing_changed)
         self._on_sharing_changed()
 
     def _on_sharing_changed(self) -> None:
         bench = self._showing.bench
-        standing = bench.sharing.sharing_state if bench is not None else None
-        self._sidebar.show_sharing_line(
-            sharing_sentences.describe_sharing_briefly(standing) if standing else "",
-            sharing_sentences.describe_sharing_fully(standing) if standing else "",
-        )
-        if bench is not None:
+        if bench is None:
+            self._sidebar.show_sharing_line("", "")
+        else:
+            brief = sharing_sentences.describe_sharing_briefly(bench.sharing.sharing_state)
+            whole = sharing_sentences.describe_sharing_fully(bench.sharing.sharing_state)
+            self._sidebar.show_sharing_line(brief, whole)
             self._list_conversations()
             self._announce_new_branches()
         self.show_who_writes()
@@ -68,18 +67,18 @@ class SharingController(QObject):
             chat.way_on.show_last_turn_end(shown)
 
     def _announce_new_branches(self) -> None:
-        bench = self._showing.bench
-        for branch in () if bench is None else bench.sharing.branch_by_conversation.values():
-            row = bench.conversation_row(branch) if bench is not None else None
+        if (bench := self._showing.bench) is None:
+            return
+        for branch in bench.sharing.branch_by_conversation.values():
+            row = bench.conversation_row(branch)
             if branch not in self._announced_branches and row is not None:
                 self._announced_branches.add(branch)
                 text = tr(
                     "Another computer also wrote to this conversation. Both versions are kept: yours is now “{title}”.",
                     title=row.title,
                 )
-                self._notices.show_notice(
-                    text, button=tr("Open"), act=partial(self._open_conversation, branch), stays=BRANCH_NOTICE_MS
-                )
+                act = partial(self._open_conversation, branch)
+                self._notices.show_notice(text, button=tr("Open"), act=act, stays=BRANCH_NOTICE_MS)
 
     def take_over_shown_conversation(self) -> None:
         """Takes the conversation over from the other computer, so that it can be continued here."""

@@ -48,6 +48,9 @@ class SharingFormDialog(TransientDialog):
     def _show_sharing_status(self, text: str) -> None:
         self.status_label.setText(text)
         self.status_label.setVisible(bool(text))
+        self._grow_to_text()
+
+    def _grow_to_text(self) -> None:
         if (layout := self.layout()) is not None:
             layout.activate()
             self.resize(self.width(), max(self.height(), layout.totalHeightForWidth(self.width())))

@@ -221,7 +221,7 @@ class ConversationTimeline:
         self.dollars.append(ledger.dollars_until(recorded.seq) + self.imported_dollars)
 
     def _layer_heights(self, tokens: int, seen: int) -> list[int]:
-        """The kinds of context on top of each other, so that the highest is the tokens of the whole view."""
+        """The kinds of context on top of each other: the highest is the whole view."""
         heights = list(accumulate(self.history.record.ledger.kinds_shown(seen)))
         counted = heights[-1] or 1
         return [tokens if at == len(heights) - 1 else height * tokens // counted for at, height in enumerate(heights)]

@@ -1,4 +1,4 @@
-"""The list of folds, the newest first: a ring of its kind's colour on a line, a title, and the figures."""
+"""The list of folds, the newest first: a ring of its kind's colour, a title, the figures."""
 
 import time
 from collections.abc import Sequence

@@ -22,16 +22,15 @@ from helix_desktop.gui.transcript.basic_boxes import (
     LayoutBox,
     LinkAddress,
     SectionKey,
-    TextBox,
     ToggleSection,
+    build_heading_box,
     build_note_box,
 )
 from helix_desktop.gui.transcript.chat_intents import OpenEntry, ShowInChat
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.line_boxes import ChipRowBox, ToolCallBox
-from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan
 from helix_desktop.gui.transcript.markdown_boxes import build_text_boxes
-from helix_desktop.gui.transcript.tool_call_lines import CallStatus, LineChip, ToolCallLine
+from helix_desktop.gui.transcript.tool_call_lines import CallStatus, ToolCallLine, build_entry_chip
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.boxes_view import BoxesView
 
@@ -239,37 +238,28 @@ def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterato
         titled = not name and written.startswith("[")
         body = written.partition("\n")[2].strip() if titled else written
         if name:
-            yield build_fold_heading(name, ink, width)
+            yield build_heading_box(ink, width, name, gap=12)
         yield from build_text_boxes(ink, width, fold_sentences.link_hashes_and_messages(body))
         digests = fold_sentences.find_named_entries(body)
         if digests:
-            chips = [
-                LineChip(digest.short_hex, strong=True, is_monospaced=True, want=OpenEntry(digest))
-                for digest in digests
-            ]
-            yield ChipRowBox(ink, width, chips, gap=4)
+            yield ChipRowBox(ink, width, list(map(build_entry_chip, digests)), gap=4)
 
 
 def _build_covered_output_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
-    """Each output that a batch of folds covers, with its entry. “Restore” undoes this fold alone."""
+    """Each output that a batch of folds covers, with its entry. “Restore” undoes one fold."""
     event = shown.event
     for number, fold in enumerate(event.current_folds[:200]):
         undone = shown.is_fold_undone(fold.fold)
-        chips = [
-            LineChip(digest.short_hex, strong=True, is_monospaced=True, want=OpenEntry(digest))
-            for digest in fold.entries[:1]
-        ]
         about = fold_sentences.name_covered_part(event, fold.cover) if isinstance(fold.cover, PartRef) else ""
         right = tr("Cache again") if undone else tr("Restore")
-        line = ToolCallLine(
-            about or tr("output"), CallStatus.DONE if undone else CallStatus.CACHED, tuple(chips), right
-        )
+        status, chips = CallStatus.DONE if undone else CallStatus.CACHED, tuple(map(build_entry_chip, fold.entries[:1]))
+        line = ToolCallLine(about or tr("output"), status, chips, right)
         open_it = OpenEntry(fold.entries[0]) if fold.entries else ToggleSection(_BEFORE_AFTER)
         back = ToggleSection(("fold", fold.fold))
         yield ToolCallBox(ink, width, line, open_it, right=back, gap=6 if number else 0)
     if event.fold_kind is FoldKind.EXCERPT:
         for fold in event.current_folds[:20]:
-            yield build_fold_heading(tr("What the model sees"), ink, width)
+            yield build_heading_box(ink, width, tr("What the model sees"), gap=12)
             yield from build_text_boxes(ink, width, f"```\n{fold.text}\n```")
 
 
@@ -277,29 +267,22 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
     event = shown.event
     fold: Folded = event.current_folds[0]
     if shown.claims:
-        yield build_fold_heading(tr("In the handover document, but not in the messages that it replaces"), ink, width)
+        unfounded = tr("In the handover document, but not in the messages that it replaces")
+        yield build_heading_box(ink, width, unfounded, gap=12)
         yield build_note_box(ink, width, "\n".join(f"• {claim}" for claim in shown.claims[:CLAIMS]), font=ink.text)
     if fold.why:
-        yield build_fold_heading(tr("Why"), ink, width)
+        yield build_heading_box(ink, width, tr("Why"), gap=12)
         yield build_note_box(ink, width, translate_sentences(fold.why)[:1_000], font=ink.text)
     if described := fold_sentences.describe_fold_details(event):
-        yield build_fold_heading(tr("Details"), ink, width)
+        yield build_heading_box(ink, width, tr("Details"), gap=12)
         yield build_note_box(ink, width, described, font=ink.text)
         if fold.entries:
-            chip = LineChip(fold.entries[0].short_hex, strong=True, is_monospaced=True, want=OpenEntry(fold.entries[0]))
-            yield ChipRowBox(ink, width, [chip], gap=4)
+            yield ChipRowBox(ink, width, [build_entry_chip(fold.entries[0])], gap=4)
     parts = [fold.cover for fold in event.current_folds if isinstance(fold.cover, PartRef)]
-    yield build_fold_heading(tr("Replaced outputs") if parts else tr("Replaced messages"), ink, width)
+    yield build_heading_box(ink, width, tr("Replaced outputs") if parts else tr("Replaced messages"), gap=12)
     number = len(parts) or count_covered_facts(fold)
-    sentence = (
-        format_count(number, "{n} output, still in the cache.", "{n} outputs, all still in the cache.")
-        if parts
-        else (format_count(number, "{n} message, still in the journal.", "{n} messages, all still in the journal."))
-    )
-    yield build_note_box(ink, width, sentence, font=ink.text)
+    outputs = format_count(number, "{n} output, still in the cache.", "{n} outputs, all still in the cache.")
+    messages = format_count(number, "{n} message, still in the journal.", "{n} messages, all still in the journal.")
+    yield build_note_box(ink, width, outputs if parts else messages, font=ink.text)
     act = ToggleSection(_BEFORE_AFTER)
     yield ActionLineBox(ink, width, tr("Compare what the model saw before and after"), act, gap=2)
-
-
-def build_fold_heading(text: str, ink: DrawingStyle, width: float) -> TextBox:
-    return TextBox(ink, width, ParagraphBlock((StyledSpan(text),)), gap=12, font=ink.name)

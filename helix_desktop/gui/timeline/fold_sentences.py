@@ -1,4 +1,4 @@
-"""Describes folds in sentences and splits their documents: titles, lines, sections, sources. No widgets."""
+"""Describes folds in sentences and splits their documents. No widgets."""
 
 import re
 from collections.abc import Sequence
@@ -43,16 +43,13 @@ def describe_event_title(event: TimelineEvent) -> str:
 
 def _name_covered_calls(event: TimelineEvent) -> list[str]:
     """Names the calls or attachments that an event's folds cover, as many as fit in a title."""
-    named = []
-    for fold in event.made_folds[:MAX_NAMED_CALLS]:
-        ref = fold.cover
-        if isinstance(ref, facts.PartRef) and (about := name_covered_part(event, ref)):
-            named.append(about)
-    return named
+    covers = [fold.cover for fold in event.made_folds[:MAX_NAMED_CALLS]]
+    names = [name_covered_part(event, ref) for ref in covers if isinstance(ref, facts.PartRef)]
+    return list(filter(None, names))
 
 
 def name_covered_part(event: TimelineEvent, ref: facts.PartRef) -> str:
-    """What a fold covers: a call by its line, an attachment by its name; empty where it is something else."""
+    """What a fold covers: a call by its line, an attachment by its name; else empty."""
     recorded_facts = event.history.facts
     fact = recorded_facts[ref.seq - 1].fact if 0 < ref.seq <= len(recorded_facts) else None
     if isinstance(fact, facts.UserSaid):
@@ -193,16 +190,11 @@ def align_document_sections(older: Sequence[tuple[str, str]], newer: Sequence[tu
     names = [*new, *(name for name in old if name not in new)]
     texts = []
     for document in (old, new):
-        pieces = [
-            f"## {name}\n{_one_sentence_per_line(document.get(name, ''))}"
-            if name
-            else _one_sentence_per_line(document.get(name, ""))
-            for name in names
-        ]
-        texts.append("\n\n".join(pieces))
+        bodies = {name: _one_sentence_per_line(document.get(name, "")) for name in names}
+        texts.append("\n\n".join(f"## {name}\n{body}" if name else body for name, body in bodies.items()))
     return texts[0], texts[1]
 
 
 def _one_sentence_per_line(text: str) -> str:
-    """Puts each sentence on its own line, so that a comparison marks sentences and not whole paragraphs."""
+    """Each sentence on its own line: a comparison then marks sentences, not paragraphs."""
     return re.sub(r"(?<=[.;!?]) +(?=\S)", "\n", text)

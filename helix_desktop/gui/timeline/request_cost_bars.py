@@ -47,10 +47,8 @@ class RequestCostBars:
             bottom = area.bottom()
             for dollars, colour in zip(_dollars_by_group(request), COLOURS, strict=True):
                 height = area.height() * HEIGHT * dollars / (self._dearest or 1.0)
-                painter.fillRect(
-                    QRectF(x - apart * 0.3, bottom - height, max(1.0, apart * 0.6), height),
-                    theme.colour_of_token(colour),
-                )
+                bar = QRectF(x - apart * 0.3, bottom - height, max(1.0, apart * 0.6), height)
+                painter.fillRect(bar, theme.colour_of_token(colour))
                 bottom -= height
 
     def describe_costs(self, point: int) -> str:

@@ -17,6 +17,7 @@ from helix_desktop.engine.request_costs import RequestCost
 from helix_desktop.gui.context_meter import context_kind_name, describe_token_count, format_token_count
 from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_dollars, format_short_day_and_time
 from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold
+from helix_desktop.gui.shared.policy_names import FoldThreshold
 from helix_desktop.gui.shared.step_plot import MinMaxPyramid, StepPlot, compute_axis_ticks
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, TimelineLane
@@ -24,7 +25,6 @@ from helix_desktop.gui.timeline.fold_sentences import describe_event_briefly, de
 from helix_desktop.gui.timeline.request_cost_bars import RequestCostBars
 from helix_desktop.gui.translation import format_count, format_number, tr
 
-Threshold = tuple[str, ContextKind, float]
 HEIGHT = 390
 LEFT, RIGHT, LEGEND, LANE, DATES = 60, 60, 30, 15, 26  # In pixels: sizes of what surrounds the plot.
 SMALL = 11
@@ -41,7 +41,7 @@ class TimelineChart(StepPlot):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent, height=HEIGHT)
-        self._thresholds: Sequence[Threshold] = ()
+        self._thresholds: Sequence[FoldThreshold] = ()
         self._pointer_y = 0.0
         self._set_story_to_plot(ConversationTimeline())
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
@@ -57,7 +57,7 @@ class TimelineChart(StepPlot):
         self._selected: TimelineEvent | None = None
         self._bars = RequestCostBars()
 
-    def plot_timeline(self, story: ConversationTimeline, thresholds: Sequence[Threshold]) -> None:
+    def plot_timeline(self, story: ConversationTimeline, thresholds: Sequence[FoldThreshold]) -> None:
         self._set_story_to_plot(story)
         self._thresholds, self._drawn = thresholds, None
         self._hover, self._whole = -1, True
@@ -137,9 +137,8 @@ class TimelineChart(StepPlot):
         area = self._plot_area
         painter.setClipRect(area.adjusted(0, 0, 1, 0))
         painter.setPen(Qt.PenStyle.NoPen)
-        for kind, pyramid in reversed(
-            list(zip(ContextKind, self._layers, strict=True))
-        ):  # Starts with the highest layer, because each layer is drawn over the ones before.
+        # Starts with the highest layer, because each layer is drawn over the ones before.
+        for kind, pyramid in reversed(list(zip(ContextKind, self._layers, strict=True))):
             edge = [QPointF(x, self._y_of_token_count(tokens, top)) for x, tokens in self._highest_points(pyramid)]
             ends = QPointF(edge[0].x(), area.bottom() - 3), QPointF(edge[-1].x(), area.bottom() - 3)
             painter.setBrush(self._theme.fill_colour_of_kind(kind))
@@ -149,9 +148,8 @@ class TimelineChart(StepPlot):
                 colours = self._theme.fill_colour_of_kind(kind), self._theme.text_colour_of_kind(kind)
                 self._draw_level(painter, share * self._story.model_window, top, colours, words)
         if self._top_dollars:
-            line = [
-                QPointF(x, self._y_of_token_count(y, self._top_dollars)) for x, y in self._highest_points(self._costs)
-            ]
+            most = self._top_dollars
+            line = [QPointF(x, self._y_of_token_count(y, most)) for x, y in self._highest_points(self._costs)]
             painter.setPen(QPen(self._theme.colour_of_token("text"), 1.5, Qt.PenStyle.DashLine))
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawPolyline(QPolygonF(line))
@@ -289,12 +287,8 @@ class TimelineChart(StepPlot):
             when=format_date_and_time(story.times[point]),
         )
         spent = story.dollars[point]
-        lines = (
-            words,
-            tr("{cost} so far", cost=format_dollars(spent)) if spent else "",
-            self._bars.describe_costs(point),
-        )
-        return "\n".join(filter(None, lines))
+        paid = tr("{cost} so far", cost=format_dollars(spent)) if spent else ""
+        return "\n".join(filter(None, (words, paid, self._bars.describe_costs(point))))
 
     def _find_event_near(self, point: float, reach: float = 0.5) -> TimelineEvent | None:
         events = self._story.events

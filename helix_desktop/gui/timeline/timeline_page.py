@@ -10,7 +10,6 @@ from PySide6.QtGui import QAction, QActionGroup, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QPushButton, QSplitter, QWidget
 
 from helix_desktop.engine import context_policy
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.request_costs import RequestCost, explain_requests
@@ -25,6 +24,7 @@ from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, format_view_as_text
 from helix_desktop.gui.shared.plain_widgets import add_choice, set_surface_look
+from helix_desktop.gui.shared.policy_names import list_fold_thresholds
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
@@ -36,7 +36,7 @@ from helix_desktop.gui.timeline.conversation_timeline import (
 from helix_desktop.gui.timeline.fold_list import FoldList
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.timeline.fold_panel import FoldPanel, ShownFold
-from helix_desktop.gui.timeline.timeline_chart import Threshold, TimelineChart
+from helix_desktop.gui.timeline.timeline_chart import TimelineChart
 from helix_desktop.gui.transcript.chat_intents import ShowInChat
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
@@ -136,9 +136,8 @@ class TimelinePage(QWidget):
         if self._session is None or self._read_timer.isActive():
             return
         came = [event.recorded for event in events if isinstance(event, FactAppended)]
-        self._has_undrawn_growth |= self._add_facts_to_timeline(
-            [each for each in came if each.conversation == self._session.id]
-        )
+        own = [each for each in came if each.conversation == self._session.id]
+        self._has_undrawn_growth |= self._add_facts_to_timeline(own)
         if self._has_undrawn_growth and self.isVisible():
             self._update_chart()
 
@@ -181,7 +180,8 @@ class TimelinePage(QWidget):
             self._add_facts_to_timeline(facts[self._last_read_seq : self._last_read_seq + FACTS_PER_STEP])
             yield
         session = self._session
-        self.chart.plot_timeline(self.timeline, _list_thresholds(session) if session is not None else ())
+        policy = context_policy.policy_from_fact(session.conversation.state.settings.policy) if session else None
+        self.chart.plot_timeline(self.timeline, list_fold_thresholds(policy) if policy else ())
         self._heading.set_elided_text(fold_sentences.describe_timeline(self.timeline))
         yield
         self._refill_fold_list()
@@ -199,7 +199,7 @@ class TimelinePage(QWidget):
             self._update_chart()
 
     def _add_facts_to_timeline(self, facts: Sequence[Recorded]) -> bool:
-        """Adds facts; returns True if the story grew. Facts that a slice has read already are skipped."""
+        """Returns whether the story grew. Facts that a slice has read already are skipped."""
         grown = False
         for recorded in facts:
             if recorded.seq > self._last_read_seq:
@@ -213,9 +213,8 @@ class TimelinePage(QWidget):
         self.timeline.credit_savings_to_folds()
         if self._shows_whole_workspace:
             events = list(reversed(merge_timeline_events([self.timeline, *self._other_timelines])))
-        grouped = group_timeline_events(
-            [event for event in events if not self._kinds or event.fold_kind in self._kinds]
-        )
+        listed = [event for event in events if not self._kinds or event.fold_kind in self._kinds]
+        grouped = group_timeline_events(listed)
         self.list.show_fold_events(grouped[::-1], self.timeline.model_window, keep=self._chosen)
 
     def _choose_event(self, event: TimelineEvent) -> None:
@@ -268,7 +267,7 @@ class TimelinePage(QWidget):
             for fold in folds:
                 await (session.undo_fold if change == "undo_fold" else session.redo_fold)(fold)
 
-        self._run_fold_command(change, change_each)
+        self._run_fold_command(change_each)
 
     def _save_edited_document(self, fold: str, text: str) -> None:
         event = self._chosen
@@ -278,15 +277,10 @@ class TimelinePage(QWidget):
                 self.panel.restore_unsaved_text(event, text)
             self._doing.failed.emit(error)
 
-        self._run_fold_command(
-            "edit a document", lambda session: session.edit_fold_text(fold, text), return_unsaved_text
-        )
+        self._run_fold_command(lambda session: session.edit_fold_text(fold, text), return_unsaved_text)
 
     def _run_fold_command(
-        self,
-        name: str,
-        act: Callable[[Session], Awaitable[None]],
-        failed: Callable[[HelixError], None] | None = None,
+        self, act: Callable[[Session], Awaitable[None]], failed: Callable[[HelixError], None] | None = None
     ) -> None:
         """Runs a command on the shown fold, in the conversation it belongs to."""
         session, bench, event = self._session, self._bench, self._chosen
@@ -355,9 +349,8 @@ class TimelinePage(QWidget):
         )
         _add_choices(menu, [(name, partial(self._show_fold_kinds, name, chosen)) for name, chosen in kinds])
         scopes = ((tr("This conversation"), False), (tr("Whole workspace"), True))
-        self._scope_actions = _add_choices(
-            menu, [(name, partial(self._show_timeline_scope, everywhere=on)) for name, on in scopes]
-        )
+        acts = [(name, partial(self._show_timeline_scope, everywhere=on)) for name, on in scopes]
+        self._scope_actions = _add_choices(menu, acts)
         self._fold_now_action = menu.addAction(tr("Fold now…"), self.ask_to_fold)
         self._costs_action = add_choice(menu, tr("What each request cost"), self._show_request_costs, chosen=False)
         self.menu_button.setMenu(menu)
@@ -398,9 +391,8 @@ class TimelinePage(QWidget):
                 self._show_chosen_in_panel()
 
         if session is not None and bench is not None:
-            self._doing.run_in_background(
-                _fetch_timelines_except(bench, session.id), then=show_other_timelines, owner=self
-            )
+            work = _fetch_timelines_except(bench, session.id)
+            self._doing.run_in_background(work, then=show_other_timelines, owner=self)
 
 
 def _add_choices(menu: QMenu, choices: Sequence[tuple[str, Callable[[], None]]]) -> list[QAction]:
@@ -419,20 +411,6 @@ def _last_seq_of_batch(event: TimelineEvent, facts: Sequence[Recorded]) -> int:
         if getattr(recorded.fact, "fold", "") in names:
             last = recorded.seq
     return last
-
-
-def _list_thresholds(session: Session) -> Sequence[Threshold]:
-    """When at the latest a policy folds, as shares of the window."""
-    chosen = context_policy.policy_from_fact(session.conversation.state.settings.policy)
-    handover = tr("handover document at {share}%", share=round(100 * chosen.handover_share))
-    found: list[Threshold] = (
-        [(handover, ContextKind.HANDOVER, chosen.handover_share)] if chosen.handover != "off" else []
-    )
-    if chosen.observation:
-        reflect, observe = chosen.reflection_share, chosen.observation_share
-        found.append((tr("reflect {share}%", share=round(100 * reflect)), ContextKind.OBSERVATIONS, reflect))
-        found.append((tr("observe {share}%", share=round(100 * observe)), ContextKind.OBSERVATIONS, observe))
-    return found
 
 
 async def _fetch_timelines_except(bench: Workbench, but: str) -> list[ConversationTimeline]:

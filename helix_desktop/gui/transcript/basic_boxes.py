@@ -40,7 +40,7 @@ SectionKey = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class FormulaPicture:
-    """A drawn formula. `width`, `height` and how much of it lies below the line, in pixels of the window."""
+    """A drawn formula: its size and how much lies below the line, in pixels of the window."""
 
     image: QImage
     width: float
@@ -308,6 +308,10 @@ def build_note_box(
     ink: DrawingStyle, width: float, text: str, *, gap: float = 0.0, colour: str = "muted", font: QFont | None = None
 ) -> TextBox:
     return TextBox(ink, width, ParagraphBlock((StyledSpan(text),)), gap=gap, font=font or ink.small, colour=colour)
+
+
+def build_heading_box(ink: DrawingStyle, width: float, text: str, *, gap: float = 0.0) -> TextBox:
+    return build_note_box(ink, width, text, gap=gap, colour="text", font=ink.name)
 
 
 class RuleBox(LayoutBox):

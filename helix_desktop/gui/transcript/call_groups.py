@@ -48,7 +48,7 @@ class CallGroups:
         return group if group is not None and group.first == index and group.is_collapsible else None
 
     def add_group_item(self, index: int, *, quiet: bool) -> Iterable[int]:
-        """One more item of a group. `collapsible_items`: reasoning, which is of no use without its calls."""
+        """One more item of a group. `collapsible_items`: reasoning, of no use without its calls."""
         if self._closed or self.all[-1].last != index - 1:
             self.all.append(CallGroup(index, index))
             self._firsts.append(index)

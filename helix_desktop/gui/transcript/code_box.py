@@ -77,7 +77,7 @@ class CodeBox(basic_boxes.LayoutBox):
         return self._runs is not None
 
     def colour_code(self, until: float) -> bool:
-        """Find colours until the time `until`; True when they are all there and the box looks different."""
+        """Find colours until the time `until`; True when all are there and the box looks different."""
         if self._runs is None:
             return False
         for run in self._runs:

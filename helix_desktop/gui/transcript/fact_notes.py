@@ -1,4 +1,4 @@
-"""The sentences the program itself adds to the chat, between those of the user, the model and the tools."""
+"""The sentences that the program itself adds to the chat."""
 
 from collections.abc import Sequence
 

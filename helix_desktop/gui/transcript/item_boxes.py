@@ -1,4 +1,4 @@
-"""Builds the boxes of each item. Every builder is a generator, so that a long item is laid out in slices."""
+"""Builds the boxes of each item, as generators: a long item is laid out in slices."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -70,7 +70,7 @@ class BoxBuildRequest:
 
 
 def build_item_boxes(page: LayoutContext, index: int, start: int = 0) -> Iterator[LayoutBox]:
-    """The boxes of an item, from the top. `start`: of an answer, only those of the chunks from there on."""
+    """The boxes of an item, from the top. `start`: only those of the chunks from there on."""
     item = page.items.all[index]
     return _MAKERS[item.kind](BoxBuildRequest(page, index, item, start))
 

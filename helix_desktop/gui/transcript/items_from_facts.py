@@ -184,7 +184,7 @@ class TranscriptItems:
         return self._hidden_ranges
 
     def _abandoned_fact_ranges(self, at: int, after: int = 0) -> Iterator[tuple[int, int]]:
-        """The ranges of facts after `after` that are not on the path to `at` and not opened by the user."""
+        """The ranges of facts after `after` that are not on the path to `at` and not opened."""
         end = 0
         for first, last in self.history.record.runs_leading_to(at):
             begin = max(end, after) + 1
@@ -400,7 +400,7 @@ class TranscriptItems:
         return ()
 
     def _hide_replaced_reply(self, by: int) -> None:
-        """Hides the reply that broke off once its replacement arrives, so only one answer is read."""
+        """Hides the reply that broke off once its replacement arrives: one answer is read."""
         seq, self._broken_reply_seq = self._broken_reply_seq, 0
         first, last = bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
         if seq and first <= last:

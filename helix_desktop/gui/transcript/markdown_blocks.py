@@ -94,7 +94,7 @@ _STYLES = {"strong": TextStyle.BOLD, "em": TextStyle.ITALIC, "s": TextStyle.STRU
 
 @cache
 def _build_markdown_parser(*, typed: bool) -> MarkdownIt:
-    """Imported on first use, to start faster. `typed`: written by a person, so a backslash is literal."""
+    """Imported on first use. `typed`: written by a person, so a backslash is literal."""
     from markdown_it import MarkdownIt
 
     from helix_desktop.gui.transcript.formula_syntax import add_formula_syntax

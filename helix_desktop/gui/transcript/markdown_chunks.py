@@ -79,7 +79,7 @@ def _is_table_start(text: str, position: int, line_end: int) -> bool:
 
 
 def _split_table_chunks(text: str, position: int, line_end: int) -> Iterator[MarkdownChunk]:
-    """Forty rows at a time. A piece after the first carries the head, so that it can be parsed by itself."""
+    """Forty rows at a time. Later pieces carry the head, so that each can be parsed by itself."""
     body = _find_line_end(text, line_end)
     head = text[position:body]
     start, end, rows = position, body, 0

@@ -31,7 +31,7 @@ def make_safe_text(text: str) -> str:
 
 
 def terminal_output_text(text: str) -> str:
-    """What a terminal would show of a program's output: what a carriage return has overwritten is gone."""
+    """What a terminal would show of an output: what a carriage return overwrote is gone."""
     if "\r" in text:
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return make_safe_text(text)

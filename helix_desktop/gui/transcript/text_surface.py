@@ -172,7 +172,7 @@ class TextSurface(QAbstractScrollArea):
             QGuiApplication.clipboard().setText(text)
 
     def handle_selection_key(self, _key: Qt.Key, *, whole: bool) -> bool:
-        """Moves the end of the selection with Shift, `whole` with Ctrl too; False where the key does not."""
+        """Moves the end of the selection with Shift, `whole` with Ctrl too; whether it did."""
         return False
 
     def _scroll_by_key(self, key: Qt.Key) -> bool:
@@ -197,7 +197,7 @@ class TextSurface(QAbstractScrollArea):
 
 
 class BoxSurface(TextSurface):
-    """With hot spots in its boxes, for the pointer and for Tab. `intent_requested` carries the act of one."""
+    """With hot spots for the pointer and for Tab. `intent_requested` carries the act of one."""
 
     intent_requested = Signal(object)
 

@@ -7,6 +7,7 @@ import re
 from enum import StrEnum
 
 from helix_desktop.engine.call_outcomes import find_call_subject
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Folded, FoldKind, ToolReturned
 from helix_desktop.engine.session_events import CallStage
 from helix_desktop.engine.tool_calls import NOT_BEGUN, UNREAD
@@ -52,6 +53,10 @@ class LineChip:
     strong: bool = False
     is_monospaced: bool = False
     want: ChatIntent | None = None
+
+
+def build_entry_chip(digest: Digest) -> LineChip:
+    return LineChip(digest.short_hex, strong=True, is_monospaced=True, want=OpenEntry(digest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +135,13 @@ def format_diff_counts(diff: str) -> str:
 
 
 def _build_unfinished_line(state: ToolCallState, words: str, now: float) -> ToolCallLine:
-    chips = (
-        (LineChip(tr("sub-agent"), want=OpenSubAgent(state.call.id)),) if state.call.name == ToolName.DELEGATE else ()
-    )
+    chip = LineChip(tr("sub-agent"), want=OpenSubAgent(state.call.id))
+    chips = (chip,) if state.call.name == ToolName.DELEGATE else ()
     if state.running and state.waiting:
         return ToolCallLine(words, CallStatus.WAITING, chips, tr("waiting for you"))
     if state.running and state.stage is not CallStage.RUNNING:
-        return ToolCallLine(
-            words, CallStatus.RUNNING, (), tr("done") if state.stage is CallStage.DONE else tr("queued")
-        )
+        outcome = tr("done") if state.stage is CallStage.DONE else tr("queued")
+        return ToolCallLine(words, CallStatus.RUNNING, (), outcome)
     if state.running:
         text = tr("running… {time}", time=format_duration(max(0.0, now - state.begun_at)))
         return ToolCallLine(words, CallStatus.RUNNING, chips, text)
@@ -148,18 +151,10 @@ def _build_unfinished_line(state: ToolCallState, words: str, now: float) -> Tool
 def _build_chips_of_folds(state: ToolCallState) -> list[LineChip]:
     chips: list[LineChip] = []
     if state.fold is not None and state.returned is not None:
-        digest = state.returned.output.digest
-        chips += build_fold_chips(
-            state.fold, LineChip(digest.short_hex, strong=True, is_monospaced=True, want=OpenEntry(digest))
-        )
+        chips += build_fold_chips(state.fold, build_entry_chip(state.returned.output.digest))
     if state.argument_fold is not None:
         entries = state.argument_fold.entries
-        digest_chip = (
-            LineChip(entries[0].short_hex, strong=True, is_monospaced=True, want=OpenEntry(entries[0]))
-            if entries
-            else None
-        )
-        chips += build_fold_chips(state.argument_fold, digest_chip)
+        chips += build_fold_chips(state.argument_fold, build_entry_chip(entries[0]) if entries else None)
     return chips
 
 
@@ -172,9 +167,8 @@ def _build_result_chips(state: ToolCallState, returned: ToolReturned) -> list[Li
     if returned.child:
         chips.append(LineChip(tr("sub-agent"), want=OpenConversation(returned.child)))
     if state.fold is None and returned.tokens >= 100:
-        chips.append(
-            LineChip(tr("{n} tokens", n=format_token_count(returned.tokens)), want=OpenEntry(returned.output.digest))
-        )
+        size = tr("{n} tokens", n=format_token_count(returned.tokens))
+        chips.append(LineChip(size, want=OpenEntry(returned.output.digest)))
     return chips
 
 

@@ -1,4 +1,4 @@
-"""Shows what differs between two texts side by side, with a few lines around it. It is found in a thread."""
+"""Shows side by side what differs between two texts, with a few lines around it."""
 
 import asyncio
 from collections.abc import Sequence

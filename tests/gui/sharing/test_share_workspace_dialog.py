@@ -62,3 +62,12 @@ def test_it_follows_how_things_stand(dialog: ShareWorkspaceDialog, bench: FakeWo
     assert "not been sent" not in shown(dialog)
     dialog.reject()
     assert len(bench.sharing.listeners) == 1  # the window's own
+
+
+def test_no_line_is_cut_when_the_amount_is_known_later(dialog: ShareWorkspaceDialog) -> None:
+    layout = dialog.layout()
+    assert layout is not None
+    dialog.amount.setText("")
+    dialog.resize(dialog.width(), layout.totalHeightForWidth(dialog.width()))
+    dialog._show_upload_amount((12, 345, 6_700_000))
+    assert dialog.height() >= layout.totalHeightForWidth(dialog.width())
