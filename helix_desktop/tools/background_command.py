@@ -9,6 +9,7 @@ from dataclasses import field
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.tools.built_in_tool import ToolResources
+from helix_desktop.tools.changes.checkpoints import OpenStep
 from helix_desktop.tools.checks_after_command import CommandCheck
 
 ADDRESS_PATTERN = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]|\blistening\b|\bport \d", re.IGNORECASE)
@@ -32,6 +33,7 @@ class BackgroundCommand:
     dropped_bytes: int = 0
     bytes_read: int = 0
     code: int | None = None
+    step: OpenStep | None = None  # What it changes belongs to this step, until it ends.
     news_event: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -55,8 +57,12 @@ class BackgroundCommand:
         finally:
             code = await asyncio.shield(self.command.end_and_wait())
             await asyncio.shield(self.revert_and_note(use, ask=False))
+            if self.step is not None:
+                self.step.goes_on = False
             self.code = code
             self.news_event.set()
+        if self.step is not None and use.workspace_resources.checkpoints is not None:
+            await use.workspace_resources.checkpoints.record_end_of_step(self.step)
 
     async def revert_and_note(self, use: ToolResources, *, ask: bool) -> None:
         """Put back, or ask about, the protected files it has changed so far; the output says so."""

@@ -207,6 +207,8 @@ class Toolbox:
     async def run_tool_call(self, call: ToolCall, context: CallContext) -> CallOutcome:
         asked = PermissionOutcome()
         keep = call.keep
+        if self._around.checkpoints is not None:
+            self._around.checkpoints.begin_turn(context.conversation)
         try:
             if self._guard is not None:
                 await self._guard.run_hooks_before_call(call, context)

@@ -141,8 +141,12 @@ class WorkspaceTools:
         checkpoints = self.resources.checkpoints
         if checkpoints is None:
             return ()
+        checkpoints.begin_turn(conversation)  # A turn without calls has not done so.
         windows = checkpoints.open_steps_of_conversation(conversation)
-        return [fact for window in windows if (fact := await checkpoints.end_step(window, thorough=True)) is not None]
+        found = [await checkpoints.end_step(window, thorough=True) for window in windows]
+        for window in windows:
+            window.is_between_turns = True
+        return [fact for fact in found if fact is not None]
 
     async def aclose(self) -> None:
         """Stop the commands in the background and clear the scratch folder away."""

@@ -212,7 +212,7 @@ class FileChanges:
         return turn_changes.kept_hunks(await self._bench.read_conversation_facts(conversation))
 
     async def keep_hunk(self, conversation: str, path: str, hunk: str = "") -> None:
-        await self._append_change_fact(conversation, ChangeKept(path, hunk))
+        await self.append_change_fact(conversation, ChangeKept(path, hunk))
 
     async def plan_undo(self, files: Sequence[FileChange]) -> Sequence[PlannedUndo]:
         """What taking back these files comes to, before anything is done."""
@@ -298,10 +298,10 @@ class FileChanges:
         place = self.workspace_checkpoints.displayed_path
         fact = None if done.fact is None else replace(done.fact, undoes=tuple(undoes))
         if fact is not None and conversation:
-            await self._append_change_fact(conversation, fact)
+            await self.append_change_fact(conversation, fact)
         names = tuple(place(path) for path in done.restored)
         return FileUndoResult(names, tuple((place(path), why) for path, why in (*left, *done.paths_left_alone)))
 
-    async def _append_change_fact(self, conversation: str, fact: FilesChanged | ChangeKept) -> Sequence[Recorded]:
+    async def append_change_fact(self, conversation: str, fact: FilesChanged | ChangeKept) -> Sequence[Recorded]:
         session = await self._bench.open_session(conversation)
         return await session.conversation.append_facts(fact)

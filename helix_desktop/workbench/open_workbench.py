@@ -903,6 +903,12 @@ async def _open_folder_tools(
         coverage=replace(coverage, off=False) if copy else coverage,  # What a copy changes is found by its checkpoints.
         closed=() if copy else shared.closed,
     )
+
+    async def record_changes(conversation: str, fact: facts.FilesChanged) -> None:
+        if (bench := workbench_of(workspace)) is not None:
+            await bench.file_changes.append_change_fact(conversation, fact)
+
+    checkpoints.record_changes = record_changes
     stores = (workspace.cache, workspace.index, shared.access.tokens)
     owner = tasks.OwnedTasks(f"{workspace.name} commands")
     return await WorkspaceTools.open_workspace_tools(

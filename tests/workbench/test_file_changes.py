@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from helix_desktop.engine.changes import diff_hunks
 from helix_desktop.engine.changes.turn_changes import ChangeSource
-from helix_desktop.engine.facts import FilesChanged, Text, UserSaid
+from helix_desktop.engine.facts import FilesChanged, Text, ToolCall, UserSaid
+from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.session import Session
+from helix_desktop.tools.toolbox import Toolbox
+from helix_desktop.workbench import Workbench
 from tests.workbench.conftest import Desks
 
 
@@ -195,3 +203,72 @@ async def test_the_users_own_lines_are_never_the_agents_after_an_undo_beside_the
     lines[25], lines[30] = "25\n", "30\n"
     assert file.read_text() == "".join(lines)
     assert await listed() == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells")
+class TestCommandInTheBackground:
+    """Its changes are the conversation's own, as far as they cannot be the user's work."""
+
+    bench: Workbench
+    session: Session
+    box: Toolbox
+
+    async def start(self, desks: Desks, folder: Path, line: str) -> None:
+        self.bench = await desks().create_workspace("W", folder)
+        await self.bench.choose_permission_mode("allow all")
+        self.session = await self.bench.start_conversation()
+        await self.session.conversation.append_facts(UserSaid((Text("Change it", 3),)))
+        self.box = self.bench.kit.build_toolbox()
+        os.mkfifo(folder / "go")
+        await self.call("run_command", command=line, background=True)
+        await self.end_turn()
+
+    async def call(self, tool: str, **arguments: object) -> None:
+        async def allow(_question: PermissionQuestion) -> PermissionAnswer:
+            return PermissionAnswer(allowed=True)
+
+        context = CallContext(self.session.id, allow, lambda _: None)
+        outcome = await self.box.run_tool_call(ToolCall(tool, tool, json.dumps(arguments)), context)
+        await self.session.conversation.append_facts(*filter(None, [outcome.files]))
+
+    async def end_turn(self) -> None:
+        await self.session.conversation.append_facts(*await self.bench.kit.record_unfinished_changes(self.session.id))
+
+    async def go_on_to_the_end(self, folder: Path) -> None:
+        await asyncio.to_thread((folder / "go").write_text, "go")
+        async with asyncio.timeout(120):
+            while not any(isinstance(each.fact, FilesChanged) for each in self.session.all_facts):
+                await asyncio.sleep(0)
+
+    async def changed(self) -> list[str]:
+        found = await self.bench.file_changes.turns_with_changes(self.session.id)
+        return [
+            file.place for turn in found for file in await self.bench.file_changes.file_changes_of_steps(turn.sources)
+        ]
+
+    async def test_what_it_does_after_the_turn_is_listed_and_undone(self, desks: Desks, folder: Path) -> None:
+        before = (folder / "README.md").read_text()
+        await self.start(desks, folder, "read x < go; echo lost > README.md")
+        assert await self.changed() == []
+        await self.go_on_to_the_end(folder)
+        assert await self.changed() == ["README.md"]
+        (fact,) = [each.fact for each in self.session.all_facts if isinstance(each.fact, FilesChanged)]
+        assert (fact.by, fact.call) == ("background", "run_command")
+        await self.session.rewind_to(1, restore_files=True)
+        assert (folder / "README.md").read_text() == before
+
+    async def test_what_the_user_does_beside_a_server_stays_the_users(self, desks: Desks, folder: Path) -> None:
+        await self.start(desks, folder, "read x < go; echo lost > README.md; read x < go")
+        (folder / "thesis").write_text("the user's\n")
+        await self.call("list_commands")
+        await self.call("run_command", command="echo agent > notes")
+        assert await self.changed() == ["notes"]
+        await asyncio.to_thread((folder / "go").write_text, "go")
+        while (folder / "README.md").read_text() != "lost\n":
+            await asyncio.sleep(0)
+        await self.end_turn()
+        assert await self.changed() == ["README.md", "notes"]
+        (folder / "thesis").write_text("the user's, again\n")
+        await self.call("stop_command", name="bg1")
+        await self.end_turn()
+        assert await self.changed() == ["README.md", "notes"]

@@ -7,10 +7,11 @@ nothing refers to, which are found again by their hash. What the program knows o
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
+from sys import maxsize
 
 from helix_desktop.engine.changes import diff_hunks, folder_state
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
@@ -25,10 +26,12 @@ from helix_desktop.tools.changes.content_storing import ABOUT, BatchContentCache
 from helix_desktop.tools.changes.coverage_limits import CoveredAmount, leave_out_beyond_limits
 from helix_desktop.tools.changes.folder_walk import (
     STAMP,
+    UNRELIABLE_STAMP,
     FolderWalk,
     KnownRecords,
     UncoveredEntry,
     WalkResult,
+    is_record_of_kind,
     leave_out_file,
 )
 from helix_desktop.tools.changes.folder_watch import FolderWatch
@@ -55,7 +58,9 @@ class CheckpointProgress:
 
 @dataclass(slots=True, eq=False)
 class OpenStep:
-    """The time of one step: from the state it met on."""
+    """The time of one step: from the state it met on. `goes_on`: its command runs in the background,
+    also when the call has ended. `is_between_turns`: its changes cannot be told from the user's.
+    """
 
     call: str
     conversation: str
@@ -63,13 +68,10 @@ class OpenStep:
     since_look: int  # The number of the last check of the files before this step.
     checkpoint: Digest
     left_out: frozenset[str] = frozenset()  # Paths that were not covered even before the step.
-
-
-@dataclass(slots=True)
-class _UnclaimedChanges:
-    """What one look found different: by path, what no step has claimed yet."""
-
-    changes: dict[str, PathChange] = field(default_factory=dict)
+    begun: int = field(default_factory=time.time_ns)  # In nanoseconds.
+    met: set[str] = field(default_factory=set)  # Folders in which something changed since then.
+    goes_on: bool = False
+    is_between_turns: bool = False
 
 
 class Checkpoints:
@@ -101,11 +103,13 @@ class Checkpoints:
         # In bytes: the last full list, and the differences since; then the number of these.
         self._chain = 0, 0, 0
         self._looks = 0
-        self._moments: dict[int, _UnclaimedChanges] = {}
+        self._moments: dict[int, dict[str, PathChange]] = {}  # By look and path: changes that no step has claimed yet.
         self._windows: list[OpenStep] = []
         self._lock = asyncio.Lock()
         self._watch = FolderWatch()
         self._saved: Digest | None = None
+        # Appends what a command in the background has changed to its conversation.
+        self.record_changes: Callable[[str, FilesChanged], Awaitable[object]] | None = None
         self.leftovers: list[str] = []  # Files that an interrupted undo left behind; the first check finds them.
         self._unsure: set[str] = set()  # Folders with files changed so recently that their times prove nothing.
         self._modes: dict[Path, int] = {}  # The permission modes of the workspace's folders at the first check.
@@ -130,10 +134,9 @@ class Checkpoints:
 
     def uncovered_entries(self) -> tuple[UncoveredEntry, ...]:
         found = [left for lefts in self._left.values() for left in lefts]
-        names = {path for group in self._linked.values() for path, _ in group}
         for group in self._linked.values():
             if group and group[0][1] > len(group):
-                found += [UncoveredEntry(path, "has another name outside") for path, _ in group if path in names]
+                found += [UncoveredEntry(path, "has another name outside") for path, _ in group]
         return tuple(sorted(found, key=lambda left: left.path))
 
     def _paths_uncovered_by_limits(self) -> frozenset[str]:
@@ -184,12 +187,16 @@ class Checkpoints:
         if not self.is_ready:
             await self.look_for_changes(thorough=True)
 
-    async def look_for_changes(self, *, thorough: bool = False) -> None:
-        """Take in what is there now. `thorough`: look at every file, whatever was heard of changes."""
+    async def look_for_changes(self, *, thorough: bool = False, ended: OpenStep | None = None) -> None:
+        """Take in what is there now. `thorough`: look at every file, whatever was heard of changes.
+        `ended`: files that changed during this step are read again.
+        """
         if not self.is_undo_available:
             return
         async with self._lock:
             try:
+                if ended is not None:
+                    self._distrust_times_of_step(ended)
                 await self._look_at_folders(thorough=thorough or self.latest_checkpoint is None)
             except StoreFailed as error:  # Before the next step, the files are checked again.
                 self._watch.is_in_doubt = True
@@ -225,34 +232,59 @@ class Checkpoints:
     async def end_step(
         self, window: OpenStep, only: Iterable[str] | None = None, *, thorough: bool = False
     ) -> FilesChanged | None:
-        """The step is over: what it changed, as a fact; None where it changed nothing. `only`: the paths it says it changed."""
+        """The step is over, or goes on in the background: what it changed, as a fact; None where it
+        changed nothing. `only`: the paths it says it changed.
+        """
         is_told = True  # If False, the step is recorded later, when the disk has space again.
         try:
             self.restore_root_modes()
-            await self.look_for_changes(thorough=thorough or (window.changed_by != "tool" and self._seconds < SHORT))
+            thorough = thorough or (window.changed_by != "tool" and self._seconds < SHORT)
+            await self.look_for_changes(thorough=thorough, ended=None if window.goes_on else window)
             if self.progress.state == "failed":
                 is_told = False
                 return None
             if not self.is_ready or self.latest_checkpoint is None:
                 return None
             changes = self.claim_unowned_changes(
-                window.since_look, None if only is None else {self.checkpoint_path(place) for place in only}
+                window.since_look,
+                None if only is None else {self.checkpoint_path(place) for place in only},
+                self._first_look_of_a_call() if window.changed_by == "background" else maxsize,
             )
-            left = () if only is not None else sorted(self._paths_uncovered_by_limits() - window.left_out)
+            uncovered, before, after = self._paths_uncovered_by_limits(), window.checkpoint, self.latest_checkpoint
+            left = () if only is not None else sorted(uncovered - window.left_out)
+            window.since_look, window.checkpoint, window.left_out = self._looks, after, uncovered
             return await self.build_change_fact(
-                changes,
-                window.checkpoint,
-                self.latest_checkpoint,
-                call=window.call,
-                by=window.changed_by,
-                left_out=left,
+                changes, before, after, call=window.call, by=window.changed_by, left_out=left
             )
         finally:
-            if is_told:
+            if is_told and not window.goes_on:
                 self.close_open_step(window)
 
+    def leave_step_open(self, call: str, conversation: str) -> OpenStep | None:
+        """The step of a call whose command goes on in the background."""
+        for step in self.open_steps_of_conversation(conversation):
+            if step.call == call and not step.goes_on:
+                step.changed_by, step.goes_on = "background", True
+                return step
+        return None
+
+    async def record_end_of_step(self, step: OpenStep) -> None:
+        """A command in the background has ended, perhaps between two turns."""
+        if (fact := await self.end_step(step)) is not None and self.record_changes is not None:
+            await self.record_changes(step.conversation, fact)
+
+    def begin_turn(self, conversation: str) -> None:
+        """What differs at the next look is nobody's, since the user works between turns, too."""
+        for step in self.open_steps_of_conversation(conversation):
+            if step.is_between_turns:
+                step.since_look, step.is_between_turns = self._looks + 1, False
+
+    def _first_look_of_a_call(self) -> int:
+        """What differs since then belongs to a call that still runs, not to a command in the background."""
+        return min((each.since_look for each in self._windows if each.changed_by == "command"), default=maxsize)
+
     def close_open_step(self, window: OpenStep) -> None:
-        self._windows.remove(window)
+        self._windows = [each for each in self._windows if each is not window]
         first = min((each.since_look for each in self._windows), default=self._looks)
         for number in [number for number in self._moments if number <= first]:
             del self._moments[number]
@@ -333,6 +365,16 @@ class Checkpoints:
             raise
         return looking.found
 
+    def _distrust_times_of_step(self, step: OpenStep) -> None:
+        """What has mapped a file into memory may write to it without moving its times again."""
+        since = step.begun - folder_walk.COARSE
+        for folder in step.met & self._known.keys():
+            for name, record in self._known[folder].items():
+                if is_record_of_kind(record, PathKind.FILE) and STAMP.unpack_from(record)[2] > since:
+                    self._known[folder][name] = UNRELIABLE_STAMP + record[STAMP.size :]
+                    self._unsure.add(folder)
+                    self._seen.pop(folder, None)
+
     async def _read_known_state(self) -> None:
         """What was known when the program ended, as far as its contents are there."""
         kept = None
@@ -346,15 +388,15 @@ class Checkpoints:
             Digest(record[-32:])
             for names in kept.known.values()
             for record in names.values()
-            if _is_file_record(record)
+            if is_record_of_kind(record, PathKind.FILE)
         }
         lacking = set(await self.contents.find_missing_content([*digests, kept.checkpoint]))
         if kept.checkpoint in lacking:
             return
         for names in kept.known.values():
-            for name, record in list(names.items()):
-                if _is_file_record(record) and Digest(record[-32:]) in lacking:
-                    names[name] = folder_walk.UNRELIABLE_STAMP + record[STAMP.size :]
+            for name, record in names.items():
+                if is_record_of_kind(record, PathKind.FILE) and Digest(record[-32:]) in lacking:
+                    names[name] = UNRELIABLE_STAMP + record[STAMP.size :]
         self._known, self.latest_checkpoint, self._chain = kept.known, kept.checkpoint, kept.chain_sizes
         self._covered = CoveredAmount()
         for names in self._known.values():
@@ -362,7 +404,7 @@ class Checkpoints:
 
     async def _store_wanted_contents(self, found: WalkResult, began: float) -> None:
         """Have the contents that are wanted in the cache, and their records in what was found."""
-        done = size = 0
+        done = 0
         wanted = {one.path: one for one in found.wanted}
         async for batch in content_storing.store_wanted_files(self.contents, self.reader, found.wanted):
             for got in batch:
@@ -372,7 +414,6 @@ class Checkpoints:
                     continue
                 if got.record:
                     names[name] = got.record
-                    size += len(got.record)
                 elif got.reason_unread:
                     leave_out_file(found, self._known, wanted[got.path], names, got.reason_unread)
                 else:
@@ -405,7 +446,8 @@ class Checkpoints:
             self._left.pop(folder, None)
             self._unsure.discard(folder)
             if any(
-                record.startswith(folder_walk.UNRELIABLE_STAMP) and _is_file_record(record) for record in now.values()
+                record.startswith(UNRELIABLE_STAMP) and is_record_of_kind(record, PathKind.FILE)
+                for record in now.values()
             ):
                 self._unsure.add(folder)
             if names is None:
@@ -414,8 +456,10 @@ class Checkpoints:
                 self._known[folder] = now
         self._left.update(found.uncovered)
         self._looks += 1
+        for step in self._windows:
+            step.met.update(found.folders)
         if changes and self._windows:
-            self._moments[self._looks] = _UnclaimedChanges({change.path: change for change in changes})
+            self._moments[self._looks] = {change.path: change for change in changes}
         return sorted(changes)
 
     def _resolve_hard_links(self, found: WalkResult) -> None:
@@ -498,19 +542,16 @@ class Checkpoints:
                 added, removed = added + came, removed + went
         return added, removed
 
-    def claim_unowned_changes(self, since: int, paths: set[str] | None) -> tuple[PathChange, ...]:
+    def claim_unowned_changes(self, since: int, paths: set[str] | None, until: int = maxsize) -> tuple[PathChange, ...]:
         """What was found since a look and belongs to nobody yet; it belongs to this step from now on."""
         found: list[PathChange] = []
-        for number in sorted(self._moments):
-            moment = self._moments[number]
-            if number <= since:
-                continue
+        for changes in [changes for look, changes in self._moments.items() if since < look <= until]:
             mine = [
                 path
-                for path in moment.changes
+                for path in changes
                 if paths is None or path in paths or any(each.startswith(f"{path}/") for each in paths)
             ]
-            found += [moment.changes.pop(path) for path in mine]
+            found += map(changes.pop, mine)
         return folder_state.merge_changes_per_path(found)[0]
 
     def _notify_progress(self, progress: CheckpointProgress) -> None:
@@ -526,10 +567,6 @@ class Checkpoints:
             roots = tuple(map(str, self.roots))
             await asyncio.to_thread(kept_known.write_known_state, self._file, kept, roots, self.coverage)
             self._saved = self.latest_checkpoint
-
-
-def _is_file_record(record: bytes) -> bool:
-    return record[STAMP.size : STAMP.size + 1] == b"f"
 
 
 def _device_and_inode(path: Path) -> tuple[int, int] | None:

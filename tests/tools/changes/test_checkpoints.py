@@ -477,3 +477,37 @@ async def test_names_of_one_file_stay_together_when_the_folder_of_the_first_is_r
     assert fact is not None
     await net.undo(fact)
     assert (net.folder / "y" / "b").samefile(net.folder / "z" / "a")
+
+
+async def test_what_is_written_through_a_mapping_after_a_look_belongs_to_the_step_and_can_be_undone(net: Net) -> None:
+    """A page that was written to already is written to again without moving the file's times."""
+    path = net.folder / "a"
+    path.write_text("before")
+    await settle(net.checkpoints)
+    window = await net.checkpoints.begin_step("1", "c", "command")
+    assert window is not None
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        mapped[:] = b"middle"
+        await net.checkpoints.look_for_changes(thorough=True)
+        await settle(net.checkpoints)
+        stamp = path.stat().st_ctime_ns
+        mapped[:] = b"after!"
+        assert path.stat().st_ctime_ns == stamp
+    fact = await net.checkpoints.end_step(window, thorough=True)
+    assert await names(net, fact) == ["0/a"]
+    assert await net.checkpoints.read_item_content(net.checkpoints.last_item_at("0/a")) == b"after!"
+    assert fact is not None
+    await net.undo(fact)
+    assert path.read_text() == "before"
+
+
+async def test_a_step_in_the_background_takes_nothing_of_calls_that_run_beside_it(net: Net) -> None:
+    await net.checkpoints.ensure_first_look()
+    behind = await net.checkpoints.begin_step("1", "one", "background")
+    assert behind is not None
+    (net.folder / "behind").write_text("1")
+    call = await net.checkpoints.begin_step("2", "two", "command")
+    assert call is not None
+    (net.folder / "call").write_text("2")
+    assert await names(net, await net.checkpoints.end_step(behind)) == ["0/behind"]
+    assert await names(net, await net.checkpoints.end_step(call)) == ["0/call"]
