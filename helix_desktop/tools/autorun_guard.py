@@ -13,7 +13,7 @@ import shlex
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -114,22 +114,25 @@ class AutorunGuard:
         """What no agent sees, where it really is, as the last look found it: files, and the closed folders around them."""
         return self._hidden
 
-    def paths_to_hold(self) -> tuple[list[str], list[str]]:
-        """What a sandbox can hold as it is: git's folders, and files and folders that no command needs to change."""
+    def paths_to_hold(self, shown: Collection[str] = ()) -> tuple[list[str], list[str]]:
+        """What a sandbox can hold as it is: git's folders, and files and folders that no command needs to change.
+        `shown`: hidden files that the command may see, and so move.
+        """
         gits = [f"{path}/.git" for path, folder in self.folders.items() if ".git" in folder.notable]
         gits = [path for path in gits if os.path.isdir(path) and os.path.realpath(path) == path]
         files = [f"{path}/{name}" for path in gits for name in ("config", "config.worktree", "hooks", "commondir")]
         files += [path for path in self.unchanging_paths() if os.path.realpath(path) == path]
-        folders = {*sorted(gits, key=len)[:_MOST_HELD], *self._folders_around_hidden_files()}
+        folders = {*sorted(gits, key=len)[:_MOST_HELD], *self._folders_around_hidden_files(shown)}
         return sorted(folders, key=len), sorted(files, key=len)[:_MOST_HELD]
 
-    def _folders_around_hidden_files(self) -> Iterator[str]:
+    def _folders_around_hidden_files(self, shown: Collection[str]) -> Iterator[str]:
         """Those that no command may rename, because the files in them would no longer be hidden."""
         tops = [str(root) for root in self.roots.folders]
         for path, folder in self.folders.items():
             top = max((top for top in tops if is_within_folder(path, top)), key=len)
             inside = path[len(top) + 1 :]
-            if any(is_hidden_by_place(f"{inside}/{name}", self._patterns) for name in folder.hidden):
+            names = [name for name in folder.hidden if os.path.realpath(f"{path}/{name}") not in shown]
+            if any(is_hidden_by_place(f"{inside}/{name}", self._patterns) for name in names):
                 parts = inside.split("/")
                 above = (f"{top}/{'/'.join(parts[: end + 1])}" for end in range(len(parts) if inside else 0))
                 yield from filter(os.path.isdir, above)

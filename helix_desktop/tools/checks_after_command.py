@@ -48,13 +48,19 @@ class CommandCheck:
             self.is_settled = True
             return ""
         failed = await asyncio.to_thread(self.guard.revert_autorun_changes, planted)
-        done = [one for one in planted if one.path not in failed]
+        lost = [one.path for one in planted if one.after.is_content_unknown and one.after.held is None]
+        done = [one for one in planted if one.path not in failed and one.path not in lost]
         allowed = ask and bool(done) and await self._ask_to_keep(use, done)
         if allowed:
             self.kept |= {one.path: replace(one.after, held=None) for one in done}
             await asyncio.to_thread(self.guard.reapply_autorun_changes, done)
         self.is_settled = True
-        return "".join(_describe_reverted(use, done, allowed=allowed)) + _describe_not_reverted(use, failed)
+        outcomes = (
+            (_KEPT if allowed else _PUT_BACK, [one.path for one in done]),
+            (_LOST, [path for path in lost if path not in failed]),
+            (_NOT_PUT_BACK, failed),
+        )
+        return "".join(sentence.format(_list_names(use, paths)) for sentence, paths in outcomes if paths)
 
     async def _find_planted(self) -> list[AutorunChange]:
         known = self.before | self.kept
@@ -104,25 +110,22 @@ def _format_autorun_change(name: str, one: AutorunChange) -> str:
     if one.after.link:
         return f"{name} → {printable_name(one.after.link)}"
     if one.after.content is None:
-        lost = ", and cannot be kept" if one.after.held is None else ""
-        return f"{name}: cannot be shown{lost}"
+        return f"{name}: cannot be shown"
     before = file_text.decode_file_text((one.before.content if one.before else None) or b"")
     return format_unified_diff(before, file_text.decode_file_text(one.after.content), name)
 
 
-def _describe_reverted(use: ToolResources, planted: Sequence[AutorunChange], *, allowed: bool) -> list[str]:
-    if not planted:
-        return []
-    names = ", ".join(display_path_or_text(use, one.path) for one in planted[:_NAMED])
-    more = f" and {len(planted) - _NAMED} more" if len(planted) > _NAMED else ""
-    if allowed:
-        return [f"[The user was asked about {names}{more}, and keeps what the command did there.]\n"]
-    way = "Change such files with write_file, where the user sees what is changed."
-    return [f"[Put back as it was: {names}{more}. Other programs run what is in there later. {way}]\n"]
+_KEPT = "[The user was asked about {}, and keeps what the command did there.]\n"
+_PUT_BACK = (
+    "[Put back as it was: {}. Other programs run what is in there later. "
+    "Change such files with write_file, where the user sees what is changed.]\n"
+)
+_LOST = (
+    "[Put back as it was: {}. Other programs run what is in there later, and it is too large to ask the user about.]\n"
+)
+_NOT_PUT_BACK = "[Could not be put back: {}. Other programs run what is in there. Tell the user.]\n"
 
 
-def _describe_not_reverted(use: ToolResources, failed: Sequence[str]) -> str:
-    if not failed:
-        return ""
-    names = ", ".join(display_path_or_text(use, path) for path in failed[:_NAMED])
-    return f"[Could not be put back: {names}. Other programs run what is in there. Tell the user.]\n"
+def _list_names(use: ToolResources, paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return ", ".join(display_path_or_text(use, path) for path in paths[:_NAMED]) + more

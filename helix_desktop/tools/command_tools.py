@@ -43,9 +43,10 @@ from helix_desktop.tools.built_in_tool import (
 from helix_desktop.tools.checks_after_command import CommandCheck
 from helix_desktop.tools.file_tools import find_changes_by_command
 from helix_desktop.tools.hidden_path_hint import hint_about_hidden_paths
+from helix_desktop.tools.home_folder import is_within_folder
 from helix_desktop.tools.home_openings import OPENING_NAMES, CommandOpenings, titles_of_openings
 from helix_desktop.tools.permission import ActionEffect, ToolAction
-from helix_desktop.tools.sandbox import Sandbox, SandboxKind
+from helix_desktop.tools.sandbox import HeldPaths, Sandbox, SandboxKind
 
 _TAIL = 64 * 1024
 _NAMED = 5
@@ -104,7 +105,9 @@ class WorkspaceCommands:
         environment = sandbox.build_environment(
             self.environment, network=network, free=free, extra=self.extra_names, opened=opened
         )
-        held = self.guard.paths_to_hold() if self.guard is not None else ((), ())
+        held: HeldPaths = ((), ())
+        if self.guard is not None:
+            held = self.guard.paths_to_hold(set(self.guard.list_hidden_files()).difference(opened.hidden))
         is_locked_in = self.sandbox.kind is not SandboxKind.NONE and not free
         launch = ProcessLaunch(
             CommandAuthor.MODEL,
@@ -182,7 +185,7 @@ async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: Too
     await asyncio.to_thread(workspace_roots.list_folder, use.roots, place)
     folder = place.full_path
     network, free = args.flag_argument("network"), args.flag_argument("outside_sandbox")
-    needs = await _parse_needs(use, args, network=network)
+    needs = await _parse_needs(commands, use, args, network=network)
     action = _action_of_command(commands, line, use.roots.folders[0], folder, network=network, free=free)
     await use.permit(action if free else await _action_with_needs(commands, use, action, needs))
     if args.flag_argument("background"):
@@ -212,21 +215,29 @@ async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: Too
     return await followed.follow_to_end()
 
 
-async def _parse_needs(use: ToolResources, args: ToolArguments, *, network: bool) -> CommandNeeds:
+async def _parse_needs(
+    commands: WorkspaceCommands, use: ToolResources, args: ToolArguments, *, network: bool
+) -> CommandNeeds:
     names = [name.strip() for name in args.text_argument("needs").split(",") if name.strip()]
     openings = tuple(name for name in names if name in OPENING_NAMES)
     if openings and not network:
         raise InvalidInput(f"{openings[0]} needs `network`: it is open to commands with network access only.")
-    places = [use.roots.with_nothing_hidden.resolve_path(name) for name in names if name not in openings]
-    for place in places:
-        if not use.roots.is_hidden_path(place.full_path):
+    if len(names) == len(openings) or commands.guard is None:
+        return CommandNeeds(openings)
+    await asyncio.to_thread(commands.guard.read_autorun_state)
+    files: list[str] = []
+    for name in (name for name in names if name not in openings):
+        place = use.roots.with_nothing_hidden.resolve_path(name)
+        path = await asyncio.to_thread(os.path.realpath, place.full_path)
+        hidden = commands.guard.list_hidden_files()  # In place of a file in a closed folder, that folder.
+        there = [each for each in hidden if is_within_folder(each, path) or is_within_folder(path, each)]
+        if not there:
             raise InvalidInput(
                 f"{use.roots.display_path(place)} is not hidden, so a command need not ask for it.",
-                remedy=f"`needs` takes hidden files of the workspace, and {', '.join(OPENING_NAMES)}.",
+                remedy=f"`needs` takes hidden files, folders around them, and {', '.join(OPENING_NAMES)}.",
             )
-    return CommandNeeds(
-        openings, tuple([await asyncio.to_thread(os.path.realpath, place.full_path) for place in places])
-    )
+        files += there
+    return CommandNeeds(openings, tuple(dict.fromkeys(files)))
 
 
 async def _action_with_needs(

@@ -5,6 +5,7 @@ Made from the user's own settings, which commands do not see: those may name hel
 
 import fnmatch
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,8 @@ _KEPT = (
     "submodule.recurse",
 )  # fmt: skip
 _DEEPEST = 5
+# A hidden file is empty for commands. For git it is as in the index then, or a commit would take its content away.
+_FILTER = 'f=%f; if [ -s "$f" ]; then cat; else cat >/dev/null; git cat-file blob ":$f" 2>/dev/null || :; fi'
 
 
 def write_identity(folder: Path, roots: Sequence[Path]) -> None:
@@ -34,7 +37,18 @@ def write_identity(folder: Path, roots: Sequence[Path]) -> None:
     with suppress(OSError):
         content = (ignore or Path.home() / ".config/git/ignore").read_bytes()
     (folder / "ignore").write_bytes(content)
-    (folder / "config").write_text(format_identity_settings(pairs), "utf-8", "surrogateescape")
+    settings = format_identity_settings(pairs) + _format_git_setting("filter.hidden-file.clean", _FILTER)
+    (folder / "config").write_text(settings, "utf-8", "surrogateescape")
+
+
+def write_attributes_of_hidden(folder: Path, hidden: Sequence[str]) -> None:
+    """Write `attributes`: files that commands don't see, by their paths in the repositories around them."""
+    lines = ""
+    for path in map(Path, hidden):
+        if top := next((above for above in path.parents if (above / ".git").exists()), None):
+            inside = re.sub(r"[*?\[\\]", r"\\\g<0>", path.relative_to(top).as_posix())
+            lines += f'"/{_escape_git_value(inside)}" filter=hidden-file\n'
+    (folder / "attributes").write_text(lines, "utf-8", "surrogateescape")
 
 
 def format_identity_settings(pairs: Sequence[tuple[str, str]]) -> str:

@@ -10,6 +10,9 @@ from helix_desktop.tools.home_folder import build_closed_home, home_folders, is_
 from helix_desktop.tools.home_openings import OPENINGS, CommandOpenings, missing_openings
 
 _PATH = re.compile(r"(?:~|/)[\w.@+~%/-]*[\w@+~%/-]")
+_NAME = re.compile(r"[\w.@+~%-]+")
+_IN_USE = re.compile(r"busy|EBUSY|belegt|忙")  # A hidden file, and a folder that is held because of one, is mounted.
+_CHANGED = re.compile(r"unstaged changes|uncommitted changes")
 _MOST_PATHS, _NAMED = 200, 3
 _WAY = "in Settings > Permissions"
 
@@ -49,13 +52,25 @@ def hint_about_hidden_paths(
             f"The sandbox hides {', '.join(others[:_NAMED])}: of the home folder, commands see toolchains only. "
             f"The user can add a folder under Folders that commands can read, {_WAY}."
         )
-    hidden = [os.path.basename(path) for path in opened.hidden if os.path.basename(path) in f"{line}\n{output}"]  # noqa: PTH119
-    if hidden:
-        names = ", ".join(dict.fromkeys(hidden[:_NAMED]))
+    if hidden := _find_hidden_files(f"{line}\n{output}", opened.hidden, folders):
         found.append(
-            f"Agents don't see {names} in this workspace. A command that reads it can ask with `needs`, by its path."
+            f"Agents don't see {', '.join(hidden[:_NAMED])} in this workspace. A command that reads, changes, moves or "
+            "removes such a file can ask with `needs`, by the path of the file or of a folder around it. "
+            "Git shows such a file as changed until `git add -u`, which keeps it as it was."
         )
     return "".join(f"[{sentence}]\n" for sentence in found)
+
+
+def _find_hidden_files(text: str, hidden: Sequence[str], folders: Sequence[str]) -> list[str]:
+    """Those named in a text, else those of that name; where something is in use, those in a folder named in it; where
+    git speaks of changes without a name, all of them.
+    """
+    inside = [next((path[len(top) + 1 :] for top in folders if is_within_folder(path, top)), path) for path in hidden]
+    named = [path for path in inside if path in text] or [path for path in inside if os.path.basename(path) in text]  # noqa: PTH119
+    if not named and _IN_USE.search(text):
+        words = set(_NAME.findall(text))
+        named = [path for path in inside if not words.isdisjoint(path.split("/"))]
+    return named or (inside if _CHANGED.search(text) else [])
 
 
 def _find_hidden_paths(

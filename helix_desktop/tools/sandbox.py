@@ -13,6 +13,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes import jail
 from helix_desktop.processes.running_command import CommandLine, RunningCommand
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace, find_program
-from helix_desktop.tools import home_folder
+from helix_desktop.tools import git_identity, home_folder
 from helix_desktop.tools.home_folder import ClosedHome, is_within_folder
 from helix_desktop.tools.home_openings import NOTHING_OPENED, CommandOpenings, opened_sockets, opened_variables
 
@@ -227,6 +228,8 @@ class Sandbox:
             words += ["--bind-try", real, real]
         if there.emptied_homes and not ("git" in opened.names and network):
             given = str(self.command_folder / "git")
+            with suppress(FileNotFoundError):  # A probe of the sandbox comes before the identity.
+                git_identity.write_attributes_of_hidden(Path(given), opened.hidden)
             words += [word for path in there.emptied_homes for word in ("--ro-bind-try", given, f"{path}/.config/git")]
         return words
 
@@ -277,6 +280,7 @@ class Sandbox:
         if not empty.exists():
             self.command_folder.mkdir(mode=0o700, exist_ok=True)
             empty.touch(0o400)
+            os.utime(empty, (1, 1))  # Git reads a file again that is as young as its index.
         return empty
 
     def _paths_within_roots(self, paths: Iterable[str]) -> list[str]:

@@ -77,6 +77,22 @@ async def test_a_large_file_that_the_user_keeps_is_there_and_is_asked_about_once
     assert len(here.person.asked) == 1
 
 
+async def test_what_is_too_large_to_be_kept_is_put_back_and_never_said_to_be_kept(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's own file was deleted, and the agent heard that the user keeps the command's."""
+    monkeypatch.setattr("helix_desktop.tools.autorun_guard._MOST_BYTES_HELD", 1_000_000)
+    path = here.write(".yarn/releases/yarn-4.cjs", "the user's\n")
+    (here.folder / ".yarn").rename(here.folder / "yarn")
+    said = await here.said(
+        "run_command", command="mv yarn .yarn; echo x > .vimrc; seq 400000 > .yarn/releases/yarn-4.cjs"
+    )
+    assert "asked about .vimrc, and keeps" in said
+    assert "Put back as it was: .yarn/releases/yarn-4.cjs. Other programs run what is in there later, and" in said
+    assert not path.exists()
+    assert [one.title for one in here.person.asked] == ["Keep the command's changes to .vimrc?"]
+
+
 async def test_ordinary_work_asks_nothing(here: World) -> None:
     await here.run("run_command", command="echo x > new; git add -A; git commit -qm new; git init -q sub")
     assert here.person.asked == []

@@ -5,6 +5,7 @@ import dataclasses
 import gc
 import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -322,6 +323,59 @@ async def test_renaming_the_folders_around_hidden_files_shows_none(here: World, 
     assert "hidden-value" not in await here.said("run_command", command="grep -r . .; ls")
     assert (here.folder / "tls/deep/site.key").read_text() == "hidden-value\n"
     assert (here.folder / ("app" if more else "node_modules") / ".env").exists()
+
+
+def _commit_all(folder: Path) -> None:
+    run = ["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@x"]
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "one"]):
+        subprocess.run([*run, *words], check=True)
+
+
+async def test_a_commit_keeps_what_agents_do_not_see_of_tracked_files(here: World) -> None:
+    """They are empty for commands, and `git commit -a` took their content away."""
+    for name in ("tests/ca.pem", "a [b]/*.key", '"q"\\.key', "own/deep/site.key"):
+        here.write(name, "hidden-value\n")
+    here.write("readme", "one\n")
+    for top in ("own", "."):
+        _commit_all(here.folder / top)
+    here.write("readme", "two\n")
+    who = "-c user.name=x -c user.email=x@x"
+    await here.run("run_command", command=f"git {who} commit -qam two; cd own; git add -A; git {who} commit -qm two")
+    changed = await here.said(
+        "run_command", command="git status --short; git diff HEAD~1 HEAD --stat; git -C own status -s"
+    )
+    assert changed == " readme | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)\n"
+
+
+async def test_what_moves_or_removes_hidden_files_is_told_how_and_can_do_it(here: World) -> None:
+    for name in ("certs/dev/site.key", "node_modules/a/.env", "node_modules/b/.env", "conf/.env"):
+        here.write(name, "hidden-value\n")
+    for line in ("mv certs keys", "rm -r node_modules"):
+        assert "or of a folder around it" in await here.said("run_command", command=line)
+    assert (here.folder / "certs/dev/site.key").exists()
+    await here.run("run_command", command="mv certs keys", needs="certs")
+    await here.run("run_command", command="rm -r node_modules", needs="node_modules")
+    assert [one.why for one in here.person.asked] == [
+        "it would see files that are hidden from agents: certs/dev/site.key",
+        "it would see files that are hidden from agents: node_modules/a/.env, node_modules/b/.env",
+    ]
+    assert (here.folder / "keys/dev/site.key").read_text() == "hidden-value\n"
+    assert not (here.folder / "node_modules").exists()
+
+
+@pytest.mark.parametrize("needs", ["conf", "conf/.env"])
+async def test_a_file_in_a_closed_folder_can_be_asked_for(
+    here: World, needs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.write("conf/.env", "hidden-value\n")
+    (here.folder / "conf").chmod(0o311)
+    # As for an ordinary user, also where the tests run as root.
+    monkeypatch.setattr(os, "access", lambda path, mode: (Path(path).stat().st_mode >> 6) & mode == mode)
+    said = await here.said("run_command", command="cat conf/.env; false")
+    assert "hidden-value" not in said
+    assert "Agents don't see conf in" in said
+    assert "hidden-value" in await here.said("run_command", command="cat conf/.env", needs=needs)
+    (here.folder / "conf").chmod(0o700)
 
 
 async def test_what_is_not_hidden_or_needs_the_network_is_not_asked_for(here: World) -> None:

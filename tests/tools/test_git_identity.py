@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.tools import git_identity
 from helix_desktop.tools.git_identity import write_identity
 
 _OWN = """
@@ -57,6 +58,7 @@ def test_who_commits_is_there_and_what_starts_or_names_something_is_not(home: Pa
         "user.email": "ada@work.example",
         "alias.st": "status -sb",
         "pull.rebase": "true",
+        "filter.hidden-file.clean": git_identity._FILTER,
     }
     assert (home / "given" / "ignore").read_text() == "*.log\n"
 
@@ -65,4 +67,5 @@ def test_without_settings_of_the_user_there_are_none(home: Path) -> None:
     for name in (".gitconfig", "ignored"):
         (home / name).unlink()
     write_identity(home / "given", [])
-    assert (home / "given" / "config").read_text() == (home / "given" / "ignore").read_text() == ""
+    assert list(_settings(home / "given" / "config")) == ["filter.hidden-file.clean"]
+    assert (home / "given" / "ignore").read_text() == ""
