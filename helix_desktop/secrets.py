@@ -245,7 +245,7 @@ class SecretStorage:
         if where is SecretKeeper.FILE and not self._consent():
             raise ActionRefused(
                 "Keys are stored in a file only if you allow this in the settings.",
-                remedy="To allow this, go to Settings > General > Keys. If you are not using the window, set file = true under [keys] in settings.toml.",
+                remedy=f"To allow this, go to Settings > General > Keys. If you are not using the window, set file = true under [keys] in {self._file.with_name('settings.toml')}.",
             )
         if where is SecretKeeper.KEYRING:
             self.allow_asking_keyring()

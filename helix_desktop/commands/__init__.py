@@ -23,36 +23,25 @@ NAMED_WORKSPACE: Options = {
 JSON: Options = {"--json": "print one JSON value instead of text"}
 CONVERSATION: Options = {"CONVERSATION": "the conversation's ID, or the first part of it"}
 NOUNS = (
-    "workspace",
-    "conversation",
-    "cache",
-    "changes",
-    "copy",
-    "project",
-    "forget",
-    "ask",
-    "acp",
-    "task",
-    "worker",
-    "schedule",
-    "fleet",
-    "cost",
-    "gateway",
-    "wrap",
-    "resident",
-    "recorder",
-    "provider",
-    "model",
-    "replay",
-    "mcp",
-    "doctor",
-)
+    "workspace", "conversation", "cache", "changes", "copy", "project", "forget", "ask", "acp",
+    "task", "worker", "schedule", "fleet", "cost", "gateway", "wrap", "resident", "recorder",
+    "provider", "model", "replay", "mcp", "doctor",
+)  # fmt: skip
 
 
 class CommandLineParser(argparse.ArgumentParser):
     """Says what is wrong in a sentence, with the way to help, and ends with 2."""
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """What a verb does not know, the verb says, with the way to its own help."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
+        if "invalid choice: 'delete'" in message and "'trash'" in message:
+            message += "; to delete, use trash"
         self.exit(2, f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.\n")
 
 

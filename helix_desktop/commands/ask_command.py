@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import errors
@@ -62,11 +64,38 @@ async def ask_in_workspace(arguments: argparse.Namespace, workspace: StoredWorks
     async with workbench.use_workbench(workspace, arguments.places) as bench:
         if not (arguments.acp or arguments.conversation):  # Another agent has names of its own.
             workspace_access.check_allowed_names(arguments.allow)
+        if not arguments.acp:
+            await _check_slash_command(bench, text, arguments.conversation)
         reached = await _fetch_from_other_machines(bench, console)
         if opens_it:
             resumed = arguments.conversation if arguments.resume else ""
             await _end_turns_left_open(bench, resumed, console)
         return await _run_asked_turn(bench, arguments, text, console, reached=reached)
+
+
+async def _check_slash_command(bench: Workbench, text: str, conversation: str) -> None:
+    """Refuses a command that there is not, or that is not trusted. A message may begin with a path."""
+    named = re.match(r"/([\w:.-]+)(?!\S)", text)
+    if named is None or await asyncio.to_thread(Path(named[0]).exists):
+        return
+    if named[1].partition(":")[0] in bench.workspace.settings.mcp:  # The server may still be starting.
+        return
+    await bench.project.reread_project_folders()
+    session = await _open_named_session(bench, conversation) if conversation else None
+    if session is not None and session.conversation.state.acp_agent:
+        return
+    if any(item.name == named[1] for item in bench.list_slash_commands()):
+        return
+    for item in bench.project.now.items:
+        if item.kind in ("command", "skill") and item.name == named[1]:
+            raise errors.ActionRefused(
+                f"{named[0]} is {item.describe_state}. Nothing was sent.",
+                remedy=f"See `project show {item.settings_key}`, then use `project trust` or `project on`.",
+            )
+    raise errors.InvalidInput(
+        f"There is no command or skill {named[0]}. Nothing was sent.",
+        remedy="`project list` shows them. To send such a text as it is, put a space before it.",
+    )
 
 
 async def _end_turns_left_open(bench: Workbench, resumed: str, console: Console) -> None:

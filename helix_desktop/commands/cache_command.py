@@ -46,11 +46,7 @@ def add_cache_command(nouns: Subparsers) -> None:
         "--limit N": {**limit, "default": 50},
     }
     add_counting_verb("list", "list entries, newest first", print_entry_list, options, reads=True)
-    options = {
-        "WORD...": "",
-        "--tool TOOL": "search only outputs of this tool",
-        "--limit N": {**limit, "default": 20},
-    }
+    options = {"WORD...": "", "--tool TOOL": "search only outputs of this tool", "--limit N": {**limit, "default": 20}}
     add_counting_verb("search", "find entries that contain certain words", print_search_hits, options, reads=True)
     add_counting_verb("verify", "read every entry and compare it with its hash", verify_all_entries, reads=True)
     add_counting_verb("stats", "show how much is stored", print_cache_figures, reads=True)

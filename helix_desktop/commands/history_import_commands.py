@@ -197,7 +197,10 @@ async def list_imports(arguments: argparse.Namespace, workspace: StoredWorkspace
     from helix_desktop.workbench.history_imports import list_import_runs
 
     found = await list_import_runs(workspace)
-    lines = [f"{run}  {count:>5} conversations{'  (undone)' if undone else ''}" for run, count, undone in found]
+    lines = [
+        f"{run}  {format_things(count, 'conversation', 'conversations'):>19}{'  (undone)' if undone else ''}"
+        for run, count, undone in found
+    ]
     result = [{"run": run, "conversations": count, "undone": undone} for run, count, undone in found]
     return await print_result(arguments, console, result, *lines)
 

@@ -30,7 +30,7 @@ from helix_desktop.providers.provider_catalog import (
     find_provider_key,
     with_base_url,
 )
-from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
+from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage, environment_variable_name
 
 ADDING: Options = {
     "NAME": "openai, anthropic, gemini, openrouter, ollama, ... or any other name",
@@ -95,9 +95,13 @@ async def set_up_provider(arguments: argparse.Namespace, desk: ProviderTools) ->
     key = strip_and_check_key(_ask_for_key(config.name), config.name) if arguments.key else ""
     if key:  # The key is stored before the provider, so that nothing changes if storing it fails.
         config = replace(config, key_host=config.host)
-        await desk.secrets.store_secret_at(
-            config.provider_key, key, where=SecretKeeper.FILE if arguments.keep == "file" else SecretKeeper.KEYRING
-        )
+        where = SecretKeeper.FILE if arguments.keep == "file" else SecretKeeper.KEYRING
+        try:
+            await desk.secrets.store_secret_at(config.provider_key, key, where=where)
+        except NoUsableKeyring as error:
+            variable = environment_variable_name(config.name)
+            remedy = f"Set the key as the environment variable {variable}, or add --keep file."
+            raise NoUsableKeyring(error.what, remedy=remedy) from error
     config = desk.configured.save_provider(config)
     return await _print_saved_provider(arguments, desk, config)
 
@@ -119,8 +123,7 @@ def _provider_from_arguments(arguments: argparse.Namespace, configured: Configur
     config = replace(config, **changes)
     if not config.base_url and config.kind != "demo":
         raise InvalidInput(
-            f"{arguments.name} is not a known provider, so you need to specify its address.",
-            remedy="Give --base-url.",
+            f"{arguments.name} is not a known provider, so you need to specify its address.", remedy="Give --base-url."
         )
     return config
 

@@ -77,10 +77,14 @@ def _change_schedules(where: program_folders.ProgramFolders, wanted: list[WorkSc
 
 def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -> int:
     due = {one.id: one.next_due(time.time()) for one in found}
+    workspaces = open_all_workspaces(program_folders.find_program_folders(arguments.home))
+    names = {one.id: one.name for one in workspaces.list_workspaces()}
     lines = []
     for one in found:
         days = "every day" if len(one.days) == len(set(one.days)) == 7 else ",".join(one.days)
         when = f"{one.at} {one.zone}, {days}; next {format_local_minute(due[one.id])}"
-        lines.append(f"{one.id}  {when}  {one.workspace}: {escape_control_characters(one.text)[:60]}")
+        lines.append(
+            f"{one.id}  {when}  {names.get(one.workspace, one.workspace)}: {escape_control_characters(one.text)[:60]}"
+        )
     result = [{**asdict(one), "next_due": due[one.id]} for one in found]
     return asyncio.run(print_result(arguments, Terminal(), result, *(lines or ["There are no schedules."])))

@@ -126,7 +126,7 @@ async def _print_workspace_key(arguments: argparse.Namespace, workspace: StoredW
     if not key:
         raise NotFound(
             f"{workspace.name} has no key, because it is not shared from this computer.",
-            remedy="To share the workspace, use --to URL.",
+            remedy=f"To share it, run `workspace share {workspace.id} --to URL`.",
         )
     return await _print_key(arguments, console, {"id": workspace.id, "key": key}, "the workspace")
 

@@ -329,9 +329,12 @@ async def print_json(console: Console, value: Any) -> None:
 
 
 async def find_conversation_by_prefix(workspace: StoredWorkspace, begins: str) -> str:
-    ids = [row.id for row in await workspace.journal.list_conversations()]
+    """Also by the title that only one conversation has."""
+    rows = await workspace.journal.list_conversations()
+    named = [row.id for row in rows if begins in (row.id, row.title)]
     remedy = "To see all conversations, run `conversation list`."
-    return begins if begins in ids else pick_id_by_prefix(ids, begins, ("conversation", "conversations"), remedy)
+    ids = named or [row.id for row in rows]
+    return named[0] if len(named) == 1 else pick_id_by_prefix(ids, begins, ("conversation", "conversations"), remedy)
 
 
 def pick_id_by_prefix(ids: Iterable[str], begins: str, words: tuple[str, str], remedy: str) -> str:

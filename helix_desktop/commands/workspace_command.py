@@ -2,18 +2,21 @@
 
 import argparse
 import asyncio
+import re
 import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import tomlkit
 
 from helix_desktop import program_folders, running_instance
 from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_verb, workspace_access
 from helix_desktop.commands.cache_command import STANDARD, file_unless_dash
 from helix_desktop.commands.sharing_commands import add_sharing_commands
 from helix_desktop.commands.workspace_access import print_result
-from helix_desktop.console import Console, Terminal
-from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
+from helix_desktop.console import Console, Terminal, escape_control_characters
+from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace, build_roots_of_folder
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
@@ -29,7 +32,7 @@ def add_workspace_command(nouns: Subparsers) -> None:
     options = {**WORKSPACE, "NAME": ""}
     add_changing_verb = partial(add_verb, verbs, run=_run_workspace_change, work=change_open_workspace)
     add_changing_verb("rename", "rename a workspace", options=options, setting="name")
-    options = {**WORKSPACE, "#RRGGBB": {"dest": "colour"}}
+    options = {**WORKSPACE, "#RRGGBB": {"dest": "colour", "type": _parse_colour}}
     add_changing_verb("colour", "change the colour of a workspace", options=options, setting="colour")
     add_verb(verbs, "trash", "move a workspace to the trash", _run_move, WORKSPACE, restores=False)
     add_verb(verbs, "restore", "restore a workspace from the trash", _run_move, WORKSPACE, restores=True)
@@ -44,8 +47,16 @@ def add_workspace_command(nouns: Subparsers) -> None:
     run = partial(workspace_access.run_if_confirmed, question="Delete them permanently? [y/N] ")
     add_verb(verbs, "empty-trash", sentence, run, options, work=empty_workspace_trash)
     add_sharing_commands(verbs)
-    options = {"FILE": {"type": Path}, "--name NAME": "a name for the workspace (default: the exported name)"}
+    folder = {"type": Path, "default": None, "help": "the folder to work in (default: none)"}
+    name = "a name for the workspace (default: the exported name)"
+    options = {"FILE": {"type": Path}, "--name NAME": name, "--folder DIR": folder}
     add_verb(verbs, "import", "create a workspace from an exported file", run_import_workspace, options)
+
+
+def _parse_colour(text: str) -> str:
+    if not re.fullmatch(r"#[0-9A-Fa-f]{6}", text):
+        raise argparse.ArgumentTypeError(f"{text} is not a colour such as #7aa2f7")
+    return text
 
 
 def _run_export(arguments: argparse.Namespace) -> int:
@@ -64,6 +75,7 @@ def run_new_workspace(arguments: argparse.Namespace) -> int:
 def print_workspace_list(arguments: argparse.Namespace) -> int:
     known = _workspaces_of_home(arguments).list_workspaces(trashed=arguments.trash)
     lines = [f"{one.id:<24}  {one.name:<24}  {', '.join(one.settings.roots)}  {one.mistake}".rstrip() for one in known]
+    lines = [line.replace("\n", "\\n") for line in lines]  # A folder's name can hold a line end.
     told = [_workspace_as_json(one) for one in known]
     return asyncio.run(print_result(arguments, Terminal(), told, "\n".join(lines) or "There are no workspaces."))
 
@@ -76,7 +88,16 @@ def _run_move(arguments: argparse.Namespace) -> int:
 
 def run_import_workspace(arguments: argparse.Namespace) -> int:
     workspaces = _workspaces_of_home(arguments)
+    roots: tuple[str, ...] = ()
+    if arguments.folder is not None:
+        workspaces.check_usable_by_tools(arguments.folder)
+        roots = build_roots_of_folder(arguments.folder)
     known = asyncio.run(workspaces.import_workspace(arguments.file, name=arguments.name))
+    if roots:
+        known = workspaces.change_roots(known.id, roots)
+    if proposed := tomlkit.dumps(dict(known.settings.proposed)).strip():
+        print("The file asks for these settings. To agree, open the workspace in the window:", file=sys.stderr)
+        print(escape_control_characters(proposed), file=sys.stderr)
     notes = known.folder / "notes.txt"
     if notes.exists():  # This file lists what could not be migrated.
         print(notes.read_text(encoding="utf-8").rstrip(), file=sys.stderr)

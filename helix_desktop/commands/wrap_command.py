@@ -116,10 +116,7 @@ def _arguments_for_agent(arguments: argparse.Namespace) -> list[str]:
 
 
 def _print_notices(
-    arguments: argparse.Namespace,
-    title: str,
-    surroundings: AgentSurroundings,
-    upstreams: Sequence[AgentUpstream],
+    arguments: argparse.Namespace, title: str, surroundings: AgentSurroundings, upstreams: Sequence[AgentUpstream]
 ) -> None:
     """What the user should know before the agent starts."""
     told = [f"{title}, {one.describe_route()}." for one in upstreams if one.address and not arguments.dry_run]

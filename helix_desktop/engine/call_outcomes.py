@@ -20,16 +20,9 @@ _EDITS = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|renam
 _LOOKS = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
 _SHELL = re.compile(r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE)
 _PATH_KEYS = (
-    "path",
-    "file_path",
-    "filename",
-    "file_name",
-    "file",
-    "notebook_path",
-    "new_path",
-    "destination",
-    "target",
-)
+    "path", "file_path", "filename", "file_name", "file", "notebook_path", "new_path",
+    "destination", "target",
+)  # fmt: skip
 # The names of arguments whose values are text to be written into a file.
 _TEXT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)
 _SUBJECT_KEYS = ("command", *_PATH_KEYS, "pattern", "query", "url", "sha256", "task", "prompt", "name", "title")

@@ -30,7 +30,7 @@ USUAL_CONTEXT, USUAL_STEPS = 40_000, 20  # Assumed if the context's tokens or it
 BEGINNING_TOKENS, OUTLINE_TOKENS = 800, 500
 LINES_TOKENS = 3_500  # The most tokens that a recall of a range of lines returns.
 COMPACTED_TOKENS = 3_500
-# Lines shown around a hit, the most hits shown with such lines, and the most characters of these lines.
+# Lines shown around a hit, the most hits shown so, and the most characters of these lines.
 AROUND, PASSAGES, PASSAGE = 12, 3, 1_600
 PAGE_BYTES = 24_000
 SHORT = 12  # In digits. Lists of results show this much of a hash.

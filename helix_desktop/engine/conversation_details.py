@@ -73,7 +73,7 @@ _YES = re.compile(
 )
 _FIGURE = re.compile(
     r"\b\d[\d.,]*\s?(?:%|ms|s|sec\w*|min\w*|h|hours?|days?|weeks?|[kKMGT]i?B|bytes?|tokens?|lines?|words?|characters?|users?|rows?|"
-    r"requests?|times|EUR|USD|dollars?|euros?|€|px|percent)(?!\w)|[$€£]\s?\d[\d.,]*|[≤≥<>]=?\s?\d[\d.,]*",
+    r"requests?|times|EUR|USD|dollars?|euros?|€|px|percent)(?!\w)|[$€£]\s?\d[\d.,]*|[≤≥<>]=?\s?\d[\d.,]*"
 )
 _LIMIT = re.compile(
     r"\b(?:up to|under|below|above|within|less than|more than|fewer than|budget|target|goal|limit|unter|über|binnen|innerhalb)\b|[≤≥]",

@@ -295,12 +295,7 @@ def find_call_name_violations(asked: Request) -> Iterator[str]:
 
 
 LAWS: tuple[Callable[[Request], Iterator[str]], ...] = (
-    find_role_order_violations,
-    find_empty_content,
-    find_calls_without_results,
-    find_late_results,
-    find_call_id_violations,
-    find_wrong_speakers,
-    find_reasoning_violations,
+    find_role_order_violations, find_empty_content, find_calls_without_results, find_late_results,
+    find_call_id_violations, find_wrong_speakers, find_reasoning_violations,
     find_call_name_violations,
-)
+)  # fmt: skip

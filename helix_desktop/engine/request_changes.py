@@ -89,7 +89,7 @@ def _changed_tools(before: Sequence[object], now: Sequence[object]) -> Iterator[
 
 
 def _describe_tools(before: tuple[facts.ToolSpec, ...], now: tuple[facts.ToolSpec, ...]) -> Cause:
-    """Which tools differ; the same ones with their keys or places in another order are another order."""
+    """Which tools differ; the same ones with keys or places in another order are another order."""
     one, other = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
     differ = [name for name in {**one, **other} if _comparable_tool(one.get(name)) != _comparable_tool(other.get(name))]
     if not differ:

@@ -94,7 +94,7 @@ def _leave_signal_to_agent(_number: int, _frame: object) -> None:
 def format_run_summary(figures: Sequence[dict[str, Any]]) -> str:
     """What one run came to, in a line. Where nothing was saved or no price is known, nothing is said of it."""
     if not figures:
-        return "Helix Desktop: no request reached the gateway."
+        return "Helix Desktop: no request for an answer of a model reached the gateway."
     sent, without = (sum(int(one[name]) for one in figures) for name in ("sent", "without"))
     recalls = format_things(sum(int(one["recalls"]) for one in figures), "recall", "recalls")
     if without <= sent:

@@ -413,7 +413,11 @@ def _answer_to_failure(error: Exception) -> tuple[int, str]:
         case HelixError(what=what):
             return 502 if isinstance(error, ProviderUnreachable) else 400, what
     log.info("the provider was not reached: %s", type(error).__name__)
-    return 502, f"The provider could not be reached: {type(error).__name__}."
+    host = "The provider"
+    if isinstance(error, httpx.HTTPError):
+        with suppress(RuntimeError):  # An error that came before there was a request knows none.
+            host = error.request.url.netloc.decode()
+    return 502, f"{host} could not be reached: {type(error).__name__}."
 
 
 def _add_stored_key(incoming: IncomingRequest) -> IncomingRequest:

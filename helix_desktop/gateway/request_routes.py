@@ -77,7 +77,7 @@ def guess_protocol(path: str, headers: Mapping[str, str]) -> str:
 
 
 def headers_to_forward(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Those that the provider is sent: none of this one connection, and none that is for the gateway."""
+    """Those that the provider is sent: none of this connection, and none that is for the gateway."""
     kept_here = CONNECTION_HEADERS | HELIX_HEADERS
     return [each for each in headers if each[0].decode("latin-1").lower() not in kept_here and each[1] != NO_KEY]
 

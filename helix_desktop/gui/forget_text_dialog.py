@@ -42,12 +42,7 @@ class ForgetTextDialog(plain_widgets.TransientDialog):
     """`forget_in_window` is called with the text once it is forgotten; the work goes on while `owner` lives, also without the dialog."""
 
     def __init__(
-        self,
-        bench: Workbench,
-        doing: BackgroundRunner,
-        gone: Callable[[str], object],
-        owner: QObject,
-        parent: QWidget,
+        self, bench: Workbench, doing: BackgroundRunner, gone: Callable[[str], object], owner: QObject, parent: QWidget
     ) -> None:
         super().__init__(tr("Forget text"), parent)
         self._bench, self._doing, self._gone, self._owner = bench, doing, gone, owner

@@ -31,20 +31,7 @@ else:
 
 
 __all__ = [
-    "CheckpointProgress",
-    "ConnectedAgents",
-    "Conversation",
-    "DoctorFinding",
-    "FileChanges",
-    "FileUndoResult",
-    "ForeignConversation",
-    "ImportedWorkspace",
-    "ProjectItem",
-    "ProjectItems",
-    "Session",
-    "SharingStatus",
-    "StoredWorkspace",
-    "Workbench",
-    "Workbenches",
-    "WorkspaceListRow",
-]
+    "CheckpointProgress", "ConnectedAgents", "Conversation", "DoctorFinding", "FileChanges",
+    "FileUndoResult", "ForeignConversation", "ImportedWorkspace", "ProjectItem", "ProjectItems",
+    "Session", "SharingStatus", "StoredWorkspace", "Workbench", "Workbenches", "WorkspaceListRow",
+]  # fmt: skip

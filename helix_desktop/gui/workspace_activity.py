@@ -30,14 +30,9 @@ _STATES_BY_URGENCY = (
 )
 # Facts that can change a conversation's row in the list: its title, place or context bar.
 _FACTS_THAT_CHANGE_ROWS = (
-    facts.ConversationChanged,
-    facts.ConversationStarted,
-    facts.Folded,
-    facts.ModelReplied,
-    facts.Refolded,
-    facts.TurnEnded,
-    facts.Unfolded,
-)
+    facts.ConversationChanged, facts.ConversationStarted, facts.Folded, facts.ModelReplied,
+    facts.Refolded, facts.TurnEnded, facts.Unfolded,
+)  # fmt: skip
 LIST_INTERVAL_MS = 300  # In milliseconds. During much activity, the list is rebuilt only this often.
 MessageQueue = tuple[tuple[facts.UserPart, ...], ...]
 

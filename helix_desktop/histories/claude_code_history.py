@@ -143,10 +143,7 @@ def _rows_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
     segment = object_at(details, "preservedSegment")
     names = [name for name in list_at(details, "preservedMessages", "uuids") if isinstance(name, str)]
     ends = [text_at(segment, "headUuid"), text_at(segment, "tailUuid")]
-    return [
-        *names,
-        *(name for name in [*ends, text_at(boundary, "logicalParentUuid")] if name and name not in names),
-    ]
+    return [*names, *(name for name in [*ends, text_at(boundary, "logicalParentUuid")] if name and name not in names)]
 
 
 # --- The lines of a session become messages

@@ -33,14 +33,9 @@ _HOSTED = ("web_search_call", "image_generation_call", "file_search_call", "comp
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
 _ITEMS = (*_CALLS, *_HOSTED, *_OUTPUTS, "message", "reasoning", "agent_message")
 _EVENTS = (
-    "session_meta",
-    "turn_context",
-    "event_msg",
-    "compacted",
-    "response_item",
-    "token_usage_record",
+    "session_meta", "turn_context", "event_msg", "compacted", "response_item", "token_usage_record",
     "world_state",
-)
+)  # fmt: skip
 NOT_RECORDED = "[The provider ran this itself; the rollout does not have what came of it.]"
 
 

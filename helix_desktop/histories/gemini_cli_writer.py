@@ -28,12 +28,7 @@ from helix_desktop.json_values import object_at, text_at
 
 SEEN_VERSION = "0.61.0"
 MARKER = ".project_root"
-_UNHEARD = (
-    "/",
-    "?",
-    "<session_context>",
-    "<hook_context>",
-)  # Gemini CLI hides messages that begin like this.
+_UNHEARD = ("/", "?", "<session_context>", "<hook_context>")  # Gemini CLI hides messages that begin like this.
 
 
 def gemini_project_name(folders: Path, folder: str) -> str:

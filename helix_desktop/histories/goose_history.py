@@ -11,11 +11,7 @@ from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usa
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
 from helix_desktop.histories.foreign_sqlite import ForeignConnection, parse_json_column, query_until_damage
-from helix_desktop.histories.recorded_session import (
-    RecordedMessage,
-    RecordedSession,
-    build_recorded_reply,
-)
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, build_recorded_reply
 from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
 
 KIND = "goose"

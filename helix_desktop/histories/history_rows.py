@@ -1,4 +1,4 @@
-"""One row of a recorded history, the careful reading of what may be anything, and what is told of it."""
+"""One row of a recorded history, careful reading of what may be anything, and what is told of it."""
 
 import base64
 import binascii

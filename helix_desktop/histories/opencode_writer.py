@@ -20,12 +20,7 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import foreign_sqlite
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
 from helix_desktop.histories.session_export import arguments_object
-from helix_desktop.histories.session_writing import (
-    Line,
-    format_picture_url,
-    list_items_with_results,
-    plain_call_id,
-)
+from helix_desktop.histories.session_writing import Line, format_picture_url, list_items_with_results, plain_call_id
 
 SEEN_VERSION = "1.18.33"
 _PROVIDERS = {"claude": "anthropic", "gpt": "openai", "o3": "openai", "o4": "openai", "gemini": "google"}

@@ -1,4 +1,4 @@
-"""Sessions of pi: `~/.pi/agent/sessions/<folder>/<time>_<id>.jsonl`, a tree of entries by `parentId`.
+"""Sessions of pi: `~/.pi/agent/sessions/<folder>/<time>_<id>.jsonl`, a tree by `parentId`.
 
 Tried with what 0.73 writes here; the format is documented by pi itself (session-format, versions 1 to 3).
 """

@@ -24,15 +24,9 @@ RECALLABLE = (
     "\n\n[recall_cached_content and recall_history are tools of the MCP server of Helix Desktop, if it is connected.]"
 )
 OWN_CONTEXT = (
-    "[Claude Code showed: ",
-    "<environment_context>",
-    "<user_instructions>",
-    "# AGENTS.md",
-    "<local-command-",
-    "<command-",
-    "<system-reminder>",
-    "<session_context>",
-)
+    "[Claude Code showed: ", "<environment_context>", "<user_instructions>", "# AGENTS.md",
+    "<local-command-", "<command-", "<system-reminder>", "<session_context>",
+)  # fmt: skip
 
 
 def origin_of_conversation(recorded_facts: Sequence[facts.Recorded]) -> facts.Origin:

@@ -237,12 +237,7 @@ def open_process(
 ) -> ChildProcess:
     """Start it, for whoever has no event loop. Its output is text; what is not given it shares with this process."""
     started = subprocess.Popen(
-        argv_with_program_path(launch),
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        text=True,
-        **_system_options(launch),
+        argv_with_program_path(launch), stdin=stdin, stdout=stdout, stderr=stderr, text=True, **_system_options(launch)
     )
     return cast(ChildProcess, started)
 

@@ -50,7 +50,7 @@ def read_project_files(
     touched: Iterable[Path] = (),
     is_hidden: Callable[[Path], bool] = rules_files.nothing_is_hidden,
 ) -> ProjectItems:
-    """Read the folders. Files on a disk that does not answer make this wait: it belongs beside the loop.
+    """Read the folders. A disk that does not answer makes this wait: it belongs beside the loop.
 
     What leads to a file that no agent sees is not among them.
     """

@@ -32,17 +32,9 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,40}")
 _TEXTS = ("kind", "base_url", "variable", "key_host", "key_header")
 _TABLES = ("headers", "query")
 CORRECTABLE = (
-    "window",
-    "max_output",
-    "input",
-    "output",
-    "cache_read",
-    "cache_write",
-    "images",
-    "tools",
-    "reasoning",
-    "temperature",
-)
+    "window", "max_output", "input", "output", "cache_read", "cache_write", "images", "tools",
+    "reasoning", "temperature",
+)  # fmt: skip
 
 
 class ConfiguredProviders:

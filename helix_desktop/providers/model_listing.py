@@ -18,18 +18,9 @@ from helix_desktop.providers.known_models import ModelInfo
 SECONDS, LOADING = 20.0, 120.0
 MOST_PAGES = 20
 _NO_CHAT = (
-    "embed",
-    "whisper",
-    "tts-",
-    "dall-e",
-    "moderation",
-    "rerank",
-    "imagen",
-    "veo-",
-    "sora",
-    "-transcribe",
-    "gpt-image",
-)
+    "embed", "whisper", "tts-", "dall-e", "moderation", "rerank", "imagen", "veo-", "sora",
+    "-transcribe", "gpt-image",
+)  # fmt: skip
 
 
 async def list_models(
@@ -226,8 +217,7 @@ async def learn_about_model(
     said = dict(await fetch_reported_models(config, key, connections))
     if config.is_local and model not in said:
         raise NotFound(
-            f"{provider} has no model {model!r}.",
-            remedy=f"Its models are: {', '.join(sorted(said)[:20]) or 'none'}.",
+            f"{provider} has no model {model!r}.", remedy=f"Its models are: {', '.join(sorted(said)[:20]) or 'none'}."
         )
     if config.is_local and config.kind != demo_model.DEMO:
         said[model] = await load_in_ollama(config, model, connections) or said[model]

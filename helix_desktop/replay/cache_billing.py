@@ -82,13 +82,7 @@ class BillingLedger:
         return usage
 
     def bill_cached_request(
-        self,
-        pieces: Sequence[Piece],
-        output: int,
-        at: float = 0.0,
-        why: Why = never_recalled,
-        *,
-        beside: bool = True,
+        self, pieces: Sequence[Piece], output: int, at: float = 0.0, why: Why = never_recalled, *, beside: bool = True
     ) -> Usage:
         """A request to the main model: a step, a recall, or, `beside` these, a summary over the same prefix.
 

@@ -68,7 +68,7 @@ def _values_in_json(value: object) -> Iterator[str]:
 
 
 def digests_in_message(message: RecordedMessage) -> Iterator[Digest]:
-    """The hashes a message speaks of as if they were entries: of another program's cache, or made up."""
+    """The hashes a message speaks of as entries: of another program's cache, or made up."""
     for text in (message.text, *(text_without_escapes(call.arguments) for call in message.calls)):
         yield from map(Digest.from_hex, NAMED.findall(text))
 

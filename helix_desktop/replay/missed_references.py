@@ -47,7 +47,7 @@ class RecallMode(StrEnum):
     NONE = "none"  # The agent recalls nothing.
     NAMED = "named"  # The agent reads the pages that hold what it misses, if the view names their entry.
     # The agent does not know where to find what it misses.
-    # The agent opens entries whose description fits its reply best: first by `find`, then page by page.
+    # The agent opens entries whose description fits its reply: first by `find`, then page by page.
     # If only a summary stands for what the agent misses, the agent searches first.
     SEARCHED = "searched"
 

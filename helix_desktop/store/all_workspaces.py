@@ -84,11 +84,7 @@ class AllWorkspaces:
 
     def create_stored_workspace(self, name: str, folder: Path | None = None) -> KnownWorkspace:
         name = _check_workspace_name(name)
-        if folder is not None and not folder.is_dir():
-            raise errors.NotFound(
-                f"{folder} is not a folder.", remedy="Create the folder first, or choose another folder."
-            )
-        roots = (str(folder.resolve()),) if folder is not None else ()
+        roots = build_roots_of_folder(folder) if folder is not None else ()
         place = self._new_workspace_folder(name)
         colour = COLOURS[len(self.list_workspaces()) % len(COLOURS)]
         try:
@@ -116,6 +112,9 @@ class AllWorkspaces:
 
     def recolour_workspace(self, name_or_id: str, colour: str) -> KnownWorkspace:
         return self._change_workspace(name_or_id, {"colour": colour})
+
+    def change_roots(self, name_or_id: str, roots: tuple[str, ...]) -> KnownWorkspace:
+        return self._change_workspace(name_or_id, {"roots": list(roots)})
 
     def _change_workspace(self, name_or_id: str, changes: Mapping[str, Any]) -> KnownWorkspace:
         known = self.find_known_workspace(name_or_id)
@@ -252,6 +251,12 @@ def _known_workspace_at(folder: Path, *, trashed: bool = False) -> KnownWorkspac
         )
     except errors.HelixError as error:
         return KnownWorkspace(folder.name, folder, WorkspaceConfig(name=folder.name), trashed, str(error))
+
+
+def build_roots_of_folder(folder: Path) -> tuple[str, ...]:
+    if not folder.is_dir():
+        raise errors.NotFound(f"{folder} is not a folder.", remedy="Create the folder first, or choose another folder.")
+    return (str(folder.resolve()),)
 
 
 def _check_workspace_name(name: str) -> str:

@@ -38,7 +38,7 @@ _CHUNK_KEY = struct.Struct(">cQI")
 
 
 class EntryState(IntEnum):
-    """LIVE: the content is there. COLLECTED: it was removed for room, and what it was is still known."""
+    """LIVE: the content is there. COLLECTED: it was removed for room; what it was is known."""
 
     LIVE = 0
     COLLECTED = 1

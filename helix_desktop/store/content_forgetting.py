@@ -140,7 +140,7 @@ def _blank_json(value: Any, wanted: ForgetRequest) -> Any:
 
 
 def _remove_quotes(fact: Fact, digests: set[Digest]) -> Fact:
-    """Facts keep short outputs and excerpts of entries beside the reference: those go with the entry."""
+    """Facts keep short outputs and excerpts of entries beside the reference, which go with the entry."""
     match fact:
         case vocabulary.ToolReturned() if fact.output.digest in digests:
             return replace(fact, head="")

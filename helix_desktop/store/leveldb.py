@@ -29,7 +29,7 @@ _UNREAD = "The cache cannot be read"
 _MAPPED = 4 << 20  # After this many bytes read through LevelDB's mappings, their pages are released.
 _DONTNEED, _PAGEOUT = 4, 21  # Arguments of madvise. Either way the page is read again when needed.
 # LevelDB surely keeps this many tables open: its cache has 16 parts, each with room for 31 tables.
-# Tables go to parts by hash. In 4,000 trials, no part got more than 23 of 150 tables; one got 33 of 250.
+# Tables go to parts by hash. In 4,000 trials, no part got over 23 of 150 tables, or 33 of 250.
 _SURELY_OPEN = 150
 _MADVISE: Any = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
 _PROBE = 1 << 20  # In bytes. If this much can be written, a full disk has room again.

@@ -12,15 +12,9 @@ from helix_desktop.errors import StoreBusy, StoreFailed, StoreFull, WrittenByNew
 
 TOGETHER = 64  # One statement inserts this many rows.
 _SENSELESS = (
-    "no such ",
-    "malformed ",
-    "table ",
-    "Could not decode",
-    "near ",
-    "unknown ",
-    "vtable constructor",
-    "fts5: corrupt",
-)
+    "no such ", "malformed ", "table ", "Could not decode", "near ", "unknown ",
+    "vtable constructor", "fts5: corrupt",
+)  # fmt: skip
 
 
 def connect_database(

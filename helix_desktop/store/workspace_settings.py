@@ -26,7 +26,7 @@ NAME = "workspace.toml"
 
 _HEAD = """\
 # The settings of one Helix Desktop workspace. What you edit holds when it is opened next; comments and keys of
-# your own stay. Keys and passwords never belong in here; the program keeps them in the system's keyring.
+# your own stay. Keys and passwords do not belong here; the program keeps them in the system's keyring.
 """
 _PLAIN = str | int | float | bool
 

@@ -21,7 +21,7 @@ NO_NETWORK_NOTE = (
 
 @dataclass(slots=True)
 class BackgroundCommand:
-    """`newest_output` is its end; `dropped_bytes` were before that, `bytes_read` the agent has seen."""
+    """`newest_output` is its end; `dropped_bytes` came before; `bytes_read` the agent has seen."""
 
     name: str
     command_line: str

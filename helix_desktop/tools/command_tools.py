@@ -152,7 +152,7 @@ class WorkspaceCommands:
         )
 
     def update_background_checks(self, watched: CommandCheck) -> None:
-        """What the user let a command keep is not taken for the work of commands in the background."""
+        """What the user let a command keep is no longer taken for work of those in the background."""
         for one in self.running_in_background:
             if one.check is not None:
                 one.check.kept |= watched.kept

@@ -126,7 +126,7 @@ def _replace_keeping_line_ends(text: str, old: str, new: str) -> str:
 
 
 def _explain_missing_text(text: str, old: str, *, foreign: bool) -> str:
-    """What to do about a text that is not there: where its first line stands, or that spaces differ."""
+    """What to do about a text that is not there: where its first line is, or that spaces differ."""
     if foreign and not old.isascii():
         return "The file is not UTF-8, and letters beyond ASCII are not shown as they are: choose a text without them."
     words = old.split()

@@ -28,14 +28,9 @@ if sys.platform == "win32":
     _kernel = ctypes.WinDLL("kernel32", use_last_error=True)
     _kernel.CreateFileW.restype = wintypes.HANDLE
     _kernel.CreateFileW.argtypes = [
-        wintypes.LPCWSTR,
-        wintypes.DWORD,
-        wintypes.DWORD,
-        wintypes.LPVOID,
-        wintypes.DWORD,
-        wintypes.DWORD,
-        wintypes.HANDLE,
-    ]
+        wintypes.LPCWSTR, wintypes.DWORD, wintypes.DWORD, wintypes.LPVOID, wintypes.DWORD,
+        wintypes.DWORD, wintypes.HANDLE,
+    ]  # fmt: skip
     _kernel.GetFinalPathNameByHandleW.argtypes = [wintypes.HANDLE, wintypes.LPWSTR, wintypes.DWORD, wintypes.DWORD]
     _kernel.CloseHandle.argtypes = [wintypes.HANDLE]
 

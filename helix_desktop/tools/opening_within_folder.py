@@ -4,7 +4,7 @@ Checking a path and opening it afterwards is a race that a symlink swapper wins 
 checked: the kernel resolves the path and refuses to leave (openat2), or, where it cannot, we go step by step from
 one directory handle to the next and never follow a link the kernel would follow for us.
 
-Both ways follow relative links that stay inside, and raise OSError with EXDEV for whatever leads out.
+Both ways follow relative links that stay inside, and raise OSError with EXDEV for what leads out.
 """
 
 import ctypes
@@ -131,7 +131,7 @@ def write_to_handle(handle: int, content: bytes) -> None:
 
 @functools.cache
 def choose_opener() -> OpenWithinFolder:
-    """The best way this system has. Containers forbid openat2 with EPERM, old kernels do not know it."""
+    """The best way this system has. Containers forbid openat2 with EPERM; old kernels lack it."""
     if not sys.platform.startswith("linux"):
         return open_by_steps
     folder = os.open("/", DIRECTORY)

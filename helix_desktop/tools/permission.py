@@ -65,7 +65,7 @@ class ToolAction:
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
     """Empty fields fit everything; `tool` and `path` are patterns. `command`: of a rule that allows exact, or a prefix when it
-    ends in ` *`; one that asks or denies holds for every command that begins so, however it is started.
+    ends in ` *`; one that asks or denies holds for every command that begins so, however started.
     """
 
     decision: str

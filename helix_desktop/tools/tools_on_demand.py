@@ -110,7 +110,7 @@ class OnDemandTools:
     also_searchable: Callable[[], Sequence[ToolSpec]] = tuple  # What else a search finds, such as skills.
     # How many definitions are left out, and about how many tokens they have.
     withheld_count_and_tokens: tuple[int, int] = 0, 0
-    _sent: dict[str, bool] = field(default_factory=dict)  # By server: True if its definitions are sent.
+    _sent: dict[str, bool] = field(default_factory=dict)  # By server: whether its definitions are sent.
     _lines: dict[str, SourceSummary] = field(default_factory=dict)
     _begun: bool = False
 

@@ -219,7 +219,7 @@ def walk_files(
 
 
 def replace_file(roots: WorkspaceRoots, place: RootPath, content: bytes, *, expected: Digest | None) -> None:
-    """Put `content` in the file's place, if that is what the caller saw (`expected`, None for no file).
+    """Put `content` in the file's place, if that is what the caller saw (`expected`; None: no file).
     It is a new file, so another hard link, which may be outside the roots, keeps the old content.
     """
     _put_if_unchanged(roots, _follow_links(roots, place), content, expected)

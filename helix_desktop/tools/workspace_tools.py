@@ -41,7 +41,7 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceToolOptions:
-    """`closed_paths`: the program's own. `extra_variables`: of the environment, for commands to see."""
+    """`closed_paths`: the program's own. `extra_variables`: of the environment, for commands."""
 
     closed_paths: tuple[Path, ...] = ()
     sample_folder: Path | None = None  # A folder that may be open though it lies in a closed one.
@@ -109,7 +109,7 @@ class WorkspaceTools:
         others: Sequence[BuiltInTool] = (),
         guard: CallHooks | None = None,
     ) -> Toolbox:
-        """The tools of one conversation. `place`: where it stands among the agents it delegates to."""
+        """The tools of one conversation. `place`: its place among the agents it delegates to."""
         tools = [
             *file_tools.TOOLS,
             *search_tool.build_search_tool(self.sandbox),

@@ -1,4 +1,4 @@
-"""What the workers of all workspaces do: the same figures for `fleet status --json` and the window."""
+"""What the workers of all workspaces do, with the same figures for `fleet status --json` and window."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -8,13 +8,7 @@ from typing import Any
 from helix_desktop.errors import HelixError, SharedStoreUnreachable
 from helix_desktop.store import fleet_task_files
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
-from helix_desktop.store.fleet_tasks import (
-    FleetTaskList,
-    FleetTaskOrder,
-    FleetTaskState,
-    NewFleetTask,
-    task_as_json,
-)
+from helix_desktop.store.fleet_tasks import FleetTaskList, FleetTaskOrder, FleetTaskState, NewFleetTask, task_as_json
 from helix_desktop.workbench.fleet_worker import FleetWorker
 from helix_desktop.workbench.open_workbench import Workbench
 

@@ -19,13 +19,7 @@ from pathlib import Path
 
 from helix_desktop import token_counting
 from helix_desktop.engine import context_policy
-from helix_desktop.engine.facts import (
-    BroughtIn,
-    ConversationChanged,
-    Fact,
-    Recorded,
-    Rewound,
-)
+from helix_desktop.engine.facts import BroughtIn, ConversationChanged, Fact, Recorded, Rewound
 from helix_desktop.engine.history.request_settings import RequestSettings
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.token_budget import WindowMeter, measure_window

@@ -15,7 +15,10 @@ Helix = Callable[..., Ran]
 @pytest.fixture
 def helix(capfd: pytest.CaptureFixture[str]) -> Helix:
     def run(*arguments: object) -> Ran:
-        code = cli.main([str(argument) for argument in arguments])
+        try:
+            code = cli.main([str(argument) for argument in arguments])
+        except SystemExit as ended:  # The command line cannot be read.
+            code = int(ended.code or 0)
         return (code, *capfd.readouterr())
 
     return run

@@ -69,6 +69,25 @@ def test_a_slash_command_of_the_folder_is_said_with_its_shell_lines(
         assert ("one-and-two" in said.replace("echo one-and-two", "")) is bool(allowed)
 
 
+def test_a_command_that_is_unknown_or_not_trusted_is_not_sent_as_text(
+    workspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = Path.cwd() / ".claude/commands/greet.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("Greet $ARGUMENTS.\n")
+    capfd.readouterr()
+    assert ask("-w", workspace, "/greet Ada") == 1
+    said = capfd.readouterr().err
+    assert said.startswith("/greet is new: not trusted yet. Nothing was sent. See `project show ")
+    assert "`project trust`" in said
+    assert ask("-w", workspace, "/greeet Ada") == 2
+    assert "There is no command or skill /greeet. Nothing was sent." in capfd.readouterr().err
+    assert cli.main(["conversation", "list", "-w", workspace, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == []
+    for text in ("/etc/hosts is what?", "/tmp what is in there?", "/ what is in there?", " /greet as text"):
+        assert ask("-w", workspace, text) == 0
+
+
 def test_facts_are_lines_of_json_and_the_conversation_can_be_continued(
     workspace: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,3 +101,8 @@ def test_a_session_file_is_named_as_one_and_said_to_be_one(
         "left_out_context", "calls_as_text", "folded", "fits", "version",
     }  # fmt: skip
     assert (told["agent"], told["path"], told["original"]) == ("claude", str(tmp_path / "second"), False)
+
+
+def test_a_conversation_is_named_by_its_title_too(helix: Helix, workspace: str) -> None:
+    assert helix("cost", "-w", "Work", "-c", "Looking", "--json")[0] == 0
+    assert helix("cost", "-w", "Work", "-c", "Look")[2].startswith("There is no conversation that begins with Look")

@@ -127,14 +127,15 @@ def test_without_a_keyring_nothing_is_written_and_the_choices_are_said(helix: He
     with ChatServer() as server:
         said = added(helix, server, "--key", typed=f"{KEY}\n")
     assert (said.code, KEY in said.err) == (1, False)
-    assert "environment variable" in said.err
+    assert "as the environment variable HELIX_KEY_WORK, or add --keep file." in said.err
     assert not program_folders.find_program_folders().providers_file.exists()
 
 
 def test_a_file_keeps_a_key_only_with_consent(helix: Helix) -> None:
     where = program_folders.find_program_folders()
     with ChatServer() as server:
-        assert added(helix, server, "--key", "--keep", "file", typed=KEY).code == 1
+        said = added(helix, server, "--key", "--keep", "file", typed=KEY)
+        assert (said.code, f"under [keys] in {where.settings_file}." in said.err) == (1, True)
         assert not where.key_file.exists()
         program_settings.ProgramSettings(where.settings_file).change_setting(program_settings.KEYS_IN_FILE, value=True)
         assert "a file that only you can read" in added(helix, server, "--key", "--keep", "file", typed=KEY).out

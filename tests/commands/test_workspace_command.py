@@ -66,3 +66,36 @@ def test_an_export_says_where_it_is_or_goes_to_standard_output(
         assert cli.main(["workspace", "import", "piped.helix", "--name", f"Again {len(more)}"]) == 0
         capfdbinary.readouterr()
     assert not (tmp_path / "-").exists()
+
+
+def test_what_an_imported_file_asks_for_is_shown_and_a_folder_can_be_given(tmp_path: Path, helix: Helix) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    made = helix("workspace", "new", "Work", "--folder", tmp_path / "one")[1].strip()
+    assert helix("workspace", "export", made, tmp_path / "work.helix")[0] == 0
+    code, _, err = helix("workspace", "import", tmp_path / "work.helix", "--name", "Again", "--folder", tmp_path / "no")
+    assert (code, err.startswith(f"{tmp_path}/no is not a folder.")) == (1, True)
+    code, _, err = helix(
+        "workspace", "import", tmp_path / "work.helix", "--name", "Again", "--folder", tmp_path / "two"
+    )
+    assert code == 0
+    assert "To agree, open the workspace in the window:" in err
+    assert f'roots = ["{tmp_path}/one"]' in err
+    roots = {one["name"]: one["roots"] for one in json.loads(helix("workspace", "list", "--json")[1])}
+    assert roots == {"Work": [f"{tmp_path}/one"], "Again": [f"{tmp_path}/two"]}
+
+
+def test_a_folder_with_a_line_end_takes_one_line_and_a_colour_is_one(tmp_path: Path, helix: Helix) -> None:
+    (tmp_path / "a\nb").mkdir()
+    made = helix("workspace", "new", "Work", "--folder", tmp_path / "a\nb")[1].strip()
+    assert helix("workspace", "list")[1].count("\n") == 1
+    code, _, err = helix("workspace", "colour", made, "notacolour")
+    assert (code, "notacolour is not a colour such as #7aa2f7" in err) == (2, True)
+    assert "helix-desktop workspace colour --help" in err
+    assert helix("workspace", "colour", made, "#7aa2f7")[0] == 0
+
+
+def test_what_a_verb_does_not_know_leads_to_its_own_help(helix: Helix) -> None:
+    code, _, err = helix("workspace", "list", "--trashed")
+    assert (code, err) == (2, "Unrecognized arguments: --trashed. See helix-desktop workspace list --help.\n")
+    assert "; to delete, use trash. See helix-desktop workspace --help." in helix("workspace", "delete", "Work")[2]

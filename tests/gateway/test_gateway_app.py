@@ -151,7 +151,7 @@ async def test_a_provider_that_is_not_there_is_told(tmp_path: Path) -> None:
         here.app._registrations.replace_all([GatewayRegistration("token", "http://127.0.0.1:9")])
         refused = await here.ask("look")
         assert refused.status_code == 502
-        assert "could not be reached" in refused.text
+        assert "127.0.0.1:9 could not be reached: ConnectError." in refused.text
 
 
 async def test_requests_of_a_workspace_that_cannot_be_opened_go_on_unfolded(tmp_path: Path, expect: Expect) -> None:

@@ -19,14 +19,9 @@ from helix_desktop.fast_dataclass import dataclass
 
 OBSERVED = (facts.FoldKind.OBSERVATIONS, facts.FoldKind.REFLECTION)
 CHANGES = (
-    facts.Unfolded,
-    facts.Refolded,
-    facts.DocumentEdited,
-    facts.Pinned,
-    facts.Unpinned,
-    facts.Excluded,
-    facts.Included,
-)
+    facts.Unfolded, facts.Refolded, facts.DocumentEdited, facts.Pinned, facts.Unpinned,
+    facts.Excluded, facts.Included,
+)  # fmt: skip
 
 
 @dataclass(slots=True)

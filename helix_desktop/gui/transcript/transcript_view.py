@@ -34,12 +34,7 @@ from helix_desktop.gui.transcript.transcript_selection import copy_selection_tex
 from helix_desktop.gui.translation import tr
 
 _OPENED = ("http://", "https://", "mailto:")
-_MOVES = {
-    Qt.Key.Key_Left: (0, -1),
-    Qt.Key.Key_Right: (0, 1),
-    Qt.Key.Key_Up: (-1, 0),
-    Qt.Key.Key_Down: (1, 0),
-}
+_MOVES = {Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1), Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0)}
 
 
 class TranscriptView(TranscriptCanvas):

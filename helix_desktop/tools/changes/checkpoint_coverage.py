@@ -24,7 +24,7 @@ MOST_FILE_BYTES = 2_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class _LeaveOutRule:
-    """`name/`: folders of this name; `beside` and `with` ask for another name next to it, or in it."""
+    """`name/`: folders of this name; `beside` and `with` ask for another name next to or in it."""
 
     text: str
     name: str

@@ -1,4 +1,4 @@
-"""The checkpoints of one workspace's folders: taken before a step that may change files and after it.
+"""The checkpoints of a workspace's folders: taken before a step that may change files and after it.
 
 Contents are in the cache, synced, before a difference names them, and that before a fact does. So a crash leaves at most contents that
 nothing refers to, which are found again by their hash. What the program knows of the folders' stamps is derived and may be lost.

@@ -105,7 +105,7 @@ def _read_batch(reader: RootFileOpener, wanted: Sequence[WantedFile]) -> list[_R
 
 
 def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
-    """The content, with the file's stamp around reading it; None for what has gone or cannot be read."""
+    """The content, with the file's stamp around reading it; None where it is gone or not readable."""
     content, same = b"", False
     try:
         for _ in range(_TRIES):

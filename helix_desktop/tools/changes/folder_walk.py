@@ -349,7 +349,7 @@ class FolderWalk:
             self._note_uncovered(path, f"{path}/{name}", "belongs to Helix Desktop")
             return True
         if folder and is_record_of_kind(self._known.get(path, {}).get(name, b""), PathKind.FOLDER):
-            return False  # A path covered before stays covered, whatever is put into it or beside it.
+            return False  # What was covered stays covered, whatever is put into it or beside it.
 
         def has_entry_within(wanted: str) -> bool:
             return _entry_exists(handle, f"{name}/{wanted}")

@@ -88,4 +88,4 @@ class FolderWatch:
                 os.close(self._handle)
             self._handle = -1
 
-    __del__ = close  # Closes what an interrupted opening left open: a user may have only 128 of these.
+    __del__ = close  # After an interrupted opening: a user may have only 128 of these.
