@@ -1,15 +1,14 @@
 """`cost`: why requests cost what they did: what came out of the provider's cache, what was written anew, and the reason for it."""
 
 import argparse
-import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from helix_desktop.commands import Subparsers
 from helix_desktop.commands.workspace_access import add_workspace_verb, find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
-from helix_desktop.engine.facts import ConversationStarted, ModelRole, ModelSet, Recorded
-from helix_desktop.engine.request_costs import RequestCost, explain_requests
+from helix_desktop.engine.facts import ConversationStarted, ModelRole, ModelSet
+from helix_desktop.engine.request_costs import RequestCost, explain_with_original
 from helix_desktop.providers.known_models import merge_model_knowledge
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -31,7 +30,7 @@ async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace,
         facts = await workspace.journal.read_facts(row.id)
         starts = (one.fact for one in facts if isinstance(one.fact, ConversationStarted))
         agent = next((started.agent or started.origin.kind or OWN for started in starts), OWN)
-        for request in await _explain_facts(facts):
+        for request in await explain_with_original(facts, _shipped_prices, workspace.journal.read_facts):
             _add_request(sums, agent, request)
     result: dict[str, list[dict[str, object]]] = {}
     lines = []
@@ -48,7 +47,8 @@ async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace,
 
 async def _print_conversation_cost(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     name = await find_conversation_by_prefix(workspace, arguments.conversation)
-    requests = await _explain_facts(await workspace.journal.read_facts(name))
+    facts = await workspace.journal.read_facts(name)
+    requests = await explain_with_original(facts, _shipped_prices, workspace.journal.read_facts)
     lines = []
     for request in requests:
         cost = f"{_format_dollars(request.cost):>10}"
@@ -60,10 +60,6 @@ async def _print_conversation_cost(arguments: argparse.Namespace, workspace: Sto
     if not requests and not arguments.json:
         await console.print_error("The provider reported no usage for this conversation.")
     return 0
-
-
-async def _explain_facts(facts: Sequence[Recorded]) -> list[RequestCost]:
-    return await asyncio.to_thread(explain_requests, facts, _shipped_prices)
 
 
 def _shipped_prices(model: str) -> ModelSet | None:

@@ -143,6 +143,8 @@ def _start_and_name_of_edit(fact: facts.Fact, folds: dict[str, facts.Folded]) ->
             return _first_fact_in(folds[name].cover), f"{type(fact).__name__.lower()} {name}"
         case facts.Forgotten():
             return 1, "forgotten"
+        case facts.ConversationStarted(forked_from=origin, forked_at=to) if origin:
+            return to + 1, f"to {to}"
     return None
 
 

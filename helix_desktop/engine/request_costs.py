@@ -6,8 +6,10 @@ could read it; what was sent before and comes behind the first difference had to
 is believed: sizes are fitted to it, and the tokens of a request's causes add up to its input exactly.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
 from itertools import accumulate
 
 from helix_desktop.engine.blocks import Block, Role, View
@@ -27,6 +29,7 @@ from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.request_changes import Cause, CauseKind, ChangePlace, find_changes, first_fact_of
 from helix_desktop.engine.token_budget import compute_cost, relative_prices
 from helix_desktop.engine.view import ConversationState
+from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 
 CACHE_UNIT = 128  # In tokens. Providers that need no cache marks cache in units of this size.
@@ -132,6 +135,11 @@ class RequestCostReader:
             recorded, spent.model, usage, segments, _find_model_settings_for_reply(spent.model, state.settings)
         )
 
+    def begin_fork(self, facts: Sequence[Recorded], forked_at: int) -> "RequestCostReader":
+        """For the requests of a fork, where this one's ended: what those sent behind the fork was sent before, too."""
+        last = {model: replace(last, view=replace(last.view, seq=forked_at)) for model, last in self._last.items()}
+        return replace(self, facts=facts, _last=last, _seen=forked_at, _brought_runs=None)
+
     def _explain_request(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> Iterator[Segment]:
         usage = now.reply.usage
         read = min(usage.cache_read, usage.input)
@@ -139,18 +147,18 @@ class RequestCostReader:
         if not self._last:
             yield usage.input - read, (Cause(CauseKind.FIRST),)
             return
-        last = before or self._last[self._last_model]
+        last = self._last[self._last_model]
         pause = now.asked - last.asked
         always: tuple[Cause, ...] = (Cause(CauseKind.TIME, describe_pause(pause)),) if pause > now.life else ()
-        if before is None:
+        if self._last_model != now.reply.model:
             always += (Cause(CauseKind.MODEL, f"from {self._last_model}"),)
-        elif now.view.effort != before.view.effort:
+        elif now.view.effort != last.view.effort:
             always += (Cause(CauseKind.MODEL, "another thinking time"),)
-        known = self._count_readable(now, before, same)
+        known = self._count_readable(now, before, same) if last is before else 0
         if read < known:
             yield known - read, always or self._why_not_cached(known - read, now, same, before)
-        elif read > 0 and pause > 0:
-            self._lives[now.reply.model] = max(self._lives.get(now.reply.model, 0.0), pause)
+        elif read > 0 and before is not None:
+            self._lives[now.reply.model] = max(self._lives.get(now.reply.model, 0.0), now.asked - before.asked)
         changes = self._changes_between(last, now, kept_until=last.asked + now.life)
         yield from self._explain_uncached(now, same, max(read, known), changes, always, _pieces_behind(last, same))
 
@@ -158,6 +166,8 @@ class RequestCostReader:
         """What changed in what was sent before. A fold that was made when the cache was gone already cost nothing."""
         found = find_changes(self.facts, last.pieces[:1], now.pieces[:1], last.view.seq, now.view.seq)
         found = [one for one in found if not one.is_fold or one.time <= kept_until or now.asked <= kept_until]
+        if _system_prompt_of(last.pieces) == _system_prompt_of(now.pieces):
+            found = [one for one in found if one.cause.kind is not CauseKind.SYSTEM]
         same = _count_same_pieces(last.pieces, now.pieces)
         return sorted(_effective_changes(found, now.pieces, same), key=lambda one: one.place)
 
@@ -251,28 +261,57 @@ class RequestCostReader:
         return RequestCost(recorded.seq, recorded.time, model, usage.input, dollars, causes)
 
 
-def explain_requests(facts: Sequence[Recorded], prices: Prices) -> list[RequestCost]:
-    """Every request of a conversation that its provider reported, in order, but for those a fork copied."""
-    state, reader, views = ConversationState(), RequestCostReader(facts, prices), dict[int, View]()
-    wanted = {newest_fact_seen_by(one) for one in facts if isinstance(one.fact, ModelReplied)}
-    own = max((r.seq for r in facts if isinstance(r.fact, ConversationStarted) and r.fact.forked_from), default=0)
-    found: list[RequestCost] = []
-    for recorded in facts:
+def explain_requests(facts: Sequence[Recorded], prices: Prices, original: Sequence[Recorded] = ()) -> list[RequestCost]:
+    """Every request of a conversation that its provider reported, in order, but for those a fork copied. `original`: the facts of
+    the conversation it was forked from, whose last request is the one that its first is laid beside.
+    """
+    fork = _find_start_of_fork(facts)
+    if fork is not None and original:
+        earlier = RequestCostReader([one for one in original if one.time <= fork.time], prices)
+        list(_read_all_requests(earlier))
+        return list(_read_all_requests(earlier.begin_fork(facts, fork.seq - 1), fork.seq))
+    found = _read_all_requests(RequestCostReader(facts, prices))
+    return [one for one in found if fork is None or one.seq > fork.seq]
+
+
+async def explain_with_original(
+    facts: Sequence[Recorded], prices: Prices, read_facts: Callable[[str], Awaitable[Sequence[Recorded]]] | None
+) -> list[RequestCost]:
+    """The same; `read_facts` reads the conversation that it was forked from."""
+    fork = _find_start_of_fork(facts)
+    original: Sequence[Recorded] = ()
+    if read_facts is not None and fork is not None and isinstance(fork.fact, ConversationStarted):
+        with suppress(NotFound):
+            original = await read_facts(fork.fact.forked_from)
+    return await asyncio.to_thread(explain_requests, facts, prices, original)
+
+
+def _find_start_of_fork(facts: Sequence[Recorded]) -> Recorded | None:
+    starts = (one for one in reversed(facts) if isinstance(one.fact, ConversationStarted) and one.fact.forked_from)
+    return next(starts, None)
+
+
+def _read_all_requests(reader: RequestCostReader, after: int = 0) -> Iterator[RequestCost]:
+    state, views = ConversationState(), dict[int, View]()
+    wanted = {newest_fact_seen_by(one) for one in reader.facts if isinstance(one.fact, ModelReplied)}
+    for recorded in reader.facts:
         state.advance_state(recorded)
         if recorded.seq in wanted:
             views[recorded.seq] = state.get_view()
+        if recorded.seq <= after:
+            continue
         if isinstance(recorded.fact, ModelReplied) and recorded.fact.usage.input > 0:
             view = views.get(newest_fact_seen_by(recorded)) or state.past_moment(0).get_view()
-            found.append(reader.read_reply(recorded, recorded.fact, state, view))
+            yield reader.read_reply(recorded, recorded.fact, state, view)
         elif isinstance(recorded.fact, Spent) and recorded.fact.usage.input > 0:
-            found.append(reader.read_spent(recorded, recorded.fact, state))
-    return [one for one in found if one.seq > own]
+            yield reader.read_spent(recorded, recorded.fact, state)
 
 
 def explain_last_turn(state: ConversationState) -> list[RequestCost]:
     """The steps of the last turn, without going through the whole conversation: only the request before them is read too."""
     since = min(state.branch.turn.words, default=1) - 1
-    made = ((seq, state.facts[seq - 1].fact) for seq in state.branch.steps)
+    fork = _find_start_of_fork(state.facts)
+    made = ((seq, state.facts[seq - 1].fact) for seq in state.branch.steps if fork is None or seq > fork.seq)
     replies = [seq for seq, fact in made if isinstance(fact, ModelReplied) and fact.usage.input > 0]
     first = next((at for at, seq in enumerate(replies) if seq > since), len(replies))
     reader = RequestCostReader(state.facts, lambda _: None)
@@ -332,6 +371,10 @@ def _comparable_piece(piece: SentPiece) -> tuple[object, ...]:
     if isinstance(piece, ToolsOffered):
         return (piece.tools,)
     return piece.role, piece.content, piece.call, piece.ok
+
+
+def _system_prompt_of(pieces: Sequence[SentPiece]) -> list[object]:
+    return [piece.content for piece in pieces if isinstance(piece, Block) and piece.role is Role.SYSTEM]
 
 
 def _effective_changes(changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same: int) -> list[ChangePlace]:

@@ -127,7 +127,8 @@ class OpenAgentConversation:
             tokens = await self.count_tokens_of_texts([f"{tool.name}{tool.description}{tool.schema}" for tool in tools])
             wanted.append(facts.ToolsOffered(tools, tokens))
         wanted.append(self._policy_to_apply(fold=arrival.fold))
-        wanted.append(merge_model_knowledge(arrival.wire, arrival.model).as_model_set(facts.ModelRole.MAIN))
+        model = merge_model_knowledge(arrival.wire, arrival.model).as_model_set(facts.ModelRole.MAIN)
+        wanted.append(replace(model, effort=arrival.effort))
         missing = [fact for fact in wanted if not conversation.state.has_settings_of_fact(fact)]
         if missing:
             await conversation.append_facts(*missing)
@@ -147,7 +148,8 @@ class OpenAgentConversation:
 
     def settings_of_arrival(self, arrival: Arrival) -> tuple[object, ...]:
         settings = self.bench.workspace.settings
-        return (arrival.system, arrival.tools, arrival.model, arrival.fold, settings.preset, settings.policy)
+        asked = (arrival.system, arrival.tools, arrival.model, arrival.effort, arrival.fold)
+        return (*asked, settings.preset, settings.policy)
 
     def is_plain_continuation(self, fresh: Sequence[Wired]) -> bool:
         """Only short user texts and results of running calls, so that no fold can become due."""

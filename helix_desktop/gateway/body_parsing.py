@@ -96,10 +96,6 @@ class ParsedBody:
         found = self.value.get(MESSAGE_FIELDS[self.wire])
         return found if isinstance(found, list) else []
 
-    @property
-    def fields_beside_messages(self) -> dict[str, Json]:
-        return {name: value for name, value in self.value.items() if name != MESSAGE_FIELDS[self.wire]}
-
     def encode_changed_body(self, value: Mapping[str, Json]) -> BodyPieces:
         """Another body with values of this one, which go on as the bytes they came as."""
         name = MESSAGE_FIELDS[self.wire]
@@ -235,9 +231,12 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
     chain = compute_message_hashes(wire, messages[first:], before.chain[: same - first] if same_line else ())
     marked = _find_marked_values(content, begins, ends, known, before.marked or ())
     body = ParsedBody(wire, content, value, begins, ends, messages, chain, before.head, marked, before.previous)
-    if body.fields_beside_messages == before.fields_beside_messages and not any(
-        map(_is_instruction_or_tools, (*before.message_units[known:], *fresh))
-    ):
+    # As bytes: an agent that sends its tools in another order, or with their keys in another order, sends other tools.
+    is_same_beside = (content[: begins[0]], content[ends[-1] :]) == (
+        before.content[: before.begins[0]],
+        before.content[before.ends[-1] :],
+    )
+    if is_same_beside and not any(map(_is_instruction_or_tools, (*before.message_units[known:], *fresh))):
         return body
     return replace(body, head=protocol.parse_head(value))
 

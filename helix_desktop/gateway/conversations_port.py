@@ -13,7 +13,7 @@ from helix_desktop.protocols.wire_message import Piece, Tool, Wired
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """What the gateway knows about a request from its headers and body. `fold`: whether something
-    may be folded; `parent`: the session whose sub-agent asks.
+    may be folded; `parent`: the session whose sub-agent asks; `effort`: how it asks for thinking.
     """
 
     wire: str
@@ -26,6 +26,7 @@ class Arrival:
     chain: tuple[str, ...]
     fold: bool = True
     parent: str = ""
+    effort: str = ""
 
 
 @dataclass(frozen=True, slots=True)

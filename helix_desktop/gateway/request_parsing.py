@@ -85,6 +85,7 @@ def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, f
         chain=read.chain,
         fold=folds,
         parent=agent_identity.parent_session_of_request(incoming.headers),
+        effort=head.effort,
     )
     return ParsedRequest(read, arrival, adds_tools=folds and bool(head.tools) and not own)
 

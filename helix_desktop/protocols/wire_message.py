@@ -93,9 +93,12 @@ class WireReply:
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
+    """`effort`: how the request asks for thinking, as JSON; empty: as the model is used to."""
+
     model: str
     system: str
     tools: "tuple[Tool, ...]"
+    effort: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,11 @@ def text_of_content(content: Json) -> str:
         )
         return "\n".join(text for text in found if isinstance(text, str))
     return ""
+
+
+def read_effort(*asked: Json) -> str:
+    """The settings of a request that tell how long the model is to think, as one text."""
+    return " ".join(format_json_value(one) for one in asked if one)
 
 
 def read_tool(value: Mapping[str, Json], schema: Json, name: str = "") -> Tool:

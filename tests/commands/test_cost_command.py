@@ -31,6 +31,7 @@ class Client(Agent):
     )
     prompt = "You are an agent. " * 400
     model = "claude-sonnet-4-5"
+    thinking: Json = None
 
     def body(self) -> dict[str, Json]:
         system = [{"type": "text", "text": self.prompt, **MARK}]
@@ -40,7 +41,13 @@ class Client(Agent):
         if isinstance(self.units[-1]["content"], str):
             self.units[-1]["content"] = [{"type": "text", "text": self.units[-1]["content"]}]
         self.units[-1]["content"][-1].update(MARK)
-        return {**super().body(), "system": system, "tools": list(self.tools), "model": self.model}
+        return {
+            **super().body(),
+            "system": system,
+            "tools": list(self.tools),
+            "model": self.model,
+            "thinking": self.thinking,
+        }
 
     def go_on(self, steps: int) -> None:
         for _ in range(steps):
@@ -168,6 +175,58 @@ def test_causes_in_a_connected_agent_s_requests_are_named(
             assert request["cost"] == pytest.approx(paid, abs=1e-6)
     assert words(requests[5]) - PLAIN == set(causes)
     assert all(words(requests[at]) <= PLAIN for at in (0, 1, 2, 3, 4, 6))
+
+
+def test_another_thinking_time_is_no_fault_of_the_provider(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trial(monkeypatch)
+    with (
+        Provider(lambda _: [Calls(TOOL, {"command": "look"})], usage=trial.bill) as provider,
+        running(tmp_path, provider.url) as url,
+    ):
+        client = Client("anthropic", url, session="s")
+        client.say("Go on until it is done.")
+        client.go_on(4)
+        client.thinking = {"type": "enabled", "budget_tokens": 2_000}
+        client.go_on(2)
+    requests = explained(tmp_path, helix)
+    assert words(requests[4]) - PLAIN == {"model switched"}
+    assert all(words(requests[at]) <= PLAIN for at in (0, 1, 2, 3, 5))
+
+
+def test_an_edit_of_an_agent_that_names_no_conversation_is_an_edit_though_a_fork_goes_on(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trial(monkeypatch)
+    with (
+        Provider(lambda _: [Calls(TOOL, {"command": "look"})], usage=trial.bill) as provider,
+        running(tmp_path, provider.url) as url,
+    ):
+        client = Client("anthropic", url)
+        client.say("Go on until it is done.")
+        client.go_on(2)
+        Trial.prompt(client)
+        client.go_on(1)
+        trial.pause(client)
+        client.go_on(4)
+        Trial.edit(client)
+        client.go_on(2)
+    rows = json.loads(
+        helix("--home", tmp_path, "conversation", "list", "-w", workspace_of(tmp_path, helix), "--json")[1]
+    )
+    assert len(rows) == 2
+    by_conversation = [
+        json.loads(
+            helix("--home", tmp_path, "cost", "-w", workspace_of(tmp_path, helix), "-c", row["id"], "--json")[1]
+        )["requests"]
+        for row in rows
+    ]
+    [edited, after] = min(by_conversation, key=len)
+    assert words(edited) - PLAIN == {"edit or rewind"}
+    assert words(after) <= PLAIN
+    whole = sum(one["cost"] for requests in by_conversation for one in requests)
+    assert whole == pytest.approx(sum(trial.paid), abs=1e-6)
 
 
 def test_what_comes_instead_behind_a_rewind_is_new_and_nobody_is_blamed(

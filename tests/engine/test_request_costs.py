@@ -242,6 +242,37 @@ async def test_two_causes_at_once_are_both_named() -> None:
     assert right >= 0.95 * (right + missed)
 
 
+async def test_a_model_that_is_switched_back_to_reads_what_it_has_and_the_rest_is_of_the_switch() -> None:
+    trial = await Trial.start()
+    await trial.switch()
+    await trial.turn(steps=2)
+    trial.model.model_name = "one"
+    trial.made.setup = replace(trial.made.setup, models=(MODEL,))
+    requests = await trial.explain()
+    check_sums(trial, requests)
+    back = requests[-2]
+    assert named(back) <= {*PLAIN, CauseKind.MODEL}
+    assert {"model switched: from two"} == {
+        one.cause.describe_cause() for one in back.causes if one.cause.kind is CauseKind.MODEL
+    }
+    assert sum(one.tokens for one in back.causes if one.cause.kind is CauseKind.READ) > back.tokens / 2
+    assert named(requests[-1]) <= PLAIN
+
+
+async def test_after_a_switch_only_what_changed_with_it_is_blamed() -> None:
+    trial = await Trial.start()
+    await trial.switch()
+    await trial.turn()
+    trial.model.model_name = "one"
+    trial.made.setup = replace(trial.made.setup, models=(MODEL,))
+    await trial.system()
+    await trial.turn()
+    await trial.switch()
+    requests = await trial.explain()
+    check_sums(trial, requests)
+    assert named(requests[-2]) <= {*PLAIN, CauseKind.MODEL}
+
+
 async def test_which_fold_how_long_and_which_bytes_are_told() -> None:
     for inject, words in (
         (Trial.fold, "fold: marker-1"),

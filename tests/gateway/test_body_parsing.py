@@ -353,7 +353,18 @@ def test_instructions_and_tools_that_changed_behind_the_messages_are_read_anew(c
     assert second is not None
     assert second.messages[0] is first.messages[0], "the messages are not read again"
     assert second.head == WIRE_MODULES["anthropic"].parse_head(second.value) != first.head
-    assert second.fields_beside_messages == {"model": "m", "system": "one", "tools": [], **change}
+
+
+def test_tools_whose_keys_come_in_another_order_are_read_anew() -> None:
+    readings = BodyParser()
+    schema = {"type": "object", "required": []}
+    first, second = (
+        readings.parse_body("anthropic", _body(3, tools=[{"name": "Bash", "input_schema": keys}]), "s")
+        for keys in (schema, dict(reversed(schema.items())))
+    )
+    assert first is not None
+    assert second is not None
+    assert second.head.tools != first.head.tools
 
 
 def test_a_body_takes_the_place_of_the_one_it_goes_on_from_and_side_requests_stay_beside_it() -> None:

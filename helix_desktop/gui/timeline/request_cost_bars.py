@@ -51,15 +51,19 @@ class RequestCostBars:
                 painter.fillRect(bar, theme.colour_of_token(colour))
                 bottom -= height
 
+    def named_parts(self) -> Sequence[tuple[str, str]]:
+        """The name and the colour of each part of a bar, from the bottom up; empty where no bars are shown."""
+        names = (tr("read from the cache"), tr("new content"), tr("written again"), tr("reply"))
+        return tuple(zip(names, COLOURS, strict=True)) if self._requests else ()
+
     def describe_costs(self, point: int) -> str:
         """What the requests of a point cost, a line for each part; empty where there is none."""
         first, last = bisect_left(self._points, point), bisect_right(self._points, point)
         requests = [one for _, one in self._requests[first:last]]
         if not requests:
             return ""
-        names = (tr("read from the cache"), tr("new content"), tr("written again"), tr("reply"))
         lines = [tr("{cost} for this request", cost=format_dollars(sum(one.cost for one in requests)))]
-        for group, name in enumerate(names):
+        for group, (name, _) in enumerate(self.named_parts()):
             causes = [one for request in requests for one in request.causes if _group_of_cause(one) == group]
             if causes:
                 tokens, dollars = sum(one.tokens for one in causes), sum(one.cost for one in causes)

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QFontMetrics, QMouseEvent, QPainter, QPen, QPolygonF
+from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from helix_desktop.engine.blocks import ContextKind
@@ -118,8 +118,8 @@ class TimelineChart(StepPlot):
     def _plot_area(self) -> QRectF:
         pixels = self._theme.zoomed_pixels
         right = pixels(RIGHT if self._top_dollars else 16)
-        below = pixels(LANE * len(TimelineLane) + DATES)
-        return QRectF(self.rect()).adjusted(pixels(LEFT), pixels(LEGEND), -right, -below)
+        below, rows = pixels(LANE * len(TimelineLane) + DATES), 2 if self._bars.named_parts() else 1
+        return QRectF(self.rect()).adjusted(pixels(LEFT), pixels(LEGEND) * rows, -right, -below)
 
     # --- Drawing the chart
 
@@ -130,7 +130,7 @@ class TimelineChart(StepPlot):
     def _draw_plot_background(self, painter: QPainter, top: float) -> None:
         painter.setFont(self._theme.build_font(SMALL))
         self._draw_axes(painter, top)
-        self._draw_legend(painter)
+        self._draw_legends(painter)
         painter.setPen(self._theme.colour_of_token("faint"))
         for x, words in self._dates_in_sight(painter.fontMetrics()):
             painter.drawText(QPointF(x, self.height() - self._theme.zoomed_pixels(12)), words)
@@ -186,29 +186,35 @@ class TimelineChart(StepPlot):
         area, height = self._plot_area, self._theme.zoomed_pixels(LANE)
         return QRectF(area.left(), area.bottom() + 3 + list(TimelineLane).index(lane) * height, 0, height)
 
-    def _draw_legend(self, painter: QPainter) -> None:
-        """The kinds there are, from the right; none where there is no room for all."""
+    def _draw_legends(self, painter: QPainter) -> None:
+        """The kinds there are, and below them the parts of the bars."""
         layers = self._story.layers
         shown = [
             kind for at, kind in enumerate(ContextKind) if (layers[at] != layers[at - 1] if at else any(layers[0]))
         ]
-        entries = [(context_kind_name(kind), kind) for kind in shown]
+        kinds = [(context_kind_name(kind), self._theme.fill_colour_of_kind(kind)) for kind in shown]
+        bars = [(name, self._theme.colour_of_token(colour)) for name, colour in self._bars.named_parts()]
+        self._draw_legend(painter, kinds, 0.5, "- - -  " + tr("cost") if self._top_dollars else "")
+        self._draw_legend(painter, bars, 1.5)
+
+    def _draw_legend(
+        self, painter: QPainter, entries: Sequence[tuple[str, QColor]], row: float, last: str = ""
+    ) -> None:
+        """From the right; nothing where there is no room for all."""
         metrics, gap = painter.fontMetrics(), self._theme.zoomed_pixels(22)
-        cost = "- - -  " + tr("cost")
         widths = [metrics.horizontalAdvance(words) + gap for words, _ in entries]
-        y = self._theme.zoomed_pixels(LEGEND) / 2
-        x = self._plot_area.right() - sum(widths) - (metrics.horizontalAdvance(cost) if self._top_dollars else 0)
+        y = self._theme.zoomed_pixels(LEGEND) * row
+        x = self._plot_area.right() - sum(widths) - metrics.horizontalAdvance(last)
         if x < self._plot_area.left():
             return
-        for (words, kind), width in zip(entries, widths, strict=True):
+        for (words, colour), width in zip(entries, widths, strict=True):
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(self._theme.fill_colour_of_kind(kind))
+            painter.setBrush(colour)
             painter.drawEllipse(QPointF(x + 4, y), 4, 4)
             painter.setPen(self._theme.colour_of_token("muted"))
             painter.drawText(QPointF(x + 13, y + 4), words)
             x += width
-        if self._top_dollars:
-            painter.drawText(QPointF(x, y + 4), cost)
+        painter.drawText(QPointF(x, y + 4), last)
 
     def _dates_in_sight(self, metrics: QFontMetrics) -> Iterator[tuple[float, str]]:
         """What stands below the lanes and where; each minute once, as a short one has few."""

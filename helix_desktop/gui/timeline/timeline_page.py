@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QMenu, QPushButton, QSplitter, QWidget
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded
 from helix_desktop.engine.history.moment import Moment
-from helix_desktop.engine.request_costs import RequestCost, explain_requests
+from helix_desktop.engine.request_costs import RequestCost, explain_with_original
 from helix_desktop.engine.session_events import Event as SessionEvent
 from helix_desktop.engine.session_events import FactAppended
 from helix_desktop.engine.summary_claims import find_claims_of_fold
@@ -367,7 +367,8 @@ class TimelinePage(QWidget):
             if self._session is session and self._costs_action.isChecked():
                 self.chart.show_request_costs(requests)
 
-        work = asyncio.to_thread(explain_requests, list(session.conversation.state.facts), lambda _: None)
+        read = self._bench.read_conversation_facts if self._bench is not None else None
+        work = explain_with_original(list(session.conversation.state.facts), lambda _: None, read)
         self._doing.run_in_background(work, then=show_bars, owner=self)
 
     def _show_fold_kinds(self, name: str, kinds: frozenset[FoldKind]) -> None:

@@ -21,6 +21,7 @@ from helix_desktop.protocols.wire_message import (
     WireReply,
     edit_pieces,
     join_added_messages,
+    read_effort,
     read_tool,
     replace_text_in_content,
     text_of_content,
@@ -49,6 +50,7 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
         text_at(body, "model"),
         "\n\n".join(part for part in parts if part and not part.startswith(_CHANGING)),
         tuple(read_tool(tool, tool.get("input_schema", {})) for tool in tools),
+        read_effort(body.get("thinking"), text_at(body, "output_config", "effort")),
     )
 
 

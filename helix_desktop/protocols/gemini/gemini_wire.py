@@ -22,6 +22,7 @@ from helix_desktop.protocols.wire_message import (
     WireReply,
     edit_pieces,
     join_added_messages,
+    read_effort,
     read_tool,
     text_of_content,
 )
@@ -135,7 +136,8 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
         for each in list_at(tool.get("functionDeclarations") or tool.get("function_declarations"))
     ]
     tools = (read_tool(tool, tool.get("parameters") or tool.get("parametersJsonSchema") or {}) for tool in declared)
-    return RequestHead("", text_of_content(system.get("parts")), tuple(tools))
+    effort = read_effort(object_at(body, "generationConfig", "thinkingConfig"))
+    return RequestHead("", text_of_content(system.get("parts")), tuple(tools), effort)
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:

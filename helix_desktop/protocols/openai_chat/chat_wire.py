@@ -21,6 +21,7 @@ from helix_desktop.protocols.wire_message import (
     WireReply,
     edit_pieces,
     piece_of_image_url,
+    read_effort,
     read_tool,
     text_of_content,
     unknown_piece,
@@ -51,6 +52,7 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
         text_at(body, "model"),
         "\n\n".join(text_of_content(m.get("content")) for m in said),
         tuple(read_tool(tool, tool.get("parameters", {})) for tool in tools),
+        read_effort(body.get("reasoning_effort"), text_at(body, "reasoning", "effort")),
     )
 
 

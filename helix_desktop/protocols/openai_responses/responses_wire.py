@@ -20,6 +20,7 @@ from helix_desktop.protocols.wire_message import (
     WireReply,
     edit_pieces,
     piece_of_image_url,
+    read_effort,
     read_tool,
     replace_text_in_content,
     text_of_content,
@@ -41,7 +42,8 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
     in_input = [tool for item in list_at(body, "input") for tool in list_at(item, "tools")]
     tools = [object_at(tool) for tool in (*list_at(body, "tools"), *in_input)]
     named = (read_tool(tool, tool.get("parameters", {}), text_at(tool, "type")) for tool in tools)
-    return RequestHead(text_at(body, "model"), text_at(body, "instructions"), tuple(named))
+    effort = read_effort(text_at(body, "reasoning", "effort"))
+    return RequestHead(text_at(body, "model"), text_at(body, "instructions"), tuple(named), effort)
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:

@@ -24,6 +24,7 @@ from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.timeline.fold_panel import _build_document_boxes
+from helix_desktop.gui.timeline.timeline_chart import LEGEND
 from helix_desktop.gui.timeline.timeline_page import TimelinePage
 from helix_desktop.gui.transcript.basic_boxes import LinkAddress, ToggleSection
 from helix_desktop.gui.transcript.chat_intents import ChatIntent, OpenEntry, ShowInChat
@@ -227,6 +228,11 @@ def test_bars_show_what_each_request_cost_and_why(page: Page, settle: Settle) ->
     assert parts[0] == f"{format_dollars(dearest.cost)} for this request"
     assert any(line.startswith("new content: $") for line in parts)
     assert timeline.chart.grab().toImage() != before
+    shown, row = timeline.chart.grab().toImage(), round(timeline.chart._theme.zoomed_pixels(LEGEND) * 1.5)
+    legend = {shown.pixelColor(x, row).name() for x in range(shown.width())}
+    named = timeline.chart._bars.named_parts()
+    assert [name for name, _ in named] == ["read from the cache", "new content", "written again", "reply"]
+    assert {timeline.chart._theme.colour_of_token(colour).name() for _, colour in named} <= legend
     timeline._costs_action.trigger()
     settle()
     assert timeline.chart.describe_point(point) == said
