@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
 from helix_desktop.engine.blocks import Block, Role, View
 from helix_desktop.engine.facts import (
@@ -152,11 +152,11 @@ class RequestCostReader:
         always: tuple[Cause, ...] = (Cause(CauseKind.TIME, describe_pause(pause)),) if pause > now.life else ()
         if self._last_model != now.reply.model:
             always += (Cause(CauseKind.MODEL, f"from {self._last_model}"),)
-        elif now.view.effort != last.view.effort:
+        elif now.view.effort != last.view.effort and read <= now.ends[_count_head_pieces(now.pieces) - 1] + CACHE_UNIT:
             always += (Cause(CauseKind.MODEL, "another thinking time"),)
         known = self._count_readable(now, before, same) if last is before else 0
         if read < known:
-            yield known - read, always or self._why_not_cached(known - read, now, same, before)
+            yield known - read, self._why_not_cached(known - read, now, same, before, always)
         elif read > 0 and before is not None:
             self._lives[now.reply.model] = max(self._lives.get(now.reply.model, 0.0), now.asked - before.asked)
         changes = self._changes_between(last, now, kept_until=last.asked + now.life)
@@ -166,7 +166,8 @@ class RequestCostReader:
         """What changed in what was sent before. A fold that was made when the cache was gone already cost nothing."""
         found = find_changes(self.facts, last.pieces[:1], now.pieces[:1], last.view.seq, now.view.seq)
         found = [one for one in found if not one.is_fold or one.time <= kept_until or now.asked <= kept_until]
-        if _system_prompt_of(last.pieces) == _system_prompt_of(now.pieces):
+        heads = ([*map(_comparable_piece, one.pieces[1 : _count_head_pieces(one.pieces)])] for one in (last, now))
+        if next(heads) == next(heads):
             found = [one for one in found if one.cause.kind is not CauseKind.SYSTEM]
         same = _count_same_pieces(last.pieces, now.pieces)
         return sorted(_effective_changes(found, now.pieces, same), key=lambda one: one.place)
@@ -208,12 +209,14 @@ class RequestCostReader:
                 yield tokens, active or (Cause(CauseKind.UNKNOWN),)
 
     def _why_not_cached(
-        self, missing: int, now: _AskedRequest, same: int, before: _AskedRequest | None
+        self, missing: int, now: _AskedRequest, same: int, before: _AskedRequest | None, always: tuple[Cause, ...]
     ) -> tuple[Cause, ...]:
         """Why the provider did not read what it had been sent, word for word, within its time."""
         usage = before.reply.usage if before else Usage()
         if missing <= CACHE_UNIT:
             return (Cause(CauseKind.RULES, "less than a unit of the cache"),)
+        if always:
+            return always
         if not (usage.cache_read or usage.cache_write) and now.ends[same - 1] < LEAST_CACHED:
             return (Cause(CauseKind.RULES, "too short"),)
         if self._marks_prefixes and now.reply.stable is None and len(now.pieces) - same > LOOK_BACK:
@@ -373,8 +376,9 @@ def _comparable_piece(piece: SentPiece) -> tuple[object, ...]:
     return piece.role, piece.content, piece.call, piece.ok
 
 
-def _system_prompt_of(pieces: Sequence[SentPiece]) -> list[object]:
-    return [piece.content for piece in pieces if isinstance(piece, Block) and piece.role is Role.SYSTEM]
+def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:
+    """The tools and the parts of the system prompt."""
+    return sum(1 for _ in takewhile(lambda piece: first_fact_of(piece) <= 0, pieces))
 
 
 def _effective_changes(changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same: int) -> list[ChangePlace]:

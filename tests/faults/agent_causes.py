@@ -63,7 +63,7 @@ CAUSES = {
 }
 PAIRS = (("time", "edit"), ("tool", "time"), ("edit", "loss"), ("switch", "system"), ("back", "time"), ("schema", "edit"), ("system", "order"), ("edit", "thinking"))  # fmt: skip
 HEAD = {"tools changed", "another order"}  # Both at once are one change of the tools.
-FREE = ("codex", "gemini")  # Of these the stand-in keeps its cache when the thinking changes.
+FREE = ("gemini",)  # Of these the stand-in keeps its cache when the thinking changes.
 
 
 def tools_of(body: dict[str, Json]) -> list[Json]:
@@ -121,6 +121,9 @@ class Changes:
             body["systemInstruction"]["parts"][-1]["text"] += more
         elif isinstance(body.get("system"), list):
             body["system"][-1]["text"] += more
+        elif isinstance(body.get("input"), list):
+            first = next(item for item in body["input"] if item.get("role") in ("developer", "system"))
+            first["content"][-1]["text"] += more
         elif more:
             body["system"] = body.get("system", "") + more
 

@@ -33,7 +33,8 @@ class PrefixCache:
 
 
 def _as_text(body: dict[str, Any]) -> str:
-    """The parts in the order of the cache: tools, instructions, messages."""
-    head = (body.get("tools"), body.get("instructions"), body.get("systemInstruction"))
+    """The parts in the order of the cache: tools, instructions, how long to think, messages."""
+    effort = (body.get("reasoning") or {}).get("effort")
+    head = (body.get("tools"), body.get("instructions"), body.get("systemInstruction"), effort)
     parts = (*head, *(body.get("input") or ()), *(body.get("contents") or ()))
     return "\n".join(json.dumps(part) for part in parts)

@@ -371,3 +371,17 @@ def test_marks_of_the_cache_are_counted_taken_and_set() -> None:
     thinking = {"role": "assistant", "content": [{"type": "thinking", "thinking": "x"}]}
     assert anthropic_wire.with_cache_mark(thinking, mark) is thinking
     assert anthropic_wire.count_blocks({"role": "user", "content": "a"}) == 1
+
+
+@pytest.mark.parametrize(
+    ("wire", "body", "told"),
+    [
+        (anthropic_wire, {"thinking": {"type": "enabled", "budget_tokens": 9}, "output_config": {"effort": "low"}}, '{"type":"enabled","budget_tokens":9} "low"'),
+        (chat_wire, {"reasoning_effort": "high"}, '"high"'),
+        (responses_wire, {"reasoning": {"effort": "low", "summary": "auto"}}, '"low"'),
+        (gemini_wire, {"generationConfig": {"thinkingConfig": {"thinkingBudget": 9}}}, '{"thinkingBudget":9}'),
+        (anthropic_wire, {}, ""),
+    ],
+)  # fmt: skip
+def test_how_long_a_model_is_to_think_is_read(wire: ModuleType, body: dict[str, Any], told: str) -> None:
+    assert wire.parse_head(body).effort == told

@@ -1,6 +1,7 @@
 """OpenAI's Responses: a list of items; what stands between two items of the user's is one reply."""
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at, value_at
@@ -42,8 +43,10 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
     in_input = [tool for item in list_at(body, "input") for tool in list_at(item, "tools")]
     tools = [object_at(tool) for tool in (*list_at(body, "tools"), *in_input)]
     named = (read_tool(tool, tool.get("parameters", {}), text_at(tool, "type")) for tool in tools)
+    items = takewhile(lambda item: item.get("role") in ("developer", "system"), map(object_at, list_at(body, "input")))
+    said = (text_at(body, "instructions"), *(text_of_content(item.get("content")) for item in items))
     effort = read_effort(text_at(body, "reasoning", "effort"))
-    return RequestHead(text_at(body, "model"), text_at(body, "instructions"), tuple(named), effort)
+    return RequestHead(text_at(body, "model"), "\n\n".join(filter(None, said)), tuple(named), effort)
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:

@@ -166,3 +166,14 @@ def test_tools_stand_first_where_the_request_has_its_own() -> None:
     for body, expected in cases:
         assert responses_wire.with_added_tools(body, [RUN]) == expected
     assert [tool.name for tool in responses_wire.parse_head({"input": [words, item]}).tools] == ["theirs"]
+
+
+def test_what_developers_say_in_front_of_all_else_belongs_to_the_system_prompt() -> None:
+    said = {
+        "type": "message",
+        "role": "developer",
+        "content": [{"type": "input_text", "text": "Ask before you write."}],
+    }
+    words = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Begin."}]}
+    head = responses_wire.parse_head({"instructions": "You are tested.", "input": [said, words, said]})
+    assert head.system == "You are tested.\n\nAsk before you write."
