@@ -38,6 +38,7 @@ SHORTEST_LIFE = 300.0  # In seconds. Assumed life of a cache if its provider doe
 UNTIMED_REPLY = 60.0  # In seconds. A recorded reply without a duration is assumed to have taken at most this long.
 LOOK_BACK = 20  # Providers look for cached text only in this many blocks before a cache mark.
 HIDDEN_HEAD = 0.2  # If the bill exceeds the recorded parts by this share, the system prompt was not recorded.
+FAR_READ = 0.25  # If the provider has read this share of the last request's messages, it kept them.
 AVOIDABLE = (CauseKind.TIME, CauseKind.TOOLS, CauseKind.SYSTEM, CauseKind.ORDER, CauseKind.MODEL, CauseKind.EDIT, CauseKind.NOT_KEPT)  # fmt: skip
 
 SentPiece = Block | ToolsOffered
@@ -152,7 +153,7 @@ class RequestCostReader:
         always: tuple[Cause, ...] = (Cause(CauseKind.TIME, describe_pause(pause)),) if pause > now.life else ()
         if self._last_model != now.reply.model:
             always += (Cause(CauseKind.MODEL, f"from {self._last_model}"),)
-        elif now.view.effort != last.view.effort and read <= now.ends[_count_head_pieces(now.pieces) - 1] + CACHE_UNIT:
+        elif now.view.effort != last.view.effort and not _was_far_read(last, read):
             always += (Cause(CauseKind.MODEL, "another thinking time"),)
         known = self._count_readable(now, before, same) if last is before else 0
         if read < known:
@@ -374,6 +375,12 @@ def _comparable_piece(piece: SentPiece) -> tuple[object, ...]:
     if isinstance(piece, ToolsOffered):
         return (piece.tools,)
     return piece.role, piece.content, piece.call, piece.ok
+
+
+def _was_far_read(last: _AskedRequest, read: int) -> bool:
+    """Whether much of the messages was read, of which another thinking time leaves nothing. The end of the head is an estimate."""
+    head = last.ends[_count_head_pieces(last.pieces) - 1]
+    return read > head + (last.ends[-1] - head) * FAR_READ
 
 
 def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:
