@@ -1,38 +1,30 @@
 """Full-text search: the index says where, and the snippet comes from the stores themselves, checked."""
 
-import math
-import re
 import sqlite3
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
-from itertools import islice
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import decode_fact
 from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, ToolCall, ToolReturned, UserSaid
-from helix_desktop.engine.ports import EntryOrigin, SearchHit
-from helix_desktop.engine.search_query import SearchFilters, split_filters, stem_of_word, without_stop_words
+from helix_desktop.engine.ports import SearchHit
+from helix_desktop.engine.search_query import SearchFilters, split_filters, without_stop_words
 from helix_desktop.errors import HelixError
-from helix_desktop.store import search_words, sqlite_database
+from helix_desktop.store import search_ranking, search_words, sqlite_database
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import SEARCHED, IndexDamaged, searchable_texts
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 
+T = TypeVar("T")
 WEIGHED = 120  # At least this many matching facts and pieces of entries are read to be ranked.
 FILTERED = 10  # A filter discards results, so this many times the limit is read.
-NEAR = {-2: 0.1, -1: 0.3, 1: 0.3, 2: 0.1}  # The weight of a neighbouring fact that also matches, by its distance.
-T = TypeVar("T")
 RANKED = 5_000  # Rows are ranked by words that occur in fewer rows than this in all, to be fast.
-LINE, LINES = 500, 30  # Characters on each side of a word in a line, and lines of a text, that are read.
 SLICE = 1 << 20  # In bytes. About this much is read at once.
-TOGETHER, MOST_TOGETHER = 0.1, 8  # The weight of other matches in the conversation, and how many of its matches count.
 FoundRow = tuple[int, int, int, str, int, bytes | None, float]
 OpenCache = Callable[[], CacheFolder]
 ReadPlace = tuple[CacheRecord, bytes] | StoredFact  # An entry with its first bytes, or a fact.
-FoundPlace = tuple[SearchHit, str, float]  # A hit, its text, and its rank by the index.
 
 _FOUND = """
 SELECT pieces.number, pieces.start, pieces.length, pieces.conversation, pieces.seq, entries.digest, {rank}
@@ -43,6 +35,15 @@ ORDER BY {order} LIMIT ?
 """
 _WITHIN = "AND +words.rowid IN (SELECT rowid FROM words WHERE words MATCH ?)"
 _COUNT = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+
+
+class RowQuestion(NamedTuple):
+    """What is asked of the index besides the words."""
+
+    tool: str
+    most: int
+    filters: SearchFilters
+    entries_only: bool
 
 
 class StoresAccess(Protocol):
@@ -61,84 +62,41 @@ def search_full_text(
     limit: int = 20,
     entries_only: bool = False,
 ) -> tuple[SearchHit, ...]:
-    """Places that hold every word of the query; where there is none, places that hold any."""
+    """The places that have every word of the query, and those that have the most of them."""
     query, filters = split_filters(query)
     terms = search_words.query_terms(query)
     if not terms:
         return ()
-    pairs = search_words.split_unspaced_terms(terms)
+    words = without_stop_words(search_words.split_unspaced_terms(terms))
+    most = max(limit if filters == SearchFilters() else limit * FILTERED, WEIGHED)
+    asks = RowQuestion(tool, most, filters, entries_only)
     counts: dict[str, int] = {}
-    asked = limit if filters == SearchFilters() or limit < 0 else limit * FILTERED
-    for every in (True, False):
-        words = without_stop_words(terms if every else pairs)
-        most = asked if asked < 0 else max(asked, WEIGHED)
-        rows = _matching_rows(connection, words, tool, most, filters, counts, every=every, entries_only=entries_only)
-        places = [*_build_hits(source, rows, words, filters)]
-        if places or len(pairs) == 1:
-            break
-    hits = [hit for hit, _, _ in (_order_by_line(places, words) if every else _weigh_places(places, words))]
-    return tuple(_remove_repeated_hits(hits)[: limit if limit >= 0 else None])
+    found = _matching_rows(connection, without_stop_words(terms), asks, counts, every=True)
+    every = {row[:-1] for row in found}
+    if len(found) < most and len(words) > 1:
+        some = _matching_rows(connection, words, asks, counts, every=False)
+        found = [*found, *(row for row in some if row[:-1] not in every)]
+    hits = search_ranking.rank_places([*_read_found_places(source, found, every, filters)], words)
+    return tuple(_remove_repeated_hits(hits)[:limit])
 
 
-def _order_by_line(places: Sequence[FoundPlace], words: list[str]) -> list[FoundPlace]:
-    """Places that hold every word: those with more of them in one line come first."""
-    stems = list(dict.fromkeys(map(stem_of_word, words)))
-
-    def count_in_line(place: FoundPlace) -> int:
-        text = place[1].casefold()
-        rarest = re.escape(min(stems, key=text.count))
-        lines = islice(re.finditer(rf"[^\n]{{0,{LINE}}}{rarest}[^\n]{{0,{LINE}}}", text), LINES)
-        return max((sum(stem in line.group() for stem in stems) for line in lines), default=0)
-
-    return sorted(places, key=count_in_line, reverse=True) if len(stems) > 1 else list(places)
-
-
-def _weigh_places(places: Sequence[FoundPlace], words: list[str]) -> list[FoundPlace]:
-    """Places that hold some of the words: those with more and rarer ones of them come first, and
-    those with others near them, or elsewhere in their conversation.
-    """
-    stems = list(dict.fromkeys(map(stem_of_word, words)))
-    folded = (text.casefold() for _, text, _ in places)
-    held = [[stem for stem in stems if stem in text] for text in folded]
-    counts = Counter(stem for each in held for stem in each)
-    rarity = {stem: math.log(1 + len(places) / (counts[stem] + 0.5)) for stem in stems}
-    whole = sum(rarity.values())
-    alone = [rank * sum(map(rarity.__getitem__, each)) / whole for (_, _, rank), each in zip(places, held, strict=True)]
-    facts = [(hit.conversation, hit.seq) for hit, _, _ in places]
-    weights = dict(zip(facts, alone, strict=True))
-    near, others = list[float](), dict[str, list[float]]()
-    for (conversation, seq), weight in zip(facts, alone, strict=True):
-        beside = (share * weights.get((conversation, seq + step), 0.0) for step, share in NEAR.items() if seq)
-        near.append(weight + sum(beside))
-        others.setdefault(conversation, []).append(near[-1])
-    beyond = {name: TOGETHER * sum(sorted(each)[-MOST_TOGETHER:-1]) for name, each in others.items() if name}
-    order = sorted(range(len(places)), key=lambda at: -near[at] - beyond.get(facts[at][0], 0.0))
-    return [places[at] for at in order]
-
-
-def _matching_rows(  # noqa: PLR0913  # what may be asked for
-    connection: sqlite3.Connection,
-    words: list[str],
-    tool: str,
-    limit: int,
-    filters: SearchFilters,
-    counts: dict[str, int],
-    *,
-    every: bool,
-    entries_only: bool,
+def _matching_rows(
+    connection: sqlite3.Connection, words: list[str], asks: RowQuestion, counts: dict[str, int], *, every: bool
 ) -> Sequence[FoundRow]:
     """The best rows by the index. Ranking what stands almost everywhere takes long: the rank goes
     by the rarer words, and where there are none the newest rows are taken.
     """
-    named = (filters.tool, filters.tool, filters.file, filters.file)
+    named = (asks.filters.tool, asks.filters.tool, asks.filters.file, asks.filters.file)
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
-        rare = words if limit < 0 else _words_to_rank_by(connection, words, counts)
+        rare = _words_to_rank_by(connection, words, counts)
         asked = [search_words.fts_expression(rare or words, every=every)]
         if within := _WITHIN if every and 0 < len(rare) < len(words) else "":
             asked.append(search_words.fts_expression(words))
         rank, order = ("words.rank", "words.rank") if rare else ("-1.0", "words.rowid DESC")
         statement = _FOUND.format(rank=rank, order=order, within=within)
-        return connection.execute(statement, (*asked, tool, tool, entries_only, *named, limit)).fetchall()
+        return connection.execute(
+            statement, (*asked, asks.tool, asks.tool, asks.entries_only, *named, asks.most)
+        ).fetchall()
 
 
 def _words_to_rank_by(connection: sqlite3.Connection, words: list[str], counts: dict[str, int]) -> list[str]:
@@ -154,52 +112,40 @@ def _words_to_rank_by(connection: sqlite3.Connection, words: list[str], counts: 
     return rare
 
 
-def _build_hits(
-    source: StoresAccess, rows: Sequence[FoundRow], terms: list[str], filters: SearchFilters
-) -> Iterator[FoundPlace]:
-    while rows:
-        read = source.run_on_stores(partial(_read_places, rows))
-        for row, found in zip(rows, read, strict=False):
-            if found is not None and (hit := _build_hit(source, row, found, terms, filters)):
-                yield (*hit, -row[-1])
-        rows = rows[len(read) :]
+def _read_found_places(
+    source: StoresAccess, rows: Sequence[FoundRow], every: Container[tuple[object, ...]], filters: SearchFilters
+) -> Iterator[search_ranking.FoundPlace]:
+    """The places of the rows, each entry and each fact read once. `every`: rows that have every word."""
+    pieces: dict[FoundRow, list[FoundRow]] = {}
+    for row in rows:
+        pieces.setdefault((row[0], 0, 0, *row[3:6], 0.0), []).append(row)
+    left = [[*each] for each in pieces.values()]
+    while left:
+        read = source.run_on_stores(partial(_read_places, [max(each, key=lambda row: row[1]) for each in left]))
+        for each, found in zip(left, read, strict=False):
+            if found is not None:
+                for row, hit, text in _find_texts(source, each, found, filters):
+                    yield search_ranking.FoundPlace(hit, text, row[0], -row[-1], row[:-1] in every)
+        left = left[len(read) :]
 
 
-def _build_hit(
-    source: StoresAccess, row: FoundRow, found: ReadPlace, terms: list[str], filters: SearchFilters
-) -> tuple[SearchHit, str] | None:
+def _find_texts(
+    source: StoresAccess, rows: Sequence[FoundRow], found: ReadPlace, filters: SearchFilters
+) -> Iterator[tuple[FoundRow, SearchHit, str]]:
+    """What the rows of one entry or fact say, where a filter lets it through."""
     if isinstance(found, StoredFact):
-        return _hit_in_fact(source, found, terms, filters)
+        fact = decode_fact(found.fact)
+        text = "\n".join(searchable_texts(fact))
+        if _fact_passes_filters(source, found, fact, text, filters):
+            yield rows[0], SearchHit("", None, found.conversation, found.seq, 1), text
+        return
     record, content = found
-    if filters.by not in ("", "tool") or filters.agent or not filters.is_in_time(record.time):
-        return None
-    text = search_words.text_or_none(content)
-    if text is None:
-        return None
-    start, length = row[1:3]
-    piece = text[start : start + length]
-    at = search_words.find_first_term(piece, terms)
-    line = text.count("\n", 0, start + at) + 1
-    return SearchHit(search_words.cut_snippet(text, start + at), record.digest, line=line, about=record.about), piece
-
-
-def _hit_in_fact(
-    source: StoresAccess, line: StoredFact, terms: list[str], filters: SearchFilters
-) -> tuple[SearchHit, str] | None:
-    fact = decode_fact(line.fact)
-    text = "\n".join(searchable_texts(fact))
-    if not _fact_passes_filters(source, line, fact, text, filters):
-        return None
-    at = search_words.find_first_term(text, terms)
-    hit = SearchHit(
-        search_words.cut_snippet(text, at),
-        None,
-        line.conversation,
-        line.seq,
-        text.count("\n", 0, at) + 1,
-        EntryOrigin(),
-    )
-    return hit, text
+    if filters.by in ("", "tool") and not filters.agent and filters.is_in_time(record.time):
+        text = search_words.text_or_none(content) or ""
+        for row in rows:
+            start, length = row[1:3]
+            line = text.count("\n", 0, start) + 1
+            yield row, SearchHit("", record.digest, line=line, about=record.about), text[start : start + length]
 
 
 def _read_places(rows: Sequence[FoundRow], cache: OpenCache, journal: JournalFile) -> list[ReadPlace | None]:

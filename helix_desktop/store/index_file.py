@@ -27,7 +27,7 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.store_thread import StoreThread
 
 T = TypeVar("T")
-VERSION = 2  # An index with an older version is built anew.
+VERSION = 3  # An index with an older version is built anew.
 APPLICATION = 0x48454C49  # The letters "HELI".
 SEARCHED = 8 << 20  # Bytes of an entry whose words are indexed. A pattern search reads all bytes.
 _MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite's cache_size, in KiB if it is negative.
@@ -56,8 +56,8 @@ CREATE VIRTUAL TABLE words USING fts5(text, parts, content='', tokenize='unicode
 INSERT INTO words(words, rank) VALUES('hashsize', 8388608);
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
-# A text, and its source: an entry's number and the offset, or a conversation and a fact's number.
-Piece = tuple[str, int, int, str, int]
+# A text, what else it is found by, and its source: an entry's number and the offset, or a conversation and a fact's number.
+Piece = tuple[str, str, int, int, str, int]
 _USED = "UPDATE entries SET uses = uses + column2, recalled = max(recalled, column3) FROM ("
 _OF_THESE = ") WHERE digest = column1 RETURNING digest, number"
 
@@ -342,8 +342,9 @@ class IndexFile:
             and (text := search_words.text_or_none(content)) is not None
         ]
         self._index_pieces(
-            (piece, record.number, start, "", 0)
+            (piece, said_of, record.number, start, "", 0)
             for record, _, text in texts
+            if (said_of := f"{record.about.tool} {record.about.source}")
             for start, piece in search_words.split_for_index(text)
         )
         tokens = [
@@ -356,10 +357,14 @@ class IndexFile:
         found = list(pieces)
         (last,) = self.connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
         rows = [
-            (at, number, start, len(text), *where) for at, (text, number, start, *where) in enumerate(found, last + 1)
+            (at, number, start, len(text), *where)
+            for at, (text, _, number, start, *where) in enumerate(found, last + 1)
         ]
         self._execute_rows("INSERT INTO pieces(id, number, start, length, conversation, seq)", rows)
-        words = [(at, text, search_words.hidden_words(text)) for at, (text, *_) in enumerate(found, last + 1)]
+        words = [
+            (at, text, search_words.hidden_words(f"{text} . {said_of}") + f" . {said_of}")
+            for at, (text, said_of, *_) in enumerate(found, last + 1)
+        ]
         for some in _split_by_text_size(words):
             self._execute_rows("INSERT INTO words(rowid, text, parts)", some)
 
@@ -370,7 +375,7 @@ class IndexFile:
         with self._index_transaction():
             facts = [(line, fact) for line in lines if (fact := _decode_or_none(line)) is not None]
             self._index_pieces(
-                (piece, 0, start, line.conversation, line.seq)
+                (piece, "", 0, start, line.conversation, line.seq)
                 for line, fact in facts
                 for text in searchable_texts(fact)
                 for start, piece in search_words.split_for_index(text)

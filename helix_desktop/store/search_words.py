@@ -8,7 +8,7 @@ adds what that misses: the humps of camelCase, and the single characters of scri
 import codecs
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from helix_desktop.engine.search_query import LEAST_STEM, stem_of_word
 
@@ -94,7 +94,7 @@ def _fts_term(term: str) -> str:
     return f'({asked} OR parts : "{hidden.replace(" . ", " ")}"{star})' if hidden else asked
 
 
-def find_first_term(text: str, terms: list[str]) -> int:
+def find_first_term(text: str, terms: Sequence[str]) -> int:
     """Where in `text` the first of the terms stands that does; 0 where none is found as it was asked."""
     low = text.lower()
     for term in terms:

@@ -1,0 +1,140 @@
+"""Which of the places that a search found answer it best.
+
+A place counts by how many of the words it has, the rare ones above all, whether they stand in one line and in the order
+in which they were asked for, and by what is near it. The constants were chosen on one half of recorded sessions and of LoCoMo
+(`tests/benchmarks/searching.py`).
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from helix_desktop.engine.ports import EntryOrigin, SearchHit
+from helix_desktop.engine.search_query import stem_of_word
+from helix_desktop.engine.tool_names import RECALLS, ToolName
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store import search_words
+
+NEAR = {-2: 0.1, -1: 0.3, 1: 0.3, 2: 0.1}  # The weight of a neighbouring fact that was found too, by its distance.
+TOGETHER, MOST_TOGETHER = 0.3, 8  # The weight of other matches in the conversation, and how many of its matches count.
+LINE, LINES = 500, 30  # Characters on each side of a word in a line, and lines of a text, that are read.
+BY_INDEX = 0.6  # The power of the rank by the index, which likes short texts and repeated words too much.
+IN_LINE = 10.0  # How much a place gains by having all words in one line, or the square of a part of them.
+FOLLOWING, BESIDE = 0.7, 8  # What a word gains that follows the one before it in the query, within so many characters.
+LEAST_SHARE = 0.5  # Where a place has every word, places with less than this share of them are no results.
+OLDER = 0.8  # What an older output of the same call is worth beside a newer one that has as many of the words.
+COPY, HISTORY, LIST_OF_DETAILS = 0.3, 0.5, 0.1  # What copies and lists of other content are worth beside originals.
+HANDOVER = "handover"  # The tool that `engine/document_writer.py` gives for its lists of details.
+_COPIES = tuple(RECALLS - {ToolName.RECALL_HISTORY})
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPlace:
+    """A fact, or a piece of an entry. `hit`: where its text begins; `number`: the entry's, 0 for a fact; `rank`: by the
+    index; `has_every_word`: so says the index, which knows accents and other signs between words.
+    """
+
+    hit: SearchHit
+    text: str
+    number: int
+    rank: float
+    has_every_word: bool
+
+
+def rank_places(places: Sequence[FoundPlace], words: Sequence[str]) -> list[SearchHit]:
+    """The hits, the best first, each with the line that has the most of the words."""
+    stems = list(dict.fromkeys(stem_of_word(word.rstrip("*")) for word in words))
+    folded = [place.text.casefold() for place in places]
+    held = [_stems_of_place(place, text, stems) for place, text in zip(places, folded, strict=True)]
+    counts = Counter(stem for each in held for stem in each)
+    rarity = {stem: math.log(1 + len(places) / (counts[stem] + 0.5)) for stem in stems}
+    whole = sum(rarity.values())
+    shares = [sum(map(rarity.__getitem__, each)) / whole for each in held]
+    lines = [_find_best_line(text, each, rarity) for text, each in zip(folded, held, strict=True)]
+    older = _find_older_outputs(places, shares)
+    weights = [
+        place.rank**BY_INDEX
+        * share**2
+        * (1 + IN_LINE * (line / whole) ** 2)
+        * (OLDER if at in older else 1)
+        * _worth_of_origin(place)
+        for at, (place, share, (line, _)) in enumerate(zip(places, shares, lines, strict=True))
+    ]
+    ranks = _add_what_is_near(places, weights)
+    least = LEAST_SHARE if any(place.has_every_word for place in places) else 0.0
+    order = sorted((at for at, share in enumerate(shares) if share >= least), key=ranks.__getitem__, reverse=True)
+    return [
+        _show_line(places[at], words, lines[at][1] if len(folded[at]) == len(places[at].text) else -1) for at in order
+    ]
+
+
+def _stems_of_place(place: FoundPlace, text: str, stems: list[str]) -> list[str]:
+    if place.has_every_word:
+        return stems
+    call = f"{place.hit.about.tool} {place.hit.about.source}".casefold()
+    return [stem for stem in stems if stem in text or stem in call]
+
+
+def _find_best_line(text: str, stems: Sequence[str], rarity: Mapping[str, float]) -> tuple[float, int]:
+    """What the words weigh that stand in one line, more where they follow each other; and where it has the rarest of them."""
+    best, place = 0.0, -1
+    for rare in sorted(stems, key=rarity.__getitem__, reverse=True)[:2] if len(stems) > 1 else ():
+        at = text.find(rare)
+        for _ in range(LINES):
+            if at < 0:
+                break
+            begin, end = text.rfind("\n", max(0, at - LINE), at) + 1, text.find("\n", at, at + LINE)
+            line = text[begin or max(0, at - LINE) : end if end >= 0 else at + LINE]
+            there = [stem for stem in stems if stem in line]
+            beside = (min(rarity[one], rarity[two]) for one, two in pairwise(there) if _stand_together(line, one, two))
+            if (weight := sum(map(rarity.__getitem__, there)) + FOLLOWING * sum(beside)) > best:
+                best, place = weight, at
+            at = text.find(rare, end if end >= 0 else at + LINE)
+    return best, place
+
+
+def _stand_together(line: str, one: str, two: str) -> bool:
+    end = line.find(one) + len(one)
+    return 0 <= line.find(two, end) - end <= BESIDE
+
+
+def _find_older_outputs(places: Sequence[FoundPlace], shares: Sequence[float]) -> set[int]:
+    """Outputs of a call that has a newer one with as many of the words: an older version of a file, a test run before."""
+    same: dict[EntryOrigin, list[int]] = {}
+    for at, place in enumerate(places):
+        if place.number and place.hit.about.source:
+            same.setdefault(place.hit.about, []).append(at)
+    return {
+        one
+        for each in same.values()
+        for one in each
+        if any(places[two].number > places[one].number and shares[two] >= shares[one] for two in each)
+    }
+
+
+def _worth_of_origin(place: FoundPlace) -> float:
+    tool = place.hit.about.tool
+    if tool == HANDOVER:
+        return LIST_OF_DETAILS
+    return COPY if tool.endswith(_COPIES) else HISTORY if tool.endswith(ToolName.RECALL_HISTORY) else 1.0
+
+
+def _add_what_is_near(places: Sequence[FoundPlace], weights: Sequence[float]) -> list[float]:
+    """The weights, with what neighbouring facts and the rest of their conversation add."""
+    facts = [(place.hit.conversation, place.hit.seq) for place in places]
+    known = dict(zip(facts, weights, strict=True))
+    near, others = list[float](), dict[str, list[float]]()
+    for (conversation, seq), weight in zip(facts, weights, strict=True):
+        beside = (share * known.get((conversation, seq + step), 0.0) for step, share in NEAR.items() if seq)
+        near.append(weight + FOLLOWING * sum(beside))
+        others.setdefault(conversation, []).append(near[-1])
+    beyond = {name: TOGETHER * sum(sorted(each)[-MOST_TOGETHER:-1]) for name, each in others.items() if name}
+    return [weight + beyond.get(conversation, 0.0) for weight, (conversation, _) in zip(near, facts, strict=True)]
+
+
+def _show_line(place: FoundPlace, words: Sequence[str], at: int) -> SearchHit:
+    at = at if at >= 0 else search_words.find_first_term(place.text, words)
+    line = place.hit.line + place.text.count("\n", 0, at)
+    return replace(place.hit, snippet=search_words.cut_snippet(place.text, at), line=line)

@@ -1,0 +1,65 @@
+"""Which of the places that a search found comes first: what was wrong on recorded sessions of agents, each in small."""
+
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.store.search_ranking import HANDOVER
+from helix_desktop.store.stored_workspace import StoredWorkspace
+
+LINES = "some other line of the file\n" * 40
+TRACE = f"{LINES}raise ConfigError(name, wrapper)\n{LINES}"
+
+
+async def _search(workspace: StoredWorkspace, query: str) -> list[EntryOrigin]:
+    await workspace.index.wait_until_indexed()
+    return [hit.about for hit in await workspace.index.search_index(query, entries_only=True)]
+
+
+@pytest.mark.parametrize(
+    "tool", ["recall_cached_content", "mcp__cache__search_cached_content", "recall_history", HANDOVER]
+)
+async def test_an_original_comes_before_what_was_copied_from_it(workspace: StoredWorkspace, tool: str) -> None:
+    original = EntryOrigin("read_file", "src/config.py")
+    await workspace.cache.store_content(TRACE.encode(), original)
+    copy = EntryOrigin(tool, "ConfigError wrapper")
+    await workspace.cache.store_content(b"raise ConfigError(name, wrapper)\nConfigError wrapper\n", copy)
+    assert await _search(workspace, "ConfigError wrapper") == [original, copy]
+
+
+async def test_an_output_that_lacks_one_word_comes_before_a_list_that_has_all(workspace: StoredWorkspace) -> None:
+    original = EntryOrigin("read_file", "src/config.py")
+    await workspace.cache.store_content(TRACE.encode(), original)
+    details = EntryOrigin(HANDOVER, "details of a conversation")
+    names = "\n".join(f"name {word}" for word in ("raise", "ConfigError", "wrapper", "abspath"))
+    await workspace.cache.store_content(f"{LINES}{names}".encode(), details)
+    assert await _search(workspace, "raise ConfigError wrapper abspath") == [original, details]
+
+
+async def test_an_output_is_found_by_the_file_and_the_command_of_its_call(workspace: StoredWorkspace) -> None:
+    read, ran = EntryOrigin("read_file", "src/wheelHouse.py"), EntryOrigin("run_command", "tox -e lint")
+    await workspace.cache.store_content(b"def turn(): ...\n", read)
+    await workspace.cache.store_content(b"2 errors in wheel.py\n", ran)
+    assert await _search(workspace, "wheelHouse.py") == [read]
+    assert await _search(workspace, "house turn") == [read]
+    assert await _search(workspace, "tox lint errors") == [ran]
+
+
+async def test_of_two_versions_of_a_file_the_newer_comes_first(workspace: StoredWorkspace) -> None:
+    file = EntryOrigin("read_file", "src/a.py")
+    for version in (1, 2):
+        await workspace.cache.store_content(f"{LINES}the needle {version}\n{LINES}".encode(), file)
+    await workspace.index.wait_until_indexed()
+    assert [hit.snippet for hit in await workspace.index.search_index("the needle")] == ["the needle 2", "the needle 1"]
+
+
+async def test_words_in_the_order_they_were_asked_for_come_first_and_their_line_is_shown(
+    workspace: StoredWorkspace,
+) -> None:
+    for number, line in enumerate(("an exception except here", "except ValueError", "except Exception as wrong:")):
+        text = f"exception\n{LINES}except\n{LINES}{line}\n"
+        await workspace.cache.store_content(text.encode(), EntryOrigin("read_file", f"{number}.py"))
+    await workspace.index.wait_until_indexed()
+    first = (await workspace.index.search_index("except Exception"))[0]
+    assert (first.about.source, first.snippet, first.line) == ("2.py", "except Exception as wrong:", 83)
