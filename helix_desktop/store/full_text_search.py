@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import decode_fact
@@ -37,15 +37,6 @@ _WITHIN = "AND +words.rowid IN (SELECT rowid FROM words WHERE words MATCH ?)"
 _COUNT = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
 
 
-class RowQuestion(NamedTuple):
-    """What is asked of the index besides the words."""
-
-    tool: str
-    most: int
-    filters: SearchFilters
-    entries_only: bool
-
-
 class StoresAccess(Protocol):
     """Where snippets are taken from."""
 
@@ -69,24 +60,22 @@ def search_full_text(
         return ()
     words = without_stop_words(search_words.split_unspaced_terms(terms))
     most = max(limit if filters == SearchFilters() else limit * FILTERED, WEIGHED)
-    asks = RowQuestion(tool, most, filters, entries_only)
+    chosen = (tool, tool, entries_only, filters.tool, filters.tool, filters.file, filters.file, most)
     counts: dict[str, int] = {}
-    found = _matching_rows(connection, without_stop_words(terms), asks, counts, every=True)
+    found = _matching_rows(connection, without_stop_words(terms), chosen, counts, every=True)
     every = {row[:-1] for row in found}
     if len(found) < most and len(words) > 1:
-        some = _matching_rows(connection, words, asks, counts, every=False)
-        found = [*found, *(row for row in some if row[:-1] not in every)]
-    hits = search_ranking.rank_places([*_read_found_places(source, found, every, filters)], words)
-    return tuple(_remove_repeated_hits(hits)[:limit])
+        some = _matching_rows(connection, words, chosen, counts, every=False)
+        found += [row for row in some if row[:-1] not in every]
+    return tuple(search_ranking.rank_places([*_read_found_places(source, found, every, filters)], words)[:limit])
 
 
 def _matching_rows(
-    connection: sqlite3.Connection, words: list[str], asks: RowQuestion, counts: dict[str, int], *, every: bool
-) -> Sequence[FoundRow]:
+    connection: sqlite3.Connection, words: list[str], chosen: tuple[object, ...], counts: dict[str, int], *, every: bool
+) -> list[FoundRow]:
     """The best rows by the index. Ranking what stands almost everywhere takes long: the rank goes
     by the rarer words, and where there are none the newest rows are taken.
     """
-    named = (asks.filters.tool, asks.filters.tool, asks.filters.file, asks.filters.file)
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
         rare = _words_to_rank_by(connection, words, counts)
         asked = [search_words.fts_expression(rare or words, every=every)]
@@ -94,9 +83,7 @@ def _matching_rows(
             asked.append(search_words.fts_expression(words))
         rank, order = ("words.rank", "words.rank") if rare else ("-1.0", "words.rowid DESC")
         statement = _FOUND.format(rank=rank, order=order, within=within)
-        return connection.execute(
-            statement, (*asked, asks.tool, asks.tool, asks.entries_only, *named, asks.most)
-        ).fetchall()
+        return connection.execute(statement, (*asked, *chosen)).fetchall()
 
 
 def _words_to_rank_by(connection: sqlite3.Connection, words: list[str], counts: dict[str, int]) -> list[str]:
@@ -193,11 +180,3 @@ def _agent_of_conversation(source: StoresAccess, conversation: str) -> str:
     line = source.run_on_stores(partial(_find_fact_line, conversation, 1))
     fact = decode_fact(line.fact) if line is not None else None
     return (fact.agent or fact.origin.kind or "Helix").casefold() if isinstance(fact, ConversationStarted) else "helix"
-
-
-def _remove_repeated_hits(hits: Sequence[SearchHit]) -> list[SearchHit]:
-    """The best place of each entry and fact."""
-    seen: dict[tuple[Digest | None, str, int], SearchHit] = {}
-    for hit in hits:
-        seen.setdefault((hit.digest, hit.conversation, hit.seq), hit)
-    return list(seen.values())

@@ -56,7 +56,7 @@ CREATE VIRTUAL TABLE words USING fts5(text, parts, content='', tokenize='unicode
 INSERT INTO words(words, rank) VALUES('hashsize', 8388608);
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
-# A text, what else it is found by, and its source: an entry's number and the offset, or a conversation and a fact's number.
+# A text, the call that it answers, and its source: an entry's number and the offset, or a conversation and a fact's number.
 Piece = tuple[str, str, int, int, str, int]
 _USED = "UPDATE entries SET uses = uses + column2, recalled = max(recalled, column3) FROM ("
 _OF_THESE = ") WHERE digest = column1 RETURNING digest, number"
@@ -342,9 +342,8 @@ class IndexFile:
             and (text := search_words.text_or_none(content)) is not None
         ]
         self._index_pieces(
-            (piece, said_of, record.number, start, "", 0)
+            (piece, f"{record.about.tool} {record.about.source}", record.number, start, "", 0)
             for record, _, text in texts
-            if (said_of := f"{record.about.tool} {record.about.source}")
             for start, piece in search_words.split_for_index(text)
         )
         tokens = [
@@ -356,14 +355,11 @@ class IndexFile:
     def _index_pieces(self, pieces: Iterable[Piece]) -> None:
         found = list(pieces)
         (last,) = self.connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
-        rows = [
-            (at, number, start, len(text), *where)
-            for at, (text, _, number, start, *where) in enumerate(found, last + 1)
-        ]
-        self._execute_rows("INSERT INTO pieces(id, number, start, length, conversation, seq)", rows)
+        rows = [(at, len(text), *where) for at, (text, _, *where) in enumerate(found, last + 1)]
+        self._execute_rows("INSERT INTO pieces(id, length, number, start, conversation, seq)", rows)
         words = [
-            (at, text, search_words.hidden_words(f"{text} . {said_of}") + f" . {said_of}")
-            for at, (text, said_of, *_) in enumerate(found, last + 1)
+            (at, text, f"{search_words.hidden_words(text)} . {call} . {search_words.hidden_words(call)}")
+            for at, (text, call, *_) in enumerate(found, last + 1)
         ]
         for some in _split_by_text_size(words):
             self._execute_rows("INSERT INTO words(rowid, text, parts)", some)

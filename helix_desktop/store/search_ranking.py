@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
 from helix_desktop.engine.search_query import stem_of_word
 from helix_desktop.engine.tool_names import RECALLS, ToolName
@@ -44,7 +45,7 @@ class FoundPlace:
 
 
 def rank_places(places: Sequence[FoundPlace], words: Sequence[str]) -> list[SearchHit]:
-    """The hits, the best first, each with the line that has the most of the words."""
+    """The best place of each entry and fact, in order, each with the line that has the most of the words."""
     stems = list(dict.fromkeys(stem_of_word(word.rstrip("*")) for word in words))
     folded = [place.text.casefold() for place in places]
     held = [_stems_of_place(place, text, stems) for place, text in zip(places, folded, strict=True)]
@@ -65,9 +66,12 @@ def rank_places(places: Sequence[FoundPlace], words: Sequence[str]) -> list[Sear
     ranks = _add_what_is_near(places, weights)
     least = LEAST_SHARE if any(place.has_every_word for place in places) else 0.0
     order = sorted((at for at, share in enumerate(shares) if share >= least), key=ranks.__getitem__, reverse=True)
-    return [
-        _show_line(places[at], words, lines[at][1] if len(folded[at]) == len(places[at].text) else -1) for at in order
-    ]
+    best: dict[tuple[Digest | None, str, int], SearchHit] = {}
+    for at in order:
+        hit, exact = places[at].hit, len(folded[at]) == len(places[at].text)
+        if (key := (hit.digest, hit.conversation, hit.seq)) not in best:
+            best[key] = _show_line(places[at], words, lines[at][1] if exact else -1)
+    return [*best.values()]
 
 
 def _stems_of_place(place: FoundPlace, text: str, stems: list[str]) -> list[str]:
