@@ -160,7 +160,7 @@ class AgentRequests:
         searches = first_text(object_at(call.told, "rawInput"), "pattern", "regex", "glob")
         needed = {ActionEffect.RUN: "", ActionEffect.EDIT: path, ActionEffect.READ: path or searches}
         if command:
-            effect = ActionEffect.RUN  # Agents call a command that reads "read".
+            effect = ActionEffect.RUN  # Some agents give a command that only reads the kind "read".
         elif not needed.get(effect, "none"):
             effect = ActionEffect.FOREIGN  # It names no command, no file and no pattern.
         shown, danger, apart = self._describe_path_danger(path, effect) if path else ("", "", "")
@@ -342,7 +342,7 @@ def _paths_of_call(call: AcpCall) -> Iterator[str]:
 
 
 def _path_in_text(text: str, *, is_path: bool) -> str:
-    """The path that a text is, if any. A comment may begin with a slash, too, but leads nowhere."""
+    """The text as a path; empty where it is none. A code comment can look like a path, but its first folder does not exist."""
     with suppress(RuntimeError, ValueError):
         path = Path(text).expanduser()
         if len(path.parts) > 1 and path.is_absolute() and "\n" not in text and os.path.lexists(Path(*path.parts[:2])):

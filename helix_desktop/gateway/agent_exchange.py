@@ -103,7 +103,7 @@ class AgentExchange:
                 len(self.sending.incoming.content), partial(self._build_body_to_send, request, sent, tools=tools)
             )
         except Exception:
-            log.exception("a request could not be folded; it goes on as it came")
+            log.exception("a request could not be folded; it goes on unfolded, without what was taken out")
             await self.forward_in_agents_form(request)
             return
         response = await self.sending.send_to_provider(content, reads_reply=tools)
@@ -158,7 +158,7 @@ class AgentExchange:
                 self.taken_out.note_taken_out(request.arrival, sent.taken_out)
                 return request, sent
         except Exception:
-            log.exception("a request could not be recorded; it goes on as it came")
+            log.exception("a request could not be recorded; it goes on unfolded, without what was taken out")
             with suppress(Exception):  # Asks what was taken out since the last request; records nothing.
                 async with asyncio.timeout(PREVIEW_TIMEOUT_SECONDS):
                     messages = request.messages_after_instructions

@@ -228,7 +228,9 @@ class GatewayApp:
         except DecodedTooLarge:
             raise
         except Exception:
-            log.exception("a request was not understood; it goes on as it came")
+            log.exception(
+                "a request was not understood; it goes on as it came unless something was taken out of its session"
+            )
             return None
 
     async def _open_conversations_or_none(
@@ -252,7 +254,7 @@ class GatewayApp:
                 body = build_folded_body(request.body.wire, request.body.value, request.body.messages, sent.entries)
                 pieces = request.body.encode_changed_body(body)
         except Exception:
-            log.exception("a count of tokens is asked for the request as it came")
+            log.exception("a count of tokens is asked for the unfolded request, without what was taken out")
             pieces, _ = self._taken_out.body_in_agents_form(request)
         await sending.forward_without_reading(pieces)
 

@@ -258,7 +258,7 @@ class LocalAgentConversations:
         except StoppedByUser:
             log.info("a request is recorded with the next one, since the workspace is being closed")
         except Exception:
-            log.exception("a request could not be recorded; it went on as it came")
+            log.exception("a request could not be recorded; it had gone on already")
             follower.last_entries = None
         finally:
             self._imports = [each for each in self._imports if each[0] is not track]

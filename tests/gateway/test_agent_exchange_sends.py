@@ -286,8 +286,8 @@ async def test_a_conversation_whose_tools_were_refused_gets_none(exchanged: Exch
 async def test_what_fails_goes_on_as_it_came(
     exchanged: Exchanged, expect: Expect, caplog: pytest.LogCaptureFixture
 ) -> None:
-    expect("a request could not be recorded; it goes on as it came")
-    expect("a request could not be folded; it goes on as it came")
+    expect("a request could not be recorded; it goes on unfolded, without what was taken out")
+    expect("a request could not be folded; it goes on unfolded, without what was taken out")
     for room in (Room(fails=True), Room((As(7),))):
         outcome = await exchanged([FINE], room)
         assert outcome.kinds() == ["own"]
@@ -295,7 +295,8 @@ async def test_what_fails_goes_on_as_it_came(
         assert b"fine" in outcome.seen[1]
         assert (outcome.sent, room.told) == ([], ["receive"])
     assert caplog.messages == [
-        f"a request could not be {what}; it goes on as it came" for what in ("recorded", "folded")
+        f"a request could not be {what}; it goes on unfolded, without what was taken out"
+        for what in ("recorded", "folded")
     ]
 
 
@@ -347,7 +348,7 @@ async def test_what_went_on_unread_is_read_after_it_was_sent_and_after_the_reque
     monkeypatch: pytest.MonkeyPatch, expect: Expect, fails: bool, waits: bool
 ) -> None:
     if fails:
-        expect("a request could not be recorded; it goes on as it came")
+        expect("a request could not be recorded; it goes on unfolded, without what was taken out")
     monkeypatch.setattr(agent_exchange, "SENDING_SECONDS", 0.0)
     incoming, request = understood([QUESTION])
     room: Any = Room(fails=fails)

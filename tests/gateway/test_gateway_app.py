@@ -298,17 +298,20 @@ async def test_a_mistake_of_this_program_is_in_nobodys_way(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a mistake in the program")
 
-    expect("a request was not understood; it goes on as it came")
+    expect("a request was not understood; it goes on as it came unless something was taken out of its session")
     monkeypatch.setattr(gateway_app, "parse_incoming_request", fail)
     async with running(tmp_path) as here:
         assert (await here.ask("look")).status_code == 200
-    assert "a request was not understood; it goes on as it came" in caplog.messages
+    assert (
+        "a request was not understood; it goes on as it came unless something was taken out of its session"
+        in caplog.messages
+    )
 
 
 async def test_tokens_are_counted_of_what_would_be_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expect: Expect, caplog: pytest.LogCaptureFixture
 ) -> None:
-    expect("a count of tokens is asked for the request as it came")
+    expect("a count of tokens is asked for the unfolded request, without what was taken out")
     answers: list[Sequence[Block]] = [[Calls(TOOL, {"command": "ls"}, "c1")], [Says("fine")]]
     async with running(tmp_path, lambda _: answers.pop(0)) as here:
         agent = Agent("anthropic", here.url, streams=False)
@@ -337,7 +340,7 @@ async def test_tokens_are_counted_of_what_would_be_sent(
 
         monkeypatch.setattr(LocalAgentConversations, "preview_request", fail)
         assert json.loads(await counted()) == agent.body()
-    assert "a count of tokens is asked for the request as it came" in caplog.messages
+    assert "a count of tokens is asked for the unfolded request, without what was taken out" in caplog.messages
 
 
 @pytest.mark.parametrize(

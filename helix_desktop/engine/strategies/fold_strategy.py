@@ -43,6 +43,11 @@ class FoldPlan:
     panic: bool = False
     wish: str = ""
 
+    @property
+    def sentence_of_wish(self) -> str:
+        """Stands at the end of what the writer is asked."""
+        return f"\nThe user asks to keep in particular: {self.wish}" if self.wish else ""
+
 
 @dataclass(frozen=True, slots=True)
 class FoldStrategy:

@@ -123,18 +123,17 @@ def expected_document_tokens(situation: FoldSituation) -> int:
     return min(mean, situation.meter.window // 10)
 
 
-def handover_question(span: Span, tail: int, *, wish: str = "", limit: int = EXPECTED) -> str:
+def handover_question(plan: FoldPlan, limit: int, tail: int) -> str:
     """What the writer is asked, behind the conversation or its transcript."""
     names = "\n".join(f"## {name}" for name in SECTIONS)
-    wanted = f"\nThe user asks to keep in particular: {wish}" if wish else ""
     return (
-        f"Write a handover document about this conversation up to number {span.last}, which is all but its last {tail} "
+        f"Write a handover document about this conversation up to number {plan.span.last}, which is all but its last {tail} "
         "steps, for a colleague who goes on with the work and sees only this document and these last steps. Do not "
         "call tools and do not go on with the work; answer with the document alone, in at most "
-        f"{limit * 3 // 5} words, with exactly these six headings:\n{names}\n"
+        f"{min(limit, EXPECTED) * 3 // 5} words, with exactly these six headings:\n{names}\n"
         "Be exact: paths, names, commands, values, error messages and decisions word for word. Give sources: the "
         "[number] of a message where numbers are shown, or a hash. State what the user demanded in the user's own "
-        f"words. If there is an earlier summary, carry over what still holds.{wanted}"
+        f"words. If there is an earlier summary, carry over what still holds.{plan.sentence_of_wish}"
     )
 
 
@@ -191,7 +190,12 @@ def _section_of_heading(line: str) -> str:
 
 
 STRATEGY = FoldStrategy(
-    FoldKind.HANDOVER, TITLE, find_due_handover, find_foldable_span,
-    lambda plan, limit, tail: handover_question(plan.span, tail, wish=plan.wish, limit=min(limit, EXPECTED)),
-    name=lambda number: f"Handover {number}", sections=True, main_writes=main_model_writes,
-)  # fmt: skip
+    FoldKind.HANDOVER,
+    TITLE,
+    find_due_handover,
+    find_foldable_span,
+    handover_question,
+    name=lambda number: f"Handover {number}",
+    sections=True,
+    main_writes=main_model_writes,
+)

@@ -33,19 +33,17 @@ def find_unobserved_span(situation: FoldSituation) -> Span | None:
     return span if branch.count_messages(span, FEWEST) >= FEWEST else None
 
 
-def observation_question(span: Span, *, wish: str = "", limit: int = 2_000) -> str:
+def observation_question(plan: FoldPlan, limit: int, _tail: int) -> str:
     """What the writer is asked, behind the transcript."""
-    wanted = f"\nThe user asks to keep in particular: {wish}" if wish else ""
     return (
-        f"Turn the numbers {span.first} to {span.last} of this conversation into observations: one line each, "
+        f"Turn the numbers {plan.span.first} to {plan.span.last} of this conversation into observations: one line each, "
         "`- <date and time> <priority: !!!, !! or !> <fact> [<number>]`, in order, dense, in at most "
-        f"{limit * 3 // 5} words together. Keep what the user demanded (!!!), decisions, results, paths, names, values "
+        f"{min(limit, 2_000) * 3 // 5} words together. Keep what the user demanded (!!!), decisions, results, paths, names, values "
         "and errors word for word; leave out what is without consequence. Do not call tools; answer with the lines "
-        f"alone.{wanted}"
+        f"alone.{plan.sentence_of_wish}"
     )
 
 
 STRATEGY = FoldStrategy(
-    FoldKind.OBSERVATIONS, TITLE, find_due_observation, find_unobserved_span,
-    lambda plan, limit, _tail: observation_question(plan.span, wish=plan.wish, limit=min(limit, 2_000)), dated=True,
-)  # fmt: skip
+    FoldKind.OBSERVATIONS, TITLE, find_due_observation, find_unobserved_span, observation_question, dated=True
+)

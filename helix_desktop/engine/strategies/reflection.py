@@ -31,18 +31,14 @@ def span_of_observations(situation: FoldSituation) -> Span | None:
     return Span(run[0].first, run[-1].last) if run else None
 
 
-def reflection_question(span: Span, *, wish: str = "", limit: int = 3_000) -> str:
+def reflection_question(plan: FoldPlan, limit: int, _tail: int) -> str:
     """What the writer is asked, behind the observations."""
-    wanted = f"\nThe user asks to keep in particular: {wish}" if wish else ""
     return (
-        f"Merge these observations about the numbers {span.first} to {span.last} of a conversation: same form, one line "
+        f"Merge these observations about the numbers {plan.span.first} to {plan.span.last} of a conversation: same form, one line "
         "each with its date, priority and [number]. Join what belongs together, drop repetition and what later lines "
         "made untrue, reconsider the priorities. What the user demanded stays word for word. At most "
-        f"{limit * 3 // 5} words. Do not call tools; answer with the lines alone.{wanted}"
+        f"{min(limit, 3_000) * 3 // 5} words. Do not call tools; answer with the lines alone.{plan.sentence_of_wish}"
     )
 
 
-STRATEGY = FoldStrategy(
-    FoldKind.REFLECTION, TITLE, find_due_reflection, span_of_observations,
-    lambda plan, limit, _tail: reflection_question(plan.span, wish=plan.wish, limit=min(limit, 3_000)),
-)  # fmt: skip
+STRATEGY = FoldStrategy(FoldKind.REFLECTION, TITLE, find_due_reflection, span_of_observations, reflection_question)

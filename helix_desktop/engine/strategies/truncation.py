@@ -26,6 +26,9 @@ def fill_truncation_sections(todo: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 STRATEGY = replace(
-    handover.STRATEGY, kind=FoldKind.TRUNCATION, due=lambda _: None, name=lambda _: "A truncation",
+    handover.STRATEGY,
+    kind=FoldKind.TRUNCATION,
+    due=lambda _: None,
+    name=lambda _: "A truncation",
     main_writes=lambda _, __: False,
-)  # fmt: skip
+)

@@ -7,6 +7,7 @@ import pytest
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.strategies import handover
+from helix_desktop.engine.strategies.fold_strategy import FoldPlan
 from helix_desktop.engine.strategies.handover import (
     SECTIONS,
     find_missing_sections,
@@ -113,7 +114,9 @@ def test_a_document_is_expected_to_be_as_long_as_those_before() -> None:
 
 
 def test_the_question_names_the_six_sections_and_the_wish() -> None:
-    text = handover_question(Span(1, 90), 8, wish="the table of results")
+    text = handover_question(
+        FoldPlan(FoldKind.HANDOVER, Span(1, 90), "", wish="the table of results"), handover.EXPECTED, 8
+    )
     assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == list(SECTIONS)
     assert "number 90" in text
     assert "the table of results" in text

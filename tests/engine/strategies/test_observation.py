@@ -5,6 +5,7 @@ from __future__ import annotations
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.strategies import observation
+from helix_desktop.engine.strategies.fold_strategy import FoldPlan
 from tests.engine.strategies.test_marker_clearing import situation
 from tests.engine.talk import Talk
 
@@ -39,6 +40,6 @@ def test_only_what_no_document_covers_yet() -> None:
 
 
 def test_the_question_names_what_is_to_be_observed() -> None:
-    text = observation.observation_question(Span(3, 9), wish="names")
+    text = observation.observation_question(FoldPlan(FoldKind.OBSERVATIONS, Span(3, 9), "", wish="names"), 2_000, 0)
     assert "3 to 9" in text
     assert "names" in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.strategies import reflection
+from helix_desktop.engine.strategies.fold_strategy import FoldPlan
 from tests.engine.strategies.test_marker_clearing import situation
 from tests.engine.talk import Talk
 
@@ -32,4 +33,4 @@ def test_nothing_to_reflect_on() -> None:
     assert reflection.span_of_observations(situation(talk)) is None
     talk.user("go")
     assert reflection.span_of_observations(situation(talk)) is None
-    assert "2 to 14" in reflection.reflection_question(Span(2, 14))
+    assert "2 to 14" in reflection.reflection_question(FoldPlan(FoldKind.REFLECTION, Span(2, 14), ""), 3_000, 0)
