@@ -79,9 +79,7 @@ def _describe_forget_result(purged: ForgetResult) -> str:
     if not purged.entries and not purged.facts:
         return "Nothing in this workspace contains that."
     entries = format_things(len(purged.entries), "entry", "entries")
-    facts, backups = (
-        format_things(purged.facts, "record", "records"),
-        format_things(purged.backups, "backup", "backups"),
-    )
+    facts = format_things(purged.facts, "record", "records")
+    backups = format_things(purged.backups, "backup", "backups")
     where = format_things(len(purged.conversations), "conversation", "conversations")
     return f"Removed {entries}. Changed {facts} in {where}, and {backups}."

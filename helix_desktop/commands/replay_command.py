@@ -32,10 +32,8 @@ def add_replay_command(nouns: Subparsers) -> None:
 
 
 def _replay_options() -> Options:
-    window, head = (
-        partial(_parse_tokens, least=2_000, most=100_000_000),
-        partial(_parse_tokens, least=0, most=1_000_000),
-    )
+    window = partial(_parse_tokens, least=2_000, most=100_000_000)
+    head = partial(_parse_tokens, least=0, most=1_000_000)
     growth = partial(_parse_share, whole="the output", least=0.0, most=10.0)
     return {
         "FILE...": {"type": Path, "help": "a recorded session, or a folder of sessions"},

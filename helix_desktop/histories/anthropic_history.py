@@ -23,17 +23,12 @@ def is_anthropic_message(value: Mapping[str, object]) -> bool:
 def read_anthropic_recordings(
     rows: Sequence[history_rows.HistoryRow], told: history_rows.ReadingComplaints, path: Path
 ) -> list[RecordedSession]:
-    return [RecordedSession(str(path), tuple(read_anthropic_messages(rows, told.complaints)), KIND, path.stem)]
+    return [RecordedSession(str(path), tuple(AnthropicMessages(told).read_rows(rows).made), KIND, path.stem)]
 
 
-def read_anthropic_messages(rows: Sequence[history_rows.HistoryRow], complaints: list[str]) -> list[RecordedMessage]:
-    made: list[RecordedMessage] = []
-    for row in rows:
-        try:
-            made.extend(_read_anthropic_message(row.value))
-        except history_rows.UnreadableRow as error:
-            complaints.append(row.complaint_about_row(error))
-    return made
+class AnthropicMessages(history_rows.HistoryMessages):
+    def read_row(self, value: Mapping[str, object]) -> None:
+        self.made.extend(_read_anthropic_message(value))
 
 
 def _read_anthropic_message(value: Mapping[str, object]) -> list[RecordedMessage]:

@@ -21,8 +21,7 @@ from helix_desktop.histories.history_rows import (
     HistoryMessages,
     HistoryRow,
     ReadingComplaints,
-    UnreadableRow,
-    arguments_json,
+    build_read_call,
     parse_time,
     pictures_in_content,
     read_tool_result,
@@ -297,10 +296,7 @@ def read_claude_thinking(block: Mapping[str, object], tag: str, model: str) -> R
 
 
 def read_claude_call(block: Mapping[str, object]) -> ToolCall:
-    identity, name = text_at(block, "id"), text_at(block, "name")
-    if not identity or not name:
-        raise UnreadableRow("a call has no id or no name")
-    return ToolCall(identity, name, arguments_json(block.get("input")))
+    return build_read_call(text_at(block, "id"), text_at(block, "name"), block.get("input"))
 
 
 def _text_of_claude_attachment(found: Mapping[str, object]) -> str:

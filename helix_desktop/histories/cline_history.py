@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from helix_desktop.histories.anthropic_history import read_anthropic_messages
+from helix_desktop.histories.anthropic_history import AnthropicMessages
 from helix_desktop.histories.beside import read_file_below
 from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints, parse_time, text_of_message_content
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
@@ -95,7 +95,7 @@ def _read_cline_row(row: HistoryRow, told: ReadingComplaints) -> Iterator[Record
     added = [block for block in blocks if text_at(block, "text").lstrip().startswith(_NOT_SAID)]
     if added:
         value["content"] = [block for block in blocks if block not in added]
-    yield from read_anthropic_messages([HistoryRow(value, row.place)], told.complaints)
+    yield from AnthropicMessages(told).read_rows([replace(row, value=value)]).made
     for block in added:
         text = text_at(block, "text").strip()
         yield RecordedMessage("user", text, time=parse_time(value.get("ts")), beside=True)

@@ -197,10 +197,8 @@ class _CodexMessages(history_rows.HistoryMessages):
             name, arguments = "shell", object_at(item, "action")
         elif item.get("type") == "tool_search_call":
             name = name or "tool_search"
-        if not call or not name:
-            raise history_rows.UnreadableRow("a call has no id or no name")
         written = arguments if item.get("type") != "custom_tool_call" else {"input": arguments}
-        self._add_reply_part_to_draft(ToolCall(call, name, history_rows.arguments_json(written)))
+        self._add_reply_part_to_draft(history_rows.build_read_call(call, name, written))
 
     def _add_reply_part_to_draft(self, part: ReplyPart) -> None:
         self.begun = self.begun if self.parts else self.time

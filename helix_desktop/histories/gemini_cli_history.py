@@ -173,7 +173,8 @@ class _GeminiMessages(history_rows.HistoryMessages):
         parts.append(Text(history_rows.text_of_message_content(said)))
         # In a session that was resumed, calls are only in the content.
         calls = objects_at(value, "toolCalls") or [object_at(part, "functionCall") for part in given if "functionCall" in part]  # fmt: skip
-        parts += [_gemini_tool_call(call) for call in calls]
+        read_call = history_rows.build_read_call
+        parts += [read_call(text_at(call, "id"), text_at(call, "name"), call.get("args")) for call in calls]
         if any(not isinstance(part, Reasoning) and (isinstance(part, ToolCall) or part.text) for part in parts):
             used = object_at(value, "tokens")
             reasoned = number_at(used, "thoughts")
@@ -196,12 +197,6 @@ class _GeminiMessages(history_rows.HistoryMessages):
         answers, ok = text_at(call, "id"), text_at(call, "status") not in ("error", "cancelled")
         self.answered.add(answers)
         self.made.append(RecordedMessage("tool", text, answers=answers, ok=ok, time=time, pictures=pictures))
-
-
-def _gemini_tool_call(call: Mapping[str, object]) -> ToolCall:
-    if not text_at(call, "id") or not text_at(call, "name"):
-        raise history_rows.UnreadableRow("a call has no id or no name")
-    return ToolCall(text_at(call, "id"), text_at(call, "name"), history_rows.arguments_json(call.get("args")))
 
 
 def _text_of_gemini_response(found: Mapping[str, object]) -> str:

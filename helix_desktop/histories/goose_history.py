@@ -29,10 +29,10 @@ def is_goose_row(value: Mapping[str, object]) -> bool:
 
 
 def read_goose_database(
-    connection: ForeignConnection, path: Path, told: history_rows.ReadingComplaints, only: str = ""
+    connection: ForeignConnection, path: Path, told: history_rows.ReadingComplaints
 ) -> Iterator[RecordedSession]:
-    """The sessions of the database, one by one. `only`: this one alone."""
-    for session in query_until_damage(connection, "SELECT * FROM sessions WHERE ? IN ('', id)", [only], told, ("id",)):
+    """The sessions of the database, one by one."""
+    for session in query_until_damage(connection, "SELECT * FROM sessions", (), told, ("id",)):
         query = "SELECT * FROM messages WHERE session_id = ?"
         rows = []
         for row in query_until_damage(connection, query, [text_at(session, "id")], told, ("id",)):
@@ -104,10 +104,7 @@ class _GooseMessages(history_rows.HistoryMessages):
             if part.get("type") == "toolResponse":
                 self.made.append(_goose_result(part, time))
         words = [part for part in content if part.get("type") in ("text", "image")]
-        pictures = history_rows.pictures_in_content(words)
-        text = history_rows.text_of_message_content([part for part in words if part.get("type") == "text"])
-        if text.strip() or pictures:
-            self.made.append(RecordedMessage("user", text, time=time, pictures=pictures))
+        self.add_user_message(words, time)
 
 
 def _goose_reply_part(part: Mapping[str, object]) -> Iterator[ReplyPart]:

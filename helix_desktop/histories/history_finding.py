@@ -7,7 +7,7 @@ from the first lines of its file.
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -64,10 +64,8 @@ class HistoryPlaces:
 
 def history_folders(places: HistoryPlaces) -> Mapping[str, Sequence[Path]]:
     """The folders each program keeps its histories under, there or not."""
-    codex_home, data = (
-        places.folder_from_variable("CODEX_HOME", ".codex"),
-        places.folder_from_variable("XDG_DATA_HOME", ".local", "share"),
-    )
+    codex_home = places.folder_from_variable("CODEX_HOME", ".codex")
+    data = places.folder_from_variable("XDG_DATA_HOME", ".local", "share")
     return {
         claude_code_history.KIND: [places.folder_from_variable("CLAUDE_CONFIG_DIR", ".claude") / "projects"],
         codex_history.KIND: [codex_home / "sessions", codex_home / "archived_sessions"],
@@ -104,25 +102,15 @@ def find_histories_in_file(kind: str, path: Path, copy: Path | None = None) -> I
         yield FoundHistories(kind, path, folder, 1, (copy or path).stat().st_size, 0.0, 0.0)
 
 
-def _finder_for_pattern(kind: str) -> Callable[[Path], Iterator[FoundHistories]]:
-    return lambda folder: _found_in_files(kind, _history_files_below(folder, _NAME_PATTERNS[kind]))
+def _finder_for_pattern(
+    kind: str, fits: Callable[[Path], bool] = lambda _: True
+) -> Callable[[Path], Iterator[FoundHistories]]:
+    return lambda folder: _found_in_files(kind, filter(fits, _history_files_below(folder, _NAME_PATTERNS[kind])))
 
 
-def _find_claude_code(projects: Path) -> Iterator[FoundHistories]:
+def _is_main_session(file: Path) -> bool:
     """Sub-agents come with the session they belong to."""
-    files = [
-        file
-        for file in _history_files_below(projects, "*.jsonl")
-        if "subagents" not in file.parts and not file.name.startswith("agent-")
-    ]
-    yield from _found_in_files(claude_code_history.KIND, files)
-
-
-def _find_gemini(folder: Path) -> Iterator[FoundHistories]:
-    yield from _found_in_files(
-        gemini_cli_history.KIND,
-        [file for file in _history_files_below(folder, "session-*.json*") if "chats" in file.parts],
-    )
+    return "subagents" not in file.parts and not file.name.startswith("agent-")
 
 
 def _find_goose(folder: Path) -> Iterator[FoundHistories]:
@@ -149,7 +137,7 @@ def _history_files_below(folder: Path, pattern: str, root: Path | None = None) -
         return []
 
 
-def _found_in_files(kind: str, files: Sequence[Path]) -> Iterator[FoundHistories]:
+def _found_in_files(kind: str, files: Iterable[Path]) -> Iterator[FoundHistories]:
     for file in files:
         try:
             about = file.stat()
@@ -173,8 +161,7 @@ def _folder_and_time_of(kind: str, file: Path, copy: Path | None = None) -> tupl
         return folder, time
     if kind == cline_history.KIND:
         return cline_history.folder_in_cline_text(begins.decode("utf-8", "replace")), time
-    lines = begins.split(b"\n")
-    for line in lines:
+    for line in begins.split(b"\n"):
         value = _object_in_line(line)
         inner = object_at(value, "payload")
         folder = folder or first_text(value, "cwd", "working_dir") or text_at(inner, "cwd")
@@ -252,10 +239,10 @@ _NAME_PATTERNS = {
     goose_history.KIND: "*.jsonl",
 }
 _FIND: Mapping[str, Callable[[Path], Iterator[FoundHistories]]] = {
-    claude_code_history.KIND: _find_claude_code,
+    claude_code_history.KIND: _finder_for_pattern(claude_code_history.KIND, _is_main_session),
     codex_history.KIND: _finder_for_pattern(codex_history.KIND),
     opencode_history.KIND: _find_opencode,
-    gemini_cli_history.KIND: _find_gemini,
+    gemini_cli_history.KIND: _finder_for_pattern(gemini_cli_history.KIND, lambda file: "chats" in file.parts),
     pi_history.KIND: _finder_for_pattern(pi_history.KIND),
     cline_history.KIND: _finder_for_pattern(cline_history.KIND),
     goose_history.KIND: _find_goose,

@@ -39,7 +39,7 @@ _PARTS = ("msg_", "prt_")  # How the names of files begin that hold opencode's p
 
 Is = Callable[[Mapping[str, object]], bool]
 Read = Callable[[Sequence[HistoryRow], ReadingComplaints, Path], list[RecordedSession]]
-Databases = Callable[[foreign_sqlite.ForeignConnection, Path, ReadingComplaints, str], Iterator[RecordedSession]]
+Databases = Callable[[foreign_sqlite.ForeignConnection, Path, ReadingComplaints], Iterator[RecordedSession]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ def _sessions_in_database(path: Path, told: ReadingComplaints, there: Path) -> I
             tables = foreign_sqlite.table_names(connection)
             for _, is_one, read_it in DATABASES:
                 if is_one(tables):
-                    yield from read_it(connection, path, told, "")
+                    yield from read_it(connection, path, told)
     except sqlite3.Error as error:
         told.complaints.append(f"{path}: the database cannot be read: {error}.")
 

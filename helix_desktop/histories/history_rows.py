@@ -9,6 +9,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 from typing import Self
 
+from helix_desktop.engine.facts import ToolCall
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedPicture
 from helix_desktop.json_values import object_at, text_at
@@ -28,9 +29,6 @@ class HistoryRow:
     place: str
     line: bytes = b""
 
-    def complaint_about_row(self, why: object) -> str:
-        return f"{self.place}: {why}; the line was left out."
-
 
 @dataclass(slots=True)
 class ReadingComplaints:
@@ -48,7 +46,7 @@ class ReadingComplaints:
         self._keep_unread_line(line or (self.row.line if self.row is not None else b""))
 
     def complain_about_row(self, row: HistoryRow, why: object) -> None:
-        self.complaints.append(row.complaint_about_row(why))
+        self.complaints.append(f"{row.place}: {why}; the line was left out.")
         self._keep_unread_line(row.line)
 
     def _keep_unread_line(self, line: bytes) -> None:
@@ -108,6 +106,12 @@ def text_of_message_content(content: object) -> str:
     if isinstance(content, list):
         return "\n".join(piece for part in content if (piece := _text_of_content_part(part)))
     raise UnreadableRow(f"a content of type {type(content).__name__} is neither text nor a list of parts")
+
+
+def build_read_call(identity: str, name: str, arguments: object) -> ToolCall:
+    if not identity or not name:
+        raise UnreadableRow("a call has no id or no name")
+    return ToolCall(identity, name, arguments_json(arguments))
 
 
 def arguments_json(value: object) -> str:

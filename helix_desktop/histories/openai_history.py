@@ -34,21 +34,15 @@ def read_openai_recordings(
     if rows and not any("role" in row.value for row in rows):
         told.complaints.append(f"{path}: no line of it is a message: none has a role.")
         return []
-    return [RecordedSession(str(path), tuple(read_openai_messages(rows, told.complaints)), KIND, path.stem)]
+    return [RecordedSession(str(path), tuple(OpenaiMessages(told).read_rows(rows).made), KIND, path.stem)]
 
 
-def read_openai_messages(rows: Sequence[history_rows.HistoryRow], complaints: list[str]) -> list[RecordedMessage]:
-    """The messages of the rows; a sentence for each that cannot be read."""
-    made: list[RecordedMessage] = []
-    for row in rows:
-        try:
-            made.append(_read_openai_message(row.value, len(made), made))
-        except history_rows.UnreadableRow as error:
-            complaints.append(row.complaint_about_row(error))
-    return made
+class OpenaiMessages(history_rows.HistoryMessages):
+    def read_row(self, value: Mapping[str, object]) -> None:
+        self.made.append(_read_openai_message(value, self.made))
 
 
-def _read_openai_message(value: Mapping[str, object], place: int, before: Sequence[RecordedMessage]) -> RecordedMessage:
+def _read_openai_message(value: Mapping[str, object], before: Sequence[RecordedMessage]) -> RecordedMessage:
     role = _ROLES.get(str(value.get("role")))
     if role is None:
         raise history_rows.UnreadableRow(f"there is no role {value.get('role')!r}")
@@ -56,7 +50,7 @@ def _read_openai_message(value: Mapping[str, object], place: int, before: Sequen
     text, pictures = history_rows.text_and_pictures(content)
     if role == "assistant":
         reasoning, model = first_text(value, "reasoning_content", "reasoning"), text_at(value, "model")
-        calls, usage = _openai_calls(value, place), chat_wire.parse_usage(object_at(value, "usage"))
+        calls, usage = _openai_calls(value, len(before)), chat_wire.parse_usage(object_at(value, "usage"))
         return RecordedMessage(role, text, calls, reasoning=reasoning, time=time, model=model, usage=usage)
     if role == "tool":
         answers = text_at(value, "tool_call_id") or _last_call_named(value, before)

@@ -21,7 +21,6 @@ from helix_desktop.json_values import first_text, number_at, object_at, objects_
 KIND = "opencode"
 TABLES = frozenset({"session", "message", "part"})
 CLEARED = "[Old tool result content cleared]"
-_SESSIONS = "SELECT * FROM session WHERE ? IN ('', id)"
 _PARTS = "SELECT id, message_id, data FROM part WHERE session_id = ?"
 _MESSAGES = "SELECT id, data, time_created FROM message WHERE session_id = ?"
 Parts = Sequence[Mapping[str, object]]
@@ -32,10 +31,10 @@ def is_opencode_database(tables: frozenset[str]) -> bool:
 
 
 def read_opencode_database(
-    connection: ForeignConnection, path: Path, told: history_rows.ReadingComplaints, only: str = ""
+    connection: ForeignConnection, path: Path, told: history_rows.ReadingComplaints
 ) -> Iterator[recorded_session.RecordedSession]:
-    """The sessions of the database, one by one. `only`: this one alone."""
-    sessions = query_until_damage(connection, _SESSIONS, [only], told, ("id",))
+    """The sessions of the database, one by one."""
+    sessions = query_until_damage(connection, "SELECT * FROM session", (), told, ("id",))
     for session in sorted(sessions, key=lambda one: one.get("parent_id") is not None):
         name = text_at(session, "id")
         parts: dict[str, list[Mapping[str, object]]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
 from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, build_branch_sessions
@@ -126,11 +126,7 @@ class _PiMessages(history_rows.HistoryMessages):
 
 def _pi_reply_part(block: Mapping[str, object], message: Mapping[str, object]) -> ReplyPart:
     if block.get("type") == "toolCall":
-        if not text_at(block, "id") or not text_at(block, "name"):
-            raise history_rows.UnreadableRow("a call has no id or no name")
-        return ToolCall(
-            text_at(block, "id"), text_at(block, "name"), history_rows.arguments_json(block.get("arguments"))
-        )
+        return history_rows.build_read_call(text_at(block, "id"), text_at(block, "name"), block.get("arguments"))
     if block.get("type") == "thinking":
         return _pi_reasoning(block, message)
     return Text(history_rows.text_of_message_content([block]))

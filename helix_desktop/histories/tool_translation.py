@@ -5,7 +5,7 @@ A call is translated only if every argument of it has a counterpart, so that not
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
@@ -132,8 +132,7 @@ class MessageTranslation:
 
     def _translate_reply(self, message: RecordedMessage) -> RecordedMessage | None:
         calls = [part for part in message.parts if isinstance(part, ToolCall)]
-        pick: Callable[[ToolCall], ToolCall | None] = lambda call: translate_call(call, self._target)  # noqa: E731
-        translated = {call.id: call if self._same_agent else pick(call) for call in calls}
+        translated = {call.id: call if self._same_agent else translate_call(call, self._target) for call in calls}
         is_text = any(call is None for call in translated.values())
         parts: list[ReplyPart] = []
         for part in message.parts:

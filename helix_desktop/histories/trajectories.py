@@ -17,7 +17,7 @@ from helix_desktop.histories.history_rows import (
     pictures_in_content,
     text_of_message_content,
 )
-from helix_desktop.histories.openai_history import read_openai_messages
+from helix_desktop.histories.openai_history import OpenaiMessages
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, Speaker, build_recorded_reply
 from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
 
@@ -83,7 +83,7 @@ def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
     """The history where there is one, with calls; else thought, action and observation of each step."""
     history = objects_at(value, "history")
     if any(one.get("tool_calls") for one in history):
-        yield from read_openai_messages([HistoryRow(one, "history") for one in history], [])
+        yield from OpenaiMessages(ReadingComplaints()).read_rows(HistoryRow(one, "history") for one in history).made
         return
     for one in history:  # The system prompt, demonstrations and the task, which stand before the agent's first reply.
         if one.get("role") == "assistant" and not one.get("is_demo"):
@@ -91,11 +91,11 @@ def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
         speaker: Speaker = "system" if one.get("role") == "system" else "user"
         yield RecordedMessage(speaker, text_of_message_content(one.get("content")))
     for number_, step in enumerate(objects_at(value, "trajectory")):
-        name, time = f"step-{number_}", 0.0
+        name = f"step-{number_}"
         action, thought = text_at(step, "action"), text_at(step, "thought")
         said = thought or text_at(step, "response").removesuffix(action).strip()
         calls = [ToolCall(name, "bash", arguments_json({"command": action}))] if action.strip() else []
-        yield build_recorded_reply([Text(said), *calls], time=time)
+        yield build_recorded_reply([Text(said), *calls])
         if calls:
             yield RecordedMessage("tool", text_of_message_content(step.get("observation")), answers=name)
 
@@ -164,10 +164,8 @@ def _read_managed_agent_events(rows: Sequence[HistoryRow], told: ReadingComplain
             yield build_recorded_reply(parts, time=begun)
             parts = []
         if kind in _RESULTS:
-            answers, text = (
-                first_text(value, _RESULTS[kind], "tool_use_id"),
-                text_of_message_content(value.get("content")),
-            )
+            answers = first_text(value, _RESULTS[kind], "tool_use_id")
+            text = text_of_message_content(value.get("content"))
             yield RecordedMessage("tool", text, answers=answers, ok=not value.get("is_error"), time=time)
         elif kind == "user.message":
             content = value.get("content")

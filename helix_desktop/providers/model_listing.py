@@ -180,10 +180,8 @@ async def _local_details(transport: ProviderTransport, seconds: float) -> json_v
 
 def _models_of_lm_studio(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
     for item in json_values.list_at(found, "data"):
-        loaded, most = (
-            json_values.number_at(item, "loaded_context_length"),
-            json_values.number_at(item, "max_context_length"),
-        )
+        loaded = json_values.number_at(item, "loaded_context_length")
+        most = json_values.number_at(item, "max_context_length")
         note = "window as loaded in LM Studio" if loaded else "the model's largest window; it is not loaded yet"
         known: json_values.Object = {"window": loaded or most, "note": note}
         if kind := json_values.text_at(item, "type"):  # Older versions of LM Studio do not say.

@@ -137,10 +137,8 @@ class ConnectedAgents:
         from helix_desktop.resident.resident_client import HeldRegistration
 
         if self._switched_on is None or not self._switched_on.is_held:
-            own, others = (
-                GatewayRegistration("", sees_all=True),
-                GatewayRegistration(gateway_server.read_or_create_token(self._where)),
-            )
+            own = GatewayRegistration("", sees_all=True)
+            others = GatewayRegistration(gateway_server.read_or_create_token(self._where))
             held = HeldRegistration(self._where, agent_run.command_of_this_program(self._where), own, others)
             self._switched_on = held.__enter__()
 

@@ -109,9 +109,7 @@ class GitRepository:
         for path in paths:
             number, _, inside = path.partition("/")
             by_root.setdefault(roots[int(number)], []).append(inside)
-        answers = []
-        for root, names in by_root.items():
-            answers.append(await asyncio.to_thread(_run_git_commit, root, names, message))
+        answers = [await asyncio.to_thread(_run_git_commit, *one, message) for one in by_root.items()]
         return "\n".join(answers)
 
 

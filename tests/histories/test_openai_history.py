@@ -13,9 +13,9 @@ from helix_desktop.histories.recorded_session import RecordedMessage
 
 
 def read(*values: Mapping[str, object]) -> tuple[list[RecordedMessage], list[str]]:
-    complaints: list[str] = []
+    told = ReadingComplaints()
     rows = [HistoryRow(value, f"f, line {number}") for number, value in enumerate(values, 1)]
-    return openai_history.read_openai_messages(rows, complaints), complaints
+    return openai_history.OpenaiMessages(told).read_rows(rows).made, told.complaints
 
 
 def test_content_in_parts_is_joined_and_a_picture_is_noted() -> None:
@@ -76,7 +76,7 @@ def test_a_result_that_names_its_function_alone_answers_the_last_call_of_that_na
         {"role": "function", "name": "run", "content": "x"},
         {"role": "function", "content": "y"},
     ]
-    found = openai_history.read_openai_messages([HistoryRow(row, "line") for row in rows], [])
+    found = openai_history.OpenaiMessages(ReadingComplaints()).read_rows(HistoryRow(row, "line") for row in rows).made
     assert [message.answers for message in found[1:]] == ["2", "1"]
 
 

@@ -63,10 +63,8 @@ def least_context_tokens(situation: FoldSituation) -> float:
 
 def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None:
     """Rent or buy: what was paid for carrying what it would cover has reached what a handover costs now."""
-    price, branch = (
-        token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN)),
-        situation.branch,
-    )
+    price = token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
+    branch = situation.branch
     factor, first = situation.meter.factor, span.last + 1
     covered = branch.total_tokens - sum(item.tokens for item in branch.items_from(first))
     # `paid`: what the covered tokens have cost so far. `saved`: what a handover would save in each further step.

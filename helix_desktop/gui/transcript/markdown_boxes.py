@@ -68,11 +68,9 @@ def build_text_boxes(  # noqa: PLR0913 - all but the text are keywords with defa
             box = build_block_box(block, gap)
             table = box if isinstance(box, TableBox) else None
             before = block
-            box.chunk_start, box.chunk_end, box.is_table_continuation = (
-                chunk.start,
-                chunk.end,
-                chunk.is_table_continuation,
-            )
+            box.chunk_start = chunk.start
+            box.chunk_end = chunk.end
+            box.is_table_continuation = chunk.is_table_continuation
             yield box
 
 

@@ -171,10 +171,8 @@ class ResponsesReplyReader(ReplyReaderBase):
         return self._failure_in_stream(_STATUS_OF.get(code, 500), body)
 
     def _read_event(self, value: Object) -> list[Delta]:
-        index, delta = (
-            number_at(value, "output_index"),
-            checked_text_at(value, "delta") if text_at(value, "type").endswith(".delta") else "",
-        )
+        index = number_at(value, "output_index")
+        delta = checked_text_at(value, "delta") if text_at(value, "type").endswith(".delta") else ""
         match text_at(value, "type"):
             case "response.output_text.delta" | "response.refusal.delta":
                 return self._draft.add_text(index, delta)
