@@ -10,6 +10,7 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 from acp import RequestError
@@ -80,12 +81,8 @@ class AgentConnection:
         """In the workspace's folder, with the user's rights, and watched: nothing it starts outlives it, or this program."""
         folder = next(iter(kit.resources.roots.folders), None)
         launch = ProcessLaunch(CommandAuthor.USER, agent.argv, folder, environment, place=ProcessPlace.WATCHED)
-        command = await RunningCommand.start_in_jail(
-            launch,
-            lambda lifeline: kit.sandbox.wrap_command(agent.argv, lifeline, network=True, free=True),
-            stdin=PIPE,
-            stderr=PIPE,
-        )
+        wrap = partial(kit.sandbox.wrap_command, agent.argv, network=True, free=True)
+        command = await RunningCommand.start_in_jail(launch, wrap, stdin=PIPE, stderr=PIPE)
         started = cls(agent.name, command, spawn, handlers)
         try:
             await started._initialize()

@@ -329,7 +329,7 @@ def _command_of_call(call: AcpCall) -> str:
 
 
 def _paths_of_call(call: AcpCall) -> Iterator[str]:
-    """Every path in a call's input, whatever its key. The words of a command are judged as a command."""
+    """Every path in a call's input, whatever its key. A command's words are judged as a command."""
     pending: list[tuple[str, Any]] = [("", object_at(call.told, "rawInput") | dict.fromkeys(_COMMAND_KEYS))]
     while pending:
         key, told = pending.pop()

@@ -146,15 +146,8 @@ class DocumentWriter:
         if too_little := self.reason_not_to_fold(reading):
             raise NoDocumentWritten(too_little)
         found, entry, known = await self._gather_details(reading)
-        making = DocumentPlan(
-            reading.plan,
-            fold,
-            reading.branch.handovers + 1,
-            found,
-            entry,
-            reading.situation.policy.critical_tokens,
-            limit,
-        )
+        number, critical = reading.branch.handovers + 1, reading.situation.policy.critical_tokens
+        making = DocumentPlan(reading.plan, fold, number, found, entry, critical, limit)
         failures = []
         dated = STRATEGIES[reading.plan.kind].dated
         passages = await read_span_texts(reading.branch, reading.plan.span, self.cache, dated=dated)
@@ -284,20 +277,13 @@ class DocumentWriter:
         by_main = STRATEGIES[reading.plan.kind].main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:
             yield WritingAttempt(f"{main.model_name}, in a context of its own", main, facts.ModelRole.MAIN, "prefix")
-        quick = fast or main
+        quick, role = fast or main, facts.ModelRole.FAST if fast else facts.ModelRole.MAIN
         if quick is not None:
-            yield WritingAttempt(
-                quick.model_name, quick, facts.ModelRole.FAST if fast else facts.ModelRole.MAIN, "transcript"
-            )
+            yield WritingAttempt(quick.model_name, quick, role, "transcript")
         if long is not None and (quick is None or long.model_name != quick.model_name):
             yield WritingAttempt(f"{long.model_name}, using its long window", long, facts.ModelRole.LONG, "transcript")
         if quick is not None:
-            yield WritingAttempt(
-                f"{quick.model_name}, in several parts",
-                quick,
-                facts.ModelRole.FAST if fast else facts.ModelRole.MAIN,
-                "pieces",
-            )
+            yield WritingAttempt(f"{quick.model_name}, in several parts", quick, role, "pieces")
         if main is not None and quick is not None and main.model_name != quick.model_name:
             yield WritingAttempt(main.model_name, main, facts.ModelRole.MAIN, "transcript")
 

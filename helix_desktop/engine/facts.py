@@ -34,7 +34,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file, an image or an oversized text the user put into a message; the content is in the cache."""
+    """A file, image or oversized text the user put into a message; the content is in the cache."""
 
     name: str
     stored: Stored

@@ -113,7 +113,7 @@ class OutputAdmission:
         return branch.batches.get(branch.steps[-1], ()) if branch.steps else ()
 
     def _purpose_of_call(self, call: facts.ToolCall | None) -> str:
-        """What a call of the last reply was for: its arguments, and the end of what was said with it."""
+        """What a call of the last reply was for: its arguments, and the end of what was said."""
         steps = self.conversation.state.branch.steps
         reply = self.conversation.fact_at(steps[-1]) if steps else None
         said = (

@@ -190,7 +190,7 @@ def with_plain_name(call: ToolCall) -> ToolCall:
 
 
 def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
-    """Whether a step or the user begins at `seq`, and no call from before is answered from there on."""
+    """Whether a step or the user begins at `seq`, and no call from before is answered from there."""
     if not branch.has_message(seq) or isinstance(branch.message_at(seq).fact, ToolReturned):
         return False
     before = branch.last_reply_before(seq)

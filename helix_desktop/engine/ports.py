@@ -23,7 +23,7 @@ class JournalPort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EntryOrigin:
-    """Where content comes from: the tool, and its argument in short (a path, a command, a file name)."""
+    """Where content comes from: the tool, and its argument in short (a path, a command, a name)."""
 
     tool: str = ""
     source: str = ""
@@ -164,7 +164,7 @@ class CallOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PermissionQuestion:
-    """A permission question: what exactly is to be done. `preview` is a command line, a diff, a URL."""
+    """A permission question: what is to be done. `preview`: a command line, a diff, a URL."""
 
     call: ToolCall
     title: str

@@ -113,7 +113,7 @@ class _KnownWords:
         self._numbers = numbers | {_NUMBERS[word] for word in _NUMBERS.keys() & self._words}
 
     def _pieces(self) -> Iterator[str]:
-        """Their lines, long ones in parts: no other thread runs while a pattern searches one of them."""
+        """Their lines, long ones in parts: no other thread runs while a pattern searches one."""
         lines = (line for text in self._texts for line in text.splitlines())
         return (line[at : at + PIECE] for line in lines for at in range(0, len(line), PIECE))
 

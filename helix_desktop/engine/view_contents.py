@@ -19,7 +19,7 @@ class ViewContents:
         self._kept: dict[Stored, str | Image] = {}
 
     async def read_view_contents(self, view: View) -> Mapping[Stored, str | Image]:
-        """Everything the view refers to. What cannot be read stands there as a sentence that says so."""
+        """All that the view refers to. What cannot be read stands there as a sentence saying so."""
         kept, wanted = self._kept, dict.fromkeys(_stored_references(view))
         found = {stored: kept[stored] for stored in wanted if stored in kept}
         lacking = [stored for stored in wanted if stored not in found]

@@ -46,12 +46,8 @@ class ConnectedAgentModel:
             self.conversation, question, request.system if alone else "", request.max_output
         )
         yield TextDelta(text)
-        yield Reply(
-            (facts.Text(text),) if text else (),
-            facts.Stop.END,
-            _price_usage(usage, model, self.model_name),
-            self.model_name,
-        )
+        parts, priced = (facts.Text(text),) if text else (), _price_usage(usage, model, self.model_name)
+        yield Reply(parts, facts.Stop.END, priced, self.model_name)
 
 
 @dataclass(slots=True)
@@ -169,7 +165,8 @@ class OpenAgentConversation:
 
     async def append_messages(self, messages: Sequence[Wired], tip: int) -> list[int]:
         """Appends the messages as facts. Returns for each message the number of the last fact that stands for it."""
-        await self.count_tokens_of_texts(_countable_texts(messages))
+        pieces = (piece for message in messages for piece in message.pieces)
+        await self.count_tokens_of_texts([one.text for one in pieces if one.kind is not PieceKind.IMAGE])
         stored = await self._store_call_outputs(messages)
         outputs: list[tuple[int, AgentOutput]] = []
         seqs: dict[int, int] = {}
@@ -219,8 +216,7 @@ class OpenAgentConversation:
         before = self.conversation.state.last_seq
         await self.follower.record_outputs([output for _, output in outputs])
         at_of = {output.call: at for at, output in outputs}
-        recorded_facts = self.conversation.state.facts[before:]
-        for recorded in recorded_facts:
+        for recorded in self.conversation.state.facts[before:]:
             if isinstance(recorded.fact, facts.ToolReturned) and recorded.fact.call in at_of:
                 seqs[at_of[recorded.fact.call]] = recorded.seq
         seqs[outputs[-1][0]] = self.conversation.state.last_seq
@@ -268,18 +264,13 @@ def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[facts.ReplyPart, ...]:
     for piece in pieces:
         if piece.kind is PieceKind.CALL:
             parts.append(facts.ToolCall(piece.id, piece.name, piece.text))
-        elif piece.kind is PieceKind.REASONING:
-            if piece.text:
-                parts.append(facts.Reasoning(piece.text))
+        elif piece.kind is PieceKind.REASONING and piece.text:
+            parts.append(facts.Reasoning(piece.text))
         elif piece.kind is PieceKind.TEXT and piece.text:
             parts.append(facts.Text(piece.text))
         elif piece.kind is PieceKind.OTHER:
             parts.append(facts.Text(f"[{piece.text[:200]}]"))
     return tuple(parts) or (facts.Text(""),)
-
-
-def _countable_texts(messages: Sequence[Wired]) -> list[str]:
-    return [piece.text for message in messages for piece in message.pieces if piece.kind is not PieceKind.IMAGE]
 
 
 def _decode_base64_or_keep_text(text: str) -> bytes:

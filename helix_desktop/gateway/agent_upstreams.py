@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from helix_desktop.commented_json import parse_commented_json
 from helix_desktop.errors import ActionRefused, ConfigFileMistake
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import object_at
 
 CLAUDE_MANAGED_SETTINGS = Path("/etc/claude-code/managed-settings.json")
 # Providers of opencode and pi that every address of the gateway serves.
@@ -85,10 +86,6 @@ def _read_json_settings(file: Path) -> dict[str, Any]:
     return parse_commented_json(_read_text_or_empty(file), str(file))
 
 
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _locate_in_file(file: Path, words: str) -> str:
     lines = _read_text_or_empty(file).splitlines()
     number = next((at for at, line in enumerate(lines, 1) if words in line), 0)
@@ -115,13 +112,8 @@ def claude_settings_files(where: AgentSurroundings) -> list[Path]:
     """The files Claude Code reads, the strongest first."""
     user = Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home / ".claude")
     project = where.folder / ".claude"
-    files = (
-        CLAUDE_MANAGED_SETTINGS,
-        project / "settings.local.json",
-        project / "settings.json",
-        user / "settings.json",
-    )
-    return list(dict.fromkeys(files))
+    usual = (project / "settings.json", user / "settings.json")
+    return list(dict.fromkeys((CLAUDE_MANAGED_SETTINGS, project / "settings.local.json", *usual)))
 
 
 def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str, str]:
@@ -130,11 +122,8 @@ def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str,
     """
     files = claude_settings_files(where) if agent == "claude" else []
     trusts = where.folder == where.home or _is_folder_trusted(where)
-    named = [
-        _object(_read_json_settings(file).get("env"))
-        for file in reversed(files)
-        if trusts or file.parent.parent != where.folder
-    ]
+    used = [file for file in reversed(files) if trusts or file.parent.parent != where.folder]
+    named = [object_at(_read_json_settings(file), "env") for file in used]
     return {**where.environ, **{name: str(value) for settings in named for name, value in settings.items()}}
 
 
@@ -142,7 +131,7 @@ def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     files = claude_settings_files(where)
 
     def find_variable(name: str) -> tuple[str, Path | None]:
-        named = ((str(_object(_read_json_settings(file).get("env")).get(name) or ""), file) for file in files)
+        named = ((str(object_at(_read_json_settings(file), "env").get(name) or ""), file) for file in files)
         return next((one for one in named if one[0]), (where.environ.get(name, ""), None))
 
     for name, title in _NOT_ANTHROPIC.items():
@@ -165,9 +154,9 @@ def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
 
 def _is_folder_trusted(where: AgentSurroundings) -> bool:
     file = Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home) / ".claude.json"
-    projects = _object(_read_json_settings(file).get("projects"))
+    projects = object_at(_read_json_settings(file), "projects")
     above = (where.folder, *where.folder.parents)
-    return any(_object(projects.get(str(each))).get("hasTrustDialogAccepted") for each in above)
+    return any(object_at(projects, str(each)).get("hasTrustDialogAccepted") for each in above)
 
 
 # --- Codex: the provider's address in its settings
@@ -176,10 +165,8 @@ def _is_folder_trusted(where: AgentSurroundings) -> bool:
 def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     file = Path(where.environ.get("CODEX_HOME") or where.home / ".codex") / "config.toml"
     profile = next(_option_values(where.arguments, "-p", "--profile"), "")
-    layers: list[tuple[Path, Mapping[str, Any]]] = [(file, _read_toml(file))]
-    layers.append(
-        (file, _object(_object(layers[0][1].get("profiles")).get(profile or layers[0][1].get("profile", ""))))
-    )
+    whole = _read_toml(file)
+    layers = [(file, whole), (file, object_at(whole, "profiles", profile or whole.get("profile", "")))]
     if profile:
         layered = file.with_name(f"{profile}.config.toml")
         layers.append((layered, _read_toml(layered)))
@@ -190,7 +177,7 @@ def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     chosen += [value.strip(" \"'") for name, _, value in given if name.strip() == "model_provider"]
     provider = chosen[-1] if chosen else "openai"
     for path, layer in reversed(layers):
-        table = _object(_object(layer.get("model_providers")).get(provider))
+        table = object_at(layer, "model_providers", provider)
         address = table.get("base_url") or (layer.get("openai_base_url") if provider == "openai" else "")
         if address:
             place = _locate_in_file(path, str(address))
@@ -229,8 +216,8 @@ def _find_opencode_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     files += [folder / name for folder in reversed(above[: inside + 1]) for name in names[1:]]
     found: dict[str, AgentUpstream] = {}
     for file in files:
-        for name, provider in _object(_read_json_settings(file).get("provider")).items():
-            if address := _object(_object(provider).get("options")).get("baseURL"):
+        for name, provider in object_at(_read_json_settings(file), "provider").items():
+            if address := object_at(provider, "options").get("baseURL"):
                 known = re.sub(r"\{env:([^}]*)\}", lambda one: where.environ.get(one[1], ""), str(address))
                 place = _locate_in_file(file, str(address))
                 found[name] = AgentUpstream(name, _checked_address(known, place), place)
@@ -239,7 +226,7 @@ def _find_opencode_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
 
 def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     name, settings = "GOOGLE_GEMINI_BASE_URL", where.home / ".gemini" / "settings.json"
-    chosen = _object(_object(_read_json_settings(settings).get("security")).get("auth")).get("selectedType")
+    chosen = object_at(_read_json_settings(settings), "security", "auth").get("selectedType")
     if kind := _GEMINI_SIGN_INS.get(str(chosen), ""):
         raise _refusal("Gemini CLI", f"it signs in with {kind} ({_locate_in_file(settings, 'selectedType')})")
     if address := where.environ.get(name, ""):
@@ -260,8 +247,8 @@ def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
 
 def _find_pi_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     file = Path(where.environ.get("PI_CODING_AGENT_DIR") or where.home / ".pi" / "agent") / "models.json"
-    providers = _object(_read_json_settings(file).get("providers"))
-    named = {name: str(_object(one).get("baseUrl") or "") for name, one in providers.items()}
+    providers = object_at(_read_json_settings(file), "providers")
+    named = {name: str(object_at(one).get("baseUrl") or "") for name, one in providers.items()}
     places = {name: _locate_in_file(file, address) for name, address in named.items() if address}
     return [AgentUpstream(), *(AgentUpstream(name, _checked_address(named[name], place), place) for name, place in places.items())]  # fmt: skip
 

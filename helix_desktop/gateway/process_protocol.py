@@ -129,12 +129,8 @@ def _to_json_value(value: Any) -> Any:
     if isinstance(value, str):  # Checked first: a long history has thousands of digests.
         return value
     if isinstance(value, Wired):
-        return {
-            "is": "Wired",
-            "speaker": value.speaker,
-            "units": [],
-            "pieces": [_to_json_value(piece) for piece in value.pieces],
-        }
+        pieces = [_to_json_value(piece) for piece in value.pieces]
+        return {"is": "Wired", "speaker": value.speaker, "units": [], "pieces": pieces}
     if dataclasses.is_dataclass(kind := type(value)):
         return {"is": kind.__name__, **{name: _to_json_value(getattr(value, name)) for name in value.__slots__}}
     if isinstance(value, list | tuple):

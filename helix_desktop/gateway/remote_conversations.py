@@ -27,7 +27,7 @@ CLOSED = "The program that had the workspace open has closed."
 
 
 class RemoteAgentConversations:
-    """Conversations whose workspace is open in another process. `is_ended`: that process has closed."""
+    """Conversations of a workspace open in another process. `is_ended`: that process has closed."""
 
     def __init__(self, wire: running_instance.FrameConnection, ask: AskAgentModel) -> None:
         self._ask = ask

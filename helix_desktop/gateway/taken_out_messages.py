@@ -16,7 +16,7 @@ NOT_SENT = (
 
 
 class TakenOutMessages:
-    """By the hash of a message and all before it (`Arrival.chain`): its session, and how it goes on."""
+    """By the hash of a message and all before (`Arrival.chain`): its session, and what follows."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, Changed]] = {}
@@ -30,7 +30,7 @@ class TakenOutMessages:
             self._known = {name: one for name, one in self._known.items() if name not in here} | fresh
 
     def body_in_agents_form(self, request: ParsedRequest) -> tuple[BodyPieces | None, dict[str, Json]]:
-        """The agent's request without what was taken out, as bytes (None: its own) and as a value."""
+        """The agent's request without what was taken out, in bytes (None: its own) and as value."""
         if self._known and request.body.read_rest:
             request = request.with_all_messages()
         read, chain = request.body, request.arrival.chain

@@ -35,15 +35,8 @@ def _read_anthropic_message(value: Mapping[str, object]) -> list[RecordedMessage
     role, content = value.get("role"), value.get("content")
     time = history_rows.parse_time(value.get("ts", value.get("timestamp")))
     if role == "assistant":
-        model = text_at(value, "model")
-        return [
-            build_recorded_reply(
-                _anthropic_reply_parts(content),
-                model=model,
-                time=time,
-                usage=anthropic_wire.parse_usage(object_at(value, "usage")),
-            )
-        ]
+        model, usage = text_at(value, "model"), anthropic_wire.parse_usage(object_at(value, "usage"))
+        return [build_recorded_reply(_anthropic_reply_parts(content), model=model, time=time, usage=usage)]
     if role == "system":
         return [RecordedMessage("system", history_rows.text_of_message_content(content), time=time)]
     if role != "user":

@@ -183,13 +183,9 @@ class _ClaudeCodeMessages(HistoryMessages):
 
     def _read_claude_reply(self, value: Mapping[str, object], message: Mapping[str, object]) -> None:
         time, name = parse_time(value.get("timestamp")), text_at(message, "id")
-        model = text_at(message, "model")
-        found = build_recorded_reply(
-            read_claude_reply_parts(message.get("content"), model),
-            model=model,
-            time=time,
-            usage=anthropic_wire.parse_usage(object_at(message, "usage")),
-        )
+        model, usage = text_at(message, "model"), anthropic_wire.parse_usage(object_at(message, "usage"))
+        own = read_claude_reply_parts(message.get("content"), model)
+        found = build_recorded_reply(own, model=model, time=time, usage=usage)
         at = self.steps.get(name) if name else None
         self.of[text_at(value, "uuid")] = name
         if at is not None and (at == len(self.made) - 1 or self.of.get(text_at(value, "parentUuid")) == name):
@@ -284,12 +280,8 @@ def read_claude_reply_parts(content: object, model: str) -> list[ReplyPart]:
 def read_claude_thinking(block: Mapping[str, object], tag: str, model: str) -> Reasoning:
     """A block of thinking as Anthropic signed it; what is not signed cannot go back."""
     if block.get("type") == "redacted_thinking":
-        return Reasoning(
-            "",
-            opaque=format_opaque_json(type="redacted_thinking", data=text_at(block, "data")),
-            provider=tag,
-            model=model,
-        )
+        opaque = format_opaque_json(type="redacted_thinking", data=text_at(block, "data"))
+        return Reasoning("", opaque=opaque, provider=tag, model=model)
     text, signature = text_at(block, "thinking"), text_at(block, "signature")
     opaque = format_opaque_json(type="thinking", thinking=text, signature=signature) if signature else ""
     return Reasoning(text, opaque=opaque, provider=tag if opaque else "", model=model if opaque else "")

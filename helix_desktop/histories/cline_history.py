@@ -64,20 +64,13 @@ def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
         fields = {name: value.strip("\n") for name, value in _FIELD.findall(said[2])}
         use = {"type": "tool_use", "id": f"cline_{at}", "name": said[1], "input": fields}
         words = {**blocks[place_of_call], "text": said.string[: said.start()]}
-        asked["content"] = [
-            *blocks[:place_of_call],
-            *([words] if said.string[: said.start()].strip() else []),
-            use,
-            *blocks[place_of_call + 1 :],
-        ]
+        before = [words] if words["text"].strip() else []
+        asked["content"] = [*blocks[:place_of_call], *before, use, *blocks[place_of_call + 1 :]]
         text = begins.string[begins.end() :]
         # Older versions of Cline write the output into a separate block.
         end = place + 1 if text else place + 2
-        output = {
-            "type": "tool_result",
-            "tool_use_id": f"cline_{at}",
-            "content": text or text_of_message_content(back[place + 1 : end]),
-        }
+        content = text or text_of_message_content(back[place + 1 : end])
+        output = {"type": "tool_result", "tool_use_id": f"cline_{at}", "content": content}
         answered["content"] = [*back[:place], output, *back[end:]]
     return [HistoryRow(value, row.place) for value, row in zip(values, rows, strict=True)]
 

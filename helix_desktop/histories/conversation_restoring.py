@@ -265,7 +265,7 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
 
 
 def write_restored_session(restored: RestoredSession, places: HistoryPlaces) -> Path:
-    """Save the session where the agent looks for its sessions; the file or database that has it now."""
+    """Save the session where the agent looks for its sessions; the file or database it is in."""
     form = FORMATS[restored.agent]
     named = places.variables.get(form.variable, "")
     root, begin = (Path(named), "") if named else (places.home, f"{form.usual}/".lstrip("/"))

@@ -37,15 +37,10 @@ def read_gemini_cli_recordings(
     def read(indices: Sequence[int], told: history_rows.ReadingComplaints) -> _GeminiMessages:
         return _GeminiMessages(told).read_gemini_records([(i, log.records[i]) for i in indices], log.compacted)
 
-    first = RecordedSession(
-        str(path),
-        (),
-        KIND,
-        text_at(log.about, "sessionId") or path.stem,
-        text_at(log.about, "summary"),
-        _project_folder_of(path, log.about),
-        parent=path.parent.name if path.parent.parent.name == "chats" else "",
-    )
+    session, title = text_at(log.about, "sessionId") or path.stem, text_at(log.about, "summary")
+    parent = path.parent.name if path.parent.parent.name == "chats" else ""
+    folder = _project_folder_of(path, log.about)
+    first = RecordedSession(str(path), (), KIND, session, title, folder, parent=parent)
     return build_branch_sessions(log.tree, first, lambda index: text_at(log.records[index].value, "id"), read, told)
 
 

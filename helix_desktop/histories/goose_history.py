@@ -61,15 +61,9 @@ def _build_goose_recording(
     told: history_rows.ReadingComplaints,
 ) -> RecordedSession:
     writing = _GooseMessages(told).read_rows(rows)
-    return RecordedSession(
-        name,
-        tuple(writing.made),
-        KIND,
-        text_at(session, "id"),
-        first_text(session, "name", "description"),
-        text_at(session, "working_dir"),
-        compactions=tuple(writing.compactions),
-    )
+    identity, folder = text_at(session, "id"), text_at(session, "working_dir")
+    title, compactions = first_text(session, "name", "description"), tuple(writing.compactions)
+    return RecordedSession(name, tuple(writing.made), KIND, identity, title, folder, compactions=compactions)
 
 
 @dataclass(slots=True)

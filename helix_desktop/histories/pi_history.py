@@ -50,15 +50,8 @@ def read_pi_recordings(
     def read(indices: Sequence[int], told: history_rows.ReadingComplaints) -> _PiMessages:
         return _PiMessages(told).read_rows(rows[i] for i in indices)
 
-    first = RecordedSession(
-        str(path),
-        (),
-        KIND,
-        text_at(about, "id") or path.stem,
-        title,
-        text_at(about, "cwd"),
-        f"format {number_at(about, 'version') or 1}",
-    )
+    session, version = text_at(about, "id") or path.stem, f"format {number_at(about, 'version') or 1}"
+    first = RecordedSession(str(path), (), KIND, session, title, text_at(about, "cwd"), version)
     return build_branch_sessions(tree, first, lambda index: text_at(rows[index].value, "id"), read, told)
 
 

@@ -67,15 +67,8 @@ def started_fact(
     recording: RecordedSession, *, parent: str = "", fork: tuple[str, int] = ("", 0)
 ) -> facts.ConversationStarted:
     """The fact a conversation begins with, or goes on with as a fork."""
-    source, at = fork
-    return facts.ConversationStarted(
-        title_of_recording(recording),
-        parent,
-        recording.parent_call if parent else "",
-        source,
-        at,
-        origin_of_recording(recording),
-    )
+    title, origin = title_of_recording(recording), origin_of_recording(recording)
+    return facts.ConversationStarted(title, parent, recording.parent_call if parent else "", *fork, origin)
 
 
 def title_of_recording(recording: RecordedSession) -> str:
@@ -225,18 +218,9 @@ class _FactDrafting:
         text = f'{message.shown}{EXCERPT_ENDS}"{output.digest}")]'
         tokens = self.tokens.count_tokens(text)
         if tokens < before:
-            name = self._next_fold_name(facts.FoldKind.EXCERPT)
-            fold = facts.Folded(
-                name,
-                facts.FoldKind.EXCERPT,
-                facts.PartRef(number),
-                text,
-                tokens,
-                before,
-                entries=(output.digest,),
-                why=SHOWN_BY_OTHER,
-            )
-            self.add_draft(message.time, fold)
+            kind, cover, entries = facts.FoldKind.EXCERPT, facts.PartRef(number), (output.digest,)
+            fold = facts.Folded(self._next_fold_name(kind), kind, cover, text, tokens, before, entries=entries)
+            self.add_draft(message.time, replace(fold, why=SHOWN_BY_OTHER))
 
     def _draft_turn_end(self, time: float, reason: facts.TurnEnd, why: str = "") -> None:
         if self.talking:
@@ -276,13 +260,8 @@ class _FactDrafting:
 
     def _cuts_no_call_at(self, end: int) -> bool:
         """Whether no result from there on answers a call before it."""
-        calls = {
-            part.id
-            for draft in self.made[: end - 1]
-            if isinstance(draft.fact, facts.ModelReplied)
-            for part in draft.fact.parts
-            if isinstance(part, facts.ToolCall)
-        }
+        replies = (one.fact for one in self.made[: end - 1] if isinstance(one.fact, facts.ModelReplied))
+        calls = {part.id for reply in replies for part in reply.parts if isinstance(part, facts.ToolCall)}
         answered = {one.fact.call for one in self.made[: end - 1] if isinstance(one.fact, facts.ToolReturned)}
         later = {one.fact.call for one in self.made[end - 1 :] if isinstance(one.fact, facts.ToolReturned)}
         return not (calls - answered) & later

@@ -102,15 +102,9 @@ def export_openai_lines(recorded_facts: Sequence[facts.Recorded], content: Conte
 
 
 def _openai_export_reply(fact: facts.ModelReplied) -> Line:
-    calls = [
-        {
-            "id": part.id,
-            "type": "function",
-            "function": {"name": with_plain_name(part).name, "arguments": part.arguments},
-        }
-        for part in fact.parts
-        if isinstance(part, facts.ToolCall)
-    ]
+    made = [with_plain_name(part) for part in fact.parts if isinstance(part, facts.ToolCall)]
+    functions = ({"name": call.name, "arguments": call.arguments} for call in made)
+    calls = [{"id": call.id, "type": "function", "function": one} for call, one in zip(made, functions, strict=True)]
     text = "\n".join(part.text for part in fact.parts if isinstance(part, facts.Text))
     said: Line = {"role": "assistant", "content": text or None}
     return {**said, "tool_calls": calls} if calls else said

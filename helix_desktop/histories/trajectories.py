@@ -80,7 +80,7 @@ def _messages_until_unreadable(
 
 
 def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
-    """The history where there is one, with calls; else thought, action and observation of each step."""
+    """The history if there is one, with calls; else each step's thought, action and observation."""
     history = objects_at(value, "history")
     if any(one.get("tool_calls") for one in history):
         yield from OpenaiMessages(ReadingComplaints()).read_rows(HistoryRow(one, "history") for one in history).made

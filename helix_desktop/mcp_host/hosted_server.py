@@ -528,6 +528,6 @@ def _innermost_error(error: BaseException) -> BaseException:
 
 
 def _wordless_error(error: BaseException) -> BaseException:
-    """For the log: what kind of error it is and where, without its words: they may be the server's."""
+    """For the log: an error's kind and place, without its words, which may be the server's."""
     inner = _innermost_error(error)
     return RuntimeError(type(inner).__qualname__).with_traceback(inner.__traceback__)

@@ -1,4 +1,4 @@
-"""Starts and stops all MCP servers of a workspace, each in a task of its own, and lists their tools."""
+"""Starts and stops all MCP servers of a workspace, each in its own task, and lists their tools."""
 
 import asyncio
 import os

@@ -29,7 +29,7 @@ class ModelAbilities:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """A request as it goes out: the path below the base URL, the dialect's own headers, and the body."""
+    """A request that goes out: its path below the base URL, own headers of the dialect, and body."""
 
     path: str
     body: Object

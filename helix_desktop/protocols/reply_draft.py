@@ -101,7 +101,7 @@ class ReplyDraft:
         return [CallDelta(part.index, part.id, part.name, arguments)]
 
     def set_whole_arguments(self, key: Hashable, arguments: str) -> list[Delta]:
-        """The arguments as the provider gives them at the end; only what had not come yet is a delta."""
+        """The arguments as the provider gives them at the end; only what had not come is a delta."""
         part = self._parts[key]
         sofar = "".join(part.pieces)
         if arguments == sofar:

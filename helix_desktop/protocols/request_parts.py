@@ -33,6 +33,11 @@ def schema_of_tool(tool: ToolSpec | Tool) -> Object:
     return parse_object(tool.schema) or dict(EMPTY_SCHEMA)
 
 
+def function_of_tool(tool: ToolSpec | Tool) -> Object:
+    """As OpenAI's protocols describe it."""
+    return {"name": tool.name, "description": tool.description, "parameters": schema_of_tool(tool)}
+
+
 def legal_ids(messages: Sequence[Message], legal: re.Pattern[str], length: int) -> dict[str, str]:
     """Every call id of these messages → an id this provider takes: itself, or letters and digits made from it."""
     ids = {

@@ -29,14 +29,8 @@ LONGEST_BODY = 256 * 1024 * 1024
 # Environment variables of agents that name certificate files, and the client certificate with its key.
 EXTRA_CERTIFICATES = ("node_extra_ca_certs", "codex_ca_certificate", "requests_ca_bundle")
 CLIENT_CERTIFICATE = "claude_code_client_cert"
-CERTIFICATE_VARIABLES = frozenset(
-    (
-        "ssl_cert_file",
-        "ssl_cert_dir",
-        *EXTRA_CERTIFICATES,
-        *(f"claude_code_client_{name}" for name in ("cert", "key", "key_passphrase")),
-    )
-)
+_OF_CLIENT = [f"claude_code_client_{name}" for name in ("cert", "key", "key_passphrase")]
+CERTIFICATE_VARIABLES = frozenset(("ssl_cert_file", "ssl_cert_dir", *EXTRA_CERTIFICATES, *_OF_CLIENT))
 
 
 @dataclass(frozen=True, slots=True)

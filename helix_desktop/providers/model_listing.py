@@ -120,12 +120,8 @@ def _reported_details(item: json_values.Json) -> json_values.Object:
         json_values.number_at(item, "max_tokens"),
         json_values.number_at(item, "max_completion_tokens"),
     )
-    known: json_values.Object = {
-        "window": max(windows),
-        "max_output": max(outputs),
-        **_reported_prices(item),
-        **_reported_abilities(item),
-    }
+    known: json_values.Object = {"window": max(windows), "max_output": max(outputs)}
+    known |= _reported_prices(item) | _reported_abilities(item)
     return {name: value for name, value in known.items() if value or value is False}
 
 
@@ -163,7 +159,7 @@ def _reported_abilities(item: json_values.Json) -> json_values.Object:
 
 
 async def _local_details(transport: ProviderTransport, seconds: float) -> json_values.Object:
-    """What Ollama, LM Studio and llama.cpp tell beside the list: the window a model really runs with."""
+    """What Ollama, LM Studio and llama.cpp tell beside the list: the window a model runs with."""
     root = replace(transport, base_url=transport.base_url.removesuffix("/v1"))
     for path, read in (
         ("/api/v0/models", _models_of_lm_studio),

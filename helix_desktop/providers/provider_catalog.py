@@ -1,4 +1,4 @@
-"""Which providers there are, how each is addressed, and how a configured one becomes a ModelClient."""
+"""Which providers there are, how each is addressed, and how one becomes a ModelClient."""
 
 import asyncio
 import time
@@ -59,7 +59,7 @@ class ProviderConfig:
 
     @property
     def host(self) -> str:
-        """Where its key goes: the host of its address, with the port where that is not the usual one."""
+        """Where its key goes: the host of its address, with the port if it is not the usual one."""
         try:
             parts = urlsplit(self.base_url)
             port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"

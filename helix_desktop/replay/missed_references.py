@@ -292,7 +292,7 @@ class MissedReferences:
         return self._spoken[text]
 
     def references_in(self, text: str) -> Uses:
-        """Identifiers and paths of a text, and its lines as they are without numbers and indentation."""
+        """A text's identifiers and paths, and its lines without numbers and indentation."""
         if text not in self._found:
             values = text_without_escapes(text)
             lines = (_NUMBER.sub("", line, count=1).strip() for line in values.splitlines())

@@ -134,7 +134,7 @@ class CacheFolder:
             self.delete_chunks(blob, extra=[(cache_records.key_of_number(b"o", blob), None)])
 
     def store_collected_record(self, record: CacheRecord) -> None:
-        """Remember an entry whose content is gone, as an export of another workspace describes it."""
+        """Remember an entry with its content gone, as another workspace's export describes it."""
         if self.level.get_value(b"h" + record.digest.raw) is None:
             number = self.take_entry_number()
             gone = replace(record, number=number, blob=number, kept=0, chunks=(), state=EntryState.COLLECTED)

@@ -14,7 +14,7 @@ _PAGE = 500
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """What a check found: entries and bytes read, and each damaged or missing entry with the reason."""
+    """What a check found: entries and bytes read, and why entries are damaged or missing."""
 
     checked: int
     bytes: int

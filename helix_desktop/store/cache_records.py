@@ -121,20 +121,9 @@ def pack_record(record: CacheRecord) -> bytes:
     tool = about.tool[:200].encode("utf-8", "replace")
     source = about.source[:_SOURCE_LIMIT].encode("utf-8", "replace")
     media = about.media_type[:200].encode("utf-8", "replace")
-    head = _FIXED.pack(
-        VERSION,
-        record.state,
-        record.digest.raw,
-        record.blob,
-        record.size,
-        record.kept,
-        record.lines,
-        record.time,
-        len(tool),
-        len(source),
-        len(media),
-        len(record.chunks),
-    )
+    named = record.state, record.digest.raw, record.blob
+    figures = record.size, record.kept, record.lines, record.time
+    head = _FIXED.pack(VERSION, *named, *figures, *map(len, (tool, source, media, record.chunks)))
     payload = head + tool + source + media + b"".join(record.chunks)
     return _record_check(record.number, payload) + payload
 

@@ -224,16 +224,6 @@ def _entry_row_of(
     row: tuple[int, bytes, int, int, str, str, str, int, int, float, int, float, int, int],
 ) -> entry_catalogue.EntryRow:
     number, digest, size, lines, media, tool, source, kept, tokens, time, uses, recalled, pinned, state = row
-    stored = Stored(Digest(digest), size, lines, media)
-    return entry_catalogue.EntryRow(
-        stored,
-        EntryOrigin(tool, source, media),
-        kept,
-        tokens,
-        time,
-        uses,
-        recalled,
-        bool(pinned),
-        state != EntryState.LIVE,
-        number,
-    )
+    stored, about = Stored(Digest(digest), size, lines, media), EntryOrigin(tool, source, media)
+    marks = bool(pinned), state != EntryState.LIVE
+    return entry_catalogue.EntryRow(stored, about, kept, tokens, time, uses, recalled, *marks, number)

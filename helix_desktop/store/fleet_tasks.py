@@ -245,7 +245,7 @@ class FleetTaskList:
         return bool(rows)
 
     async def stop_all_tasks(self) -> int:
-        """What runs waits again, and nothing is claimed until `resume_all_tasks`. How many tasks ran."""
+        """What runs waits again; nothing is claimed until `resume_all_tasks`. How many tasks ran."""
         stop = self.notes.build_stop_statement(is_stopped=True)
         _, rows = await self._run_statements([stop, self._statement(_STOP, self._space)])
         return len(rows)

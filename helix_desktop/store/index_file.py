@@ -464,7 +464,7 @@ def _sum_checkpoint_contents(found: Sequence[CacheRecord]) -> tuple[int, int]:
 
 
 def _split_by_text_size(words: Sequence[tuple[int, str, str]]) -> Iterator[Sequence[tuple[int, str, str]]]:
-    """Rows with so much text together that taking them over does not hold the interpreter for long."""
+    """Rows of so much text together that taking them over does not hold the interpreter for long."""
     begin = size = 0
     for end, (_, text, _) in enumerate(words, 1):
         size += len(text)

@@ -71,7 +71,7 @@ def prepare_schema(connection: sqlite3.Connection, schema: str, *, application: 
 
 
 def build_upsert(table: str, columns: Sequence[str]) -> str:
-    """Unlike REPLACE it leaves the key, the first column, in its index: a page less for each write."""
+    """Unlike REPLACE, leaves the key, the first column, in its index: a page less for each write."""
     changes = ", ".join(f"{name} = excluded.{name}" for name in columns[1:])
     values = ", ".join("?" * len(columns))
     return f"INSERT INTO {table} VALUES({values}) ON CONFLICT({columns[0]}) DO UPDATE SET {changes}"

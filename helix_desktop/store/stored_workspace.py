@@ -116,7 +116,7 @@ class StoredWorkspace:
                 yield piece
 
     async def export_to_file(self, path: Path, report: Callable[[int], None] = lambda _bytes: None) -> tuple[str, ...]:
-        """Whole or not at all. `report` hears the bytes written. Gives the hashes of damaged entries."""
+        """Whole or not at all. `report` hears the bytes written. Returns damaged entries' hashes."""
         left_out: list[str] = []
         beside: atomic_files.ReplacementFile | None = None
         try:

@@ -154,10 +154,11 @@ class BuiltInTool:
 
 
 def object_schema(*required: str, **properties: Schema) -> Schema:
-    """An object schema: the named properties, of which `required` must be there. It stands in every
-    request, so it says nothing twice: what is not a property is refused by `schema.check`.
+    """The named properties, of which `required` must be there; one that is only required is a text. It stands in
+    every request, so it says nothing twice: what is not a property is refused by `argument_schema`.
     """
-    return {"type": "object", "properties": properties, "required": list(required)}
+    texts = {name: text_schema() for name in required if name not in properties}
+    return {"type": "object", "properties": {**texts, **properties}, "required": list(required)}
 
 
 def text_schema(description: str = "") -> Schema:

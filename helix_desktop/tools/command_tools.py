@@ -99,7 +99,7 @@ class WorkspaceCommands:
     async def start_in_sandbox(
         self, action: ToolAction, folder: Path, opened: CommandOpenings, watched: CommandCheck | None, *, free: bool
     ) -> RunningCommand:
-        line, network = action.command, action.network
+        words, network = shell_command_line(action.command), action.network
         sandbox = replace(self.sandbox, read_only=True) if self.is_planning() else self.sandbox
         self.sandbox.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         environment = sandbox.build_environment(
@@ -111,7 +111,7 @@ class WorkspaceCommands:
         is_locked_in = self.sandbox.kind is not SandboxKind.NONE and not free
         launch = ProcessLaunch(
             CommandAuthor.MODEL,
-            shell_command_line(line),
+            words,
             folder,
             environment,
             place=ProcessPlace.SANDBOX if is_locked_in else ProcessPlace.WATCHED,
@@ -119,18 +119,14 @@ class WorkspaceCommands:
             reason_unchecked="" if watched else "the user allowed it as it is, or no folder of a workspace is in reach",
             is_allowed_outside=not is_locked_in,
         )
+        wrap = partial(sandbox.wrap_command, words, network=network, free=free, held=held, opened=opened)
         try:
-            return await RunningCommand.start_in_jail(
-                launch,
-                lambda lifeline: sandbox.wrap_command(
-                    shell_command_line(line), lifeline, network=network, free=free, held=held, opened=opened
-                ),
-            )
+            return await RunningCommand.start_in_jail(launch, wrap)
         except OSError as error:
             if error.errno != errno.E2BIG:
                 raise
             raise InvalidInput(
-                f"The command is longer than the system allows ({len(line.encode()):,} bytes); it was not run.",
+                f"The command is longer than the system allows ({len(action.command.encode()):,} bytes); it was not run.",
                 remedy="Write the long part to a file with write_file.",
             ) from error
 
@@ -285,16 +281,8 @@ def _action_of_command(
     extra = " with network access" if network else ""
     danger = "it would run outside the sandbox" if free and commands.sandbox.kind is not SandboxKind.NONE else ""
     title = f"Run a command{extra}{where}"
-    return ToolAction(
-        ToolName.RUN_COMMAND,
-        ActionEffect.RUN,
-        title,
-        line,
-        command=line,
-        network=network,
-        reason_to_ask=danger,
-        separate_permission=danger and "outside_sandbox",
-    )
+    action = ToolAction(ToolName.RUN_COMMAND, ActionEffect.RUN, title, line, command=line, network=network)
+    return replace(action, reason_to_ask=danger, separate_permission=danger and "outside_sandbox")
 
 
 @dataclass(slots=True)
@@ -540,7 +528,6 @@ _SPECS = (
         _RUN,
         object_schema(
             "command",
-            command=text_schema(),
             folder=text_schema(),
             seconds=whole_number_schema("Time limit", 1),
             network=flag_schema(),

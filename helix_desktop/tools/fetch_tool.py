@@ -11,6 +11,7 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -177,28 +178,12 @@ def is_public_address(address: str) -> bool:
 async def _ask_to_fetch(use: built_in_tool.ToolResources, target: FetchTarget) -> None:
     danger = f"{target.url.host} is a device on your local network ({target.address})" if target.is_private else ""
     title = f"Fetch from {target.url.host}"
-    await use.permit(
-        ToolAction(
-            ToolName.FETCH_URL,
-            ActionEffect.FETCH,
-            title,
-            str(target.url),
-            path=target.url.host,
-            reason_to_ask=danger,
-            asks_in_every_mode=target.is_private,
-        )
-    )
+    action = ToolAction(ToolName.FETCH_URL, ActionEffect.FETCH, title, str(target.url), path=target.url.host)
+    await use.permit(replace(action, reason_to_ask=danger, asks_in_every_mode=target.is_private))
 
 
-TOOLS = (
-    built_in_tool.BuiltInTool(
-        ToolName.FETCH_URL,
-        "Fetch a page or a file from the internet as text.",
-        built_in_tool.object_schema(
-            "url",
-            url=built_in_tool.text_schema("The address"),
-            raw=built_in_tool.flag_schema("The page's source, not its text"),
-        ),
-        fetch_url,
-    ),
-)
+_ABOUT = "Fetch a page or a file from the internet as text."
+_ADDRESS = built_in_tool.text_schema("The address")
+_RAW = built_in_tool.flag_schema("The page's source, not its text")
+_SCHEMA = built_in_tool.object_schema("url", url=_ADDRESS, raw=_RAW)
+TOOLS = (built_in_tool.BuiltInTool(ToolName.FETCH_URL, _ABOUT, _SCHEMA, fetch_url),)

@@ -445,15 +445,13 @@ TOOLS = (
     BuiltInTool(
         ToolName.READ_FILE,
         "Read a text file, or some of its lines. Images are shown.",
-        object_schema(
-            "path", path=text_schema(), first_line=whole_number_schema(least=1), last_line=whole_number_schema(least=1)
-        ),
+        object_schema("path", first_line=whole_number_schema(least=1), last_line=whole_number_schema(least=1)),
         read_file,
     ),
     BuiltInTool(
         ToolName.WRITE_FILE,
         "Create a file, or replace all of its content.",
-        object_schema("path", "content", path=text_schema(), content=text_schema()),
+        object_schema("path", "content"),
         write_file,
         runs_alone=True,
         is_brief=True,
@@ -461,15 +459,7 @@ TOOLS = (
     BuiltInTool(
         ToolName.EDIT_FILE,
         "Replace a text in a file. old_text must match exactly, and only once unless replace_all is set.",
-        object_schema(
-            "path",
-            "old_text",
-            "new_text",
-            path=text_schema(),
-            old_text=text_schema(),
-            new_text=text_schema(),
-            replace_all=flag_schema(),
-        ),
+        object_schema("path", "old_text", "new_text", replace_all=flag_schema()),
         edit_file,
         runs_alone=True,
     ),
@@ -479,7 +469,7 @@ TOOLS = (
     BuiltInTool(
         ToolName.GLOB_FILES,
         "Find files by name, such as **/*.py or src/**/test_*.{ts,tsx}.",
-        object_schema("pattern", pattern=text_schema(), path=text_schema("The folder to start in")),
+        object_schema("pattern", path=text_schema("The folder to start in")),
         glob_files,
         is_rare=True,
     ),

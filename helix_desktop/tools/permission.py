@@ -212,7 +212,7 @@ def _rule_covers_command(pattern: str, one: WrittenCommand, fitting: Sequence[Pe
 
 
 def _words_of_command_pattern(pattern: str) -> tuple[str, ...]:
-    """The words of a rule's command, without the star at its end; none where it is no single command."""
+    """Words of a rule's command, without the star at its end; none if it is no single command."""
     known = find_started_programs(pattern.removesuffix(" *"))
     if isinstance(known, UnknownPrograms) or not known.is_plain or len(known.commands) != 1:
         return ()

@@ -20,7 +20,7 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots, read_file_or_non
 
 
 async def restore_files_to_before(facts: Sequence[Recorded], around: WorkspaceResources) -> FileRestoration:
-    """Put the files back as they were before these facts, except what others changed; in sentences."""
+    """Put the files back as before these facts, except what others changed; in sentences."""
     noted = [r.fact for r in facts if isinstance(r.fact, FilesChanged)]
     known = {fact.call for fact in noted}
     bare = [

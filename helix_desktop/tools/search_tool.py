@@ -173,13 +173,8 @@ def _build_found_line(use: ToolResources, data: dict[str, Any], *, hit: bool) ->
 
 async def _search_without_ripgrep(use: ToolResources, place: RootPath, args: ToolArguments, most: int) -> GrepResult:
     pieces = _iterate_text_files(use, place, _file_name_patterns(use, args))
-    return await grep_pieces(
-        args.text_argument("pattern"),
-        pieces,
-        context=args.number_argument("context", 0),
-        most=most,
-        ignore_case=args.flag_argument("ignore_case"),
-    )
+    context, ignore_case = args.number_argument("context", 0), args.flag_argument("ignore_case")
+    return await grep_pieces(args.text_argument("pattern"), pieces, context=context, most=most, ignore_case=ignore_case)
 
 
 def _file_name_patterns(use: ToolResources, args: ToolArguments) -> list[str]:

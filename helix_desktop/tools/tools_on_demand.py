@@ -23,7 +23,6 @@ from helix_desktop.tools.built_in_tool import (
     ToolOutput,
     ToolResources,
     object_schema,
-    text_schema,
     whole_number_schema,
 )
 from helix_desktop.tools.tool_ranking import TextRanking
@@ -35,8 +34,8 @@ _ABOUT_FIND = (
 )
 _ABOUT_CALL = "Call a tool find_tools returned."
 _HEADING = "\nMore tools, by source:\n"
-_FIND = object_schema("query", query=text_schema(), limit=whole_number_schema(least=1))
-_CALL = object_schema("name", name=text_schema(), arguments={"type": "object"})
+_FIND = object_schema("query", limit=whole_number_schema(least=1))
+_CALL = object_schema("name", arguments={"type": "object"})
 _SHOWN = 600  # In characters. Results show this much of a description.
 _SCHEMA_SHOWN = 4_000
 _LEAST_LINE = 12  # In tokens. Enough for a source's name and little else.

@@ -357,7 +357,7 @@ def _stat_replaceable(folder: folders.OpenFolder, name: str, shown: str) -> os.s
 
 
 def _put_if_unchanged(roots: WorkspaceRoots, place: RootPath, content: bytes | None, expected: Digest | None) -> None:
-    """Put content, or nothing, in a file's place, and look at what came out: somebody may have saved."""
+    """Put content or nothing in a file's place, and look at what came out: others may have saved."""
     name, shown = place.full_path.name, roots.display_path(place)
     said = f"{shown} has changed since it was read. Nothing was written."
     digest = None if expected is None else expected.raw

@@ -1,4 +1,4 @@
-"""The conversations as a list shows them: what the journal knows of each, and how full its window is."""
+"""The conversations as a list shows them: what the journal knows of each, and its window's use."""
 
 import itertools
 import json

@@ -411,10 +411,8 @@ async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLin
         if entries:
             await link.send_waiting_content()
 
-    async def read_list_rows() -> Collection[bytes]:
-        return await made.thread.run_there(made.sync_state.needed_segment_names)
-
     made.send_content = send_entry_contents
     made.send_last_again = partial(link.send_waiting_content, again=SENT_AGAIN)
-    made.learn_forgotten, link.list_other_used_rows = link.learn_what_others_forgot, read_list_rows
+    made.learn_forgotten = link.learn_what_others_forgot
+    link.list_other_used_rows = partial(made.thread.run_there, made.sync_state.needed_segment_names)
     return made

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field
+from functools import partial
 
 from helix_desktop.engine.collaborators import TaskSpawner, TurnLimits
 from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Spent, Stop, Text, TurnEnd, TurnEnded
@@ -139,13 +140,8 @@ class AgentWorkforce:
     # --- A conversation's place in the tree of agents
 
     def place_in_tree(self, conversation: str, depth: int) -> AgentPlace:
-        return AgentPlace(
-            depth,
-            self._chains.get(conversation, ()),
-            self.team_of(conversation),
-            self._agent_limits,
-            self.roles.list_roles,
-        )
+        chain, team = self._chains.get(conversation, ()), self.team_of(conversation)
+        return AgentPlace(depth, chain, team, self._agent_limits, self.roles.list_roles)
 
     def team_of(self, conversation: str) -> AgentTeam:
         return self._teams.setdefault(self._roots.get(conversation, conversation), AgentTeam())
@@ -340,22 +336,11 @@ class AgentWorkforce:
             listener()
 
     def agent_tools(self) -> tuple[BuiltInTool, ...]:
+        about_list, tool = "The agents you delegated to: state and cost.", partial(BuiltInTool, is_rare=True)
         return (
-            BuiltInTool(
-                "message_agent",
-                "Tell a running agent of yours something.",
-                _MESSAGE,
-                self._run_message_agent,
-                is_rare=True,
-            ),
-            BuiltInTool(
-                "list_agents",
-                "The agents you delegated to: state and cost.",
-                object_schema(),
-                self._run_list_agents,
-                is_rare=True,
-            ),
-            BuiltInTool("stop_agent", "Stop a running agent of yours.", _STOP, self._run_stop_agent, is_rare=True),
+            tool("message_agent", "Tell a running agent of yours something.", _MESSAGE, self._run_message_agent),
+            tool("list_agents", about_list, object_schema(), self._run_list_agents),
+            tool("stop_agent", "Stop a running agent of yours.", _STOP, self._run_stop_agent),
         )
 
     async def _run_message_agent(self, args: ToolArguments, use: ToolResources) -> ToolOutput:

@@ -222,7 +222,7 @@ class FileChanges:
         )
 
     async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
-        """All that some steps changed, the folders of files among it: what must be put back together."""
+        """All that some steps changed, the folders of files among it: what must go back together."""
         found = [(source, await self._differences.read_changes_of_step(source)) for source in sources]
         return self._differences.join_differences(await self._differences.without_foreign_lines(found), list)
 

@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -221,12 +222,8 @@ class HookRunner:
             trusted_hash=hook.trust,
             checks=watched,
         )
-        return await RunningCommand.start_in_jail(
-            launch,
-            lambda lifeline: sandbox.wrap_command(words, lifeline, network=False, held=held, opened=opened),
-            stdin=stdin,
-            stderr=PIPE,
-        )
+        wrap = partial(sandbox.wrap_command, words, network=False, held=held, opened=opened)
+        return await RunningCommand.start_in_jail(launch, wrap, stdin=stdin, stderr=PIPE)
 
     def _openings_for_hook(self, guard: AutorunGuard) -> CommandOpenings:
         """What a command of the model sees that asked for nothing."""
@@ -238,14 +235,10 @@ class HookRunner:
         """The user's own script, as they set it. No program is looked for in a folder of the workspace."""
         environment = self.kit.sandbox.build_environment(os.environ, network=True, free=True) | told
         environment["PATH"] = search_path_outside(environment.get("PATH", os.defpath), self.kit.resources.roots.folders)
-        words, sandbox = shell_command_line(hook.command), self.kit.sandbox
+        words = shell_command_line(hook.command)
         launch = ProcessLaunch(CommandAuthor.USER, words, hook.folder, environment, place=ProcessPlace.WATCHED)
-        return await RunningCommand.start_in_jail(
-            launch,
-            lambda lifeline: sandbox.wrap_command(words, lifeline, network=True, free=True),
-            stdin=stdin,
-            stderr=PIPE,
-        )
+        wrap = partial(self.kit.sandbox.wrap_command, words, network=True, free=True)
+        return await RunningCommand.start_in_jail(launch, wrap, stdin=stdin, stderr=PIPE)
 
     def _add_hook_notes(self, conversation: str, event: str, answers: list[HookAnswer]) -> None:
         for answer in answers:

@@ -253,7 +253,7 @@ class Workbench:
         return lambda: self._listeners.remove(listener)
 
     async def open_session(self, conversation: str, *, writer: Writer | None = None) -> Session:
-        """`writer`: who writes its folds, given its main model, where a connected agent works in it."""
+        """`writer`: who writes its folds, given its main model, if a connected agent works in it."""
         if writer is not None:
             self._writers[conversation] = writer
         if self._rows.find_row(conversation) is None:
@@ -319,7 +319,7 @@ class Workbench:
         return session
 
     async def predict_next_request(self, conversation: str) -> None:
-        """Computes what the next request will be sent with, when that has changed since the last one."""
+        """Computes what the next request will be sent with, if that changed since the last one."""
         if (session := self.sessions.find_open_session(conversation)) is not None:
             await self._predict_request_of(session)
 
@@ -498,7 +498,7 @@ class Workbench:
     async def request_as_sent(
         self, conversation: str, seq: int | None, request: Request
     ) -> tuple[str, Mapping[str, Any]]:
-        """The request of a step (None: the next one) as its provider gets it, after the model's name."""
+        """The request of a step (None: the next one) as its provider gets it, and the model."""
         return await self.models.request_body_as_sent(
             await self.open_session(conversation), seq, request, self.model_of_conversation(conversation)
         )
@@ -731,7 +731,7 @@ class Workbench:
 
     @property
     def opening_notes(self) -> Sequence[str]:
-        """What was repaired at opening, and which settings have no meaning, in sentences for users."""
+        """What was repaired at opening, and which settings mean nothing, in sentences for users."""
         return (*self.workspace.notes, *self.workspace.settings.warnings, *self._wide)
 
     def read_imported_proposals(self) -> str:

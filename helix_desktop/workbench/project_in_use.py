@@ -180,7 +180,7 @@ def _rules_for_prompt(found: ProjectItems, state: ConversationState, tokens: Tok
 def _notes_on_nested_rules(
     found: ProjectItems, touched: Iterable[Path], state: ConversationState
 ) -> list[StandingNote]:
-    """Those a file of this conversation brought into force; one that is gone or off is taken back."""
+    """Those a file of this conversation brought into force; what is gone or off is taken back."""
     paths = tuple(touched)
     notes, there = [], set()
     for item in found.items_of_kind("rules"):

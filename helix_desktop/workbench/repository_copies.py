@@ -72,7 +72,7 @@ class FolderCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopyContents:
-    """`changed`: the user's files that differ in it; `overlaps`: those other copies changed as well."""
+    """`changed`: the user's files that differ in it; `overlaps`: those another copy changed too."""
 
     bytes: int = 0
     uncommitted: tuple[str, ...] = ()
@@ -194,7 +194,7 @@ class RepositoryCopies:
 
     def build_apply_tool(self) -> built_in_tool.BuiltInTool:
         about = "Bring what a sub-agent changed in its copy into your folders."
-        schema = built_in_tool.object_schema("agent", agent=built_in_tool.text_schema())
+        schema = built_in_tool.object_schema("agent")
         return built_in_tool.BuiltInTool(APPLY, about, schema, self._apply_agent_copy, runs_alone=True, is_rare=True)
 
     async def _apply_agent_copy(

@@ -177,7 +177,7 @@ async def test_what_was_taken_out_is_not_sent_where_the_workspace_cannot_be_open
 async def test_tokens_are_counted_without_what_was_taken_out_where_the_view_cannot_be_made(
     tmp_path: Path, expect: Expect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expect("a count of tokens is asked for the request")
+    expect("a count of tokens is asked for the unfolded request")
     async with talking(tmp_path) as talk:
         path = "/v1/messages/count_tokens"
         assert (await talk.post(path)).status_code == 200

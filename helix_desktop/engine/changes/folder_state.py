@@ -112,7 +112,7 @@ def decode_difference(content: bytes) -> tuple[PathChange, ...]:
 
 
 def entries_to_read_first(content: bytes) -> tuple[Digest, ...]:
-    """Lists the entries that must be read first, in order, to get the state that an entry stands for."""
+    """Lists the entries that must be read first, in order, to get the state an entry stands for."""
     if content.startswith(b"{"):  # Checkpoints in the format of version 1 are JSON.
         body = json.loads(content)
         if body["checkpoint"] > 1:

@@ -30,7 +30,7 @@ class PlannedUndo:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSource:
-    """One fact about files. `what`: the tool's name; `step`: the number of the reply that called it."""
+    """A fact about files. `what`: the tool's name; `step`: the number of the reply calling it."""
 
     conversation: str
     seq: int

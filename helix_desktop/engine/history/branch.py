@@ -287,7 +287,7 @@ class ConversationBranch(LiveFolds):
         self.replace_items(low, high, list(self.build_items(span)))
 
     def count_pinned_tokens(self, *more: facts.Cover) -> int:
-        """What the pinned parts count, word for word as a pin shows them, with `more` pinned as well."""
+        """What the pinned parts count, word for word as a pin shows them, with `more` pinned too."""
         wanted = {part for ref in (*self.pins, *more) for part in self.parts_within(ref) if not self.is_excluded(part)}
         originals = (message_blocks.build_original_block(self.message_at(part.seq), part, self.ids) for part in wanted)
         return sum(block.tokens for block in originals)

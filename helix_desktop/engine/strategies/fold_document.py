@@ -1,4 +1,4 @@
-"""The text of a fold over a span: what was written, what must not be lost, and where the rest stands."""
+"""The text of a fold over a span: what was written, what must not be lost, and where the rest is."""
 
 from collections.abc import Mapping, Sequence
 

@@ -143,7 +143,7 @@ def find_legal_cut(branch: ConversationBranch, seq: int) -> int:
 
 
 def _first_foldable_message(branch: ConversationBranch) -> int:
-    """The first message no undone span bars; what another live span still covers is not barred by it."""
+    """The first message no undone span bars; what another live span covers is not barred."""
     first = branch.order[0]
     for cover in branch.barred:
         if isinstance(cover, Span) and not branch.is_inside_live_fold(cover):

@@ -77,12 +77,9 @@ def build_preview(text: str, tokens: int, purpose: str = "") -> str:
 def _most_informative_lines(text: str, purpose: str, seen: set[str], room: int) -> list[str]:
     """What stands in the part that is left out: errors, what the call was for, the structure; each line once."""
     pieces: list[str] = []
+    errors = [_shorten_preview_line(line) for line in find_error_lines(text)][-ERRORS:]
     groups = (
-        (
-            "Lines that look like errors:",
-            [_shorten_preview_line(line) for line in find_error_lines(text)][-ERRORS:],
-            20,
-        ),
+        ("Lines that look like errors:", errors, 20),
         ("Lines about what was asked for:", list(_lines_about_purpose(text, purpose)), 15),
         ("In it, by line:", list(_headings_and_signatures(text)), 35),
     )

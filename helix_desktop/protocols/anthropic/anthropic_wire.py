@@ -80,13 +80,8 @@ def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> P
         case "thinking" | "redacted_thinking":
             return Piece(PieceKind.REASONING, text_at(block, "thinking"), path)
         case "tool_use":
-            return Piece(
-                PieceKind.CALL,
-                format_json_value(block.get("input", {})),
-                path,
-                text_at(block, "id"),
-                text_at(block, "name"),
-            )
+            arguments, name = format_json_value(block.get("input", {})), text_at(block, "name")
+            return Piece(PieceKind.CALL, arguments, path, text_at(block, "id"), name)
         case "tool_result":
             content = block.get("content", "")
             ok = not block.get("is_error")

@@ -112,12 +112,8 @@ class ChatReplyReader(ReplyReaderBase):
         piece = json_values.checked_text_at({"arguments": arguments}, "arguments")
         _object_or_none(call, "function")
         call_id, name = json_values.text_at(call, "id"), json_values.checked_text_at(call, "function", "name")
-        return self._draft.add_call_piece(
-            self._call_key(call, position if alone else None, call_id, name),
-            call_id=call_id,
-            name=name,
-            arguments=piece,
-        )
+        key = self._call_key(call, position if alone else None, call_id, name)
+        return self._draft.add_call_piece(key, call_id=call_id, name=name, arguments=piece)
 
     def _call_key(self, call: json_values.Json, position: int | None, call_id: str, name: str) -> Hashable:
         index = json_values.value_at(call, "index")

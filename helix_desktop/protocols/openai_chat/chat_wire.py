@@ -7,7 +7,7 @@ from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.json_values import list_at, number_at, object_at, text_at, value_at
 from helix_desktop.protocols.event_stream import encode_event
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter, add_earlier_output, sum_output
-from helix_desktop.protocols.request_parts import schema_of_tool
+from helix_desktop.protocols.request_parts import function_of_tool
 from helix_desktop.protocols.wire_message import (
     Json,
     Path,
@@ -128,13 +128,7 @@ def with_added_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[st
 
 
 def tools_as_json(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
-    return [
-        {
-            "type": "function",
-            "function": {"name": t.name, "description": t.description, "parameters": schema_of_tool(t)},
-        }
-        for t in tools
-    ]
+    return [{"type": "function", "function": function_of_tool(t)} for t in tools]
 
 
 # --- Replies are read, whole or from a stream

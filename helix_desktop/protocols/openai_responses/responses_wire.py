@@ -7,7 +7,7 @@ from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at, value_at
 from helix_desktop.protocols.event_stream import encode_event
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, NumberedCallFilter, add_earlier_output, sum_output
-from helix_desktop.protocols.request_parts import schema_of_tool
+from helix_desktop.protocols.request_parts import function_of_tool
 from helix_desktop.protocols.wire_message import (
     Json,
     Path,
@@ -84,17 +84,8 @@ def parse_message(items: Sequence[Json]) -> Wired:
 def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
     kind = text_at(item, "type")
     if kind in _CALLS:
-        field = _CALLS[kind]
-        return [
-            Piece(
-                PieceKind.CALL,
-                text_at(item, field),
-                (at,),
-                text_at(item, "call_id"),
-                text_at(item, "name"),
-                media_type=field,
-            )
-        ]
+        field, call, name = _CALLS[kind], text_at(item, "call_id"), text_at(item, "name")
+        return [Piece(PieceKind.CALL, text_at(item, field), (at,), call, name, media_type=field)]
     if kind in _RESULTS:
         output = item.get("output")
         text = output if isinstance(output, str) else text_of_content(output)
@@ -118,7 +109,7 @@ def _piece_of_item_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -
 
 
 def apply_edits(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
-    """The items with some pieces shown as something else. A message of which nothing is left is none."""
+    """The items with some pieces shown as something else. A message with nothing left is none."""
     units = edit_pieces(wired, edits, _find_text_place)
     return [u for u in units if isinstance(u, str) or u.get("content") or text_at(u, "type") not in ("", "message")]
 
@@ -161,16 +152,7 @@ def with_added_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[st
 
 
 def tools_as_json(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
-    return [
-        {
-            "type": "function",
-            "name": t.name,
-            "description": t.description,
-            "parameters": schema_of_tool(t),
-            "strict": False,
-        }
-        for t in tools
-    ]
+    return [{"type": "function", **function_of_tool(t), "strict": False} for t in tools]
 
 
 # --- Replies are read, whole or from a stream

@@ -187,7 +187,7 @@ class ConversationSync:
         await self.acquire_turn_lease(conversation)
 
     async def _resend_missing_heads(self) -> None:
-        """Sends heads again that are missing or older than known: the store was emptied or restored."""
+        """Sends heads again that are missing or older than known: the store was emptied, restored."""
         known = {
             self._head_row_name(one.conversation): one
             for one in await self.thread.run_there(self.sync_state.list_progress)
@@ -518,7 +518,7 @@ def _decrypt_facts(
 
 
 def _first_that_fit(lines: Sequence[StoredFact]) -> Sequence[StoredFact]:
-    """The first of these facts, as many as one segment may hold. One that is too large goes alone."""
+    """The first of these facts, as many as one segment may hold. What is too large goes alone."""
     size = 0
     for at, line in enumerate(lines):
         size += len(line.fact)

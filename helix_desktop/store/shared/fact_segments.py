@@ -119,15 +119,9 @@ def decode_head(content: bytes) -> HeadContents:
         segments = tuple(
             FactSegment(bytes.fromhex(name), int(first), int(last)) for name, first, last in body["segments"]
         )
-        return HeadContents(
-            str(body["conversation"]),
-            str(body["machine"]),
-            int(body["last"]),
-            bytes.fromhex(body["chain"]),
-            segments,
-            int(body["generation"]),
-            bool(body["gone"]),
-        )
+        names, chain = (str(body["conversation"]), str(body["machine"])), bytes.fromhex(body["chain"])
+        generation, is_removed = int(body["generation"]), bool(body["gone"])
+        return HeadContents(*names, int(body["last"]), chain, segments, generation, is_removed)
     except (ValueError, KeyError, TypeError) as error:
         raise JournalCorrupt("The shared data of a conversation cannot be read.", remedy=_REMEDY) from error
 

@@ -304,7 +304,7 @@ class ProgramFinder:
 
 
 def _sed_may_run(script: str) -> bool:
-    """Whether it has the command `e`, or that flag behind the third delimiter of a line (`s/a/b/e`)."""
+    """Whether it has the command `e`, or that flag after a line's third delimiter (`s/a/b/e`)."""
     pieces = (line.split(sign)[3:] for line in script.split("\n") for sign in set(_SED_SIGN.findall(line)))
     return bool(_SED_RUNS.search(script)) or any(_SED_FLAG.match(one) for behind in pieces for one in behind)
 
