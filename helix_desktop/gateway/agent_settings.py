@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop import atomic_files
+from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_upstreams import (
@@ -24,6 +25,7 @@ from helix_desktop.gateway.agent_upstreams import (
 from helix_desktop.gateway.gateway_socket import agent_address
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS, KnownAgent
 from helix_desktop.gateway.registration import GatewayRegistration, new_token
+from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots, delete_file, replace_file
 
 FOLDER = "connected"
 
@@ -87,7 +89,11 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
         "created": [str(folder) for folder in change.file.parents if not folder.exists()],
     }
     atomic_files.write_file_atomically(note, json.dumps(known), private=True)
-    atomic_files.write_file_atomically(change.file, (change.after or b"").decode())
+    try:
+        _put_settings(change)
+    except HelixError:
+        _delete_note(note)
+        raise
 
 
 def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange:
@@ -112,16 +118,33 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
 
 
 def remove_address(change: AgentSettingsChange, config: Path) -> None:
+    _put_settings(change)
     if change.after is None:
-        change.file.unlink(missing_ok=True)
         with suppress(OSError):  # A folder that contains other files is not removed.
             for folder in change.created:
                 folder.rmdir()
-    else:
-        atomic_files.write_file_atomically(change.file, change.after.decode("utf-8"))
+    _delete_note(config / FOLDER / f"{change.agent}.json")
+
+
+def _put_settings(change: AgentSettingsChange) -> None:
+    """In the file's place, or in that of what it links to, if it still is what was shown: somebody may have saved."""
+    file = Path(os.path.realpath(change.file))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    roots, place = WorkspaceRoots.from_folders([file.parent]), RootPath(file.parent, file.name)
+    expected = None if change.before is None else Digest.of_content(change.before)
+    try:
+        if change.after is not None:
+            replace_file(roots, place, change.after, expected=expected)
+        elif expected is not None:
+            delete_file(roots, place, expected=expected)
+    except ActionRefused as error:
+        raise ActionRefused(f"{change.file} was not changed: {error.what}", remedy="Try again.") from error
+
+
+def _delete_note(note: Path) -> None:
     with suppress(OSError):
-        (config / FOLDER / f"{change.agent}.json").unlink()
-        (config / FOLDER).rmdir()
+        note.unlink()
+        note.parent.rmdir()
 
 
 def remove_all_addresses(config: Path) -> str:

@@ -4,13 +4,18 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from helix_desktop.atomic_files import write_file_atomically
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.translation import tr
 
 
 async def save_text_file(file: Path, make: Callable[[], str]) -> None:
+    def write_whole() -> None:
+        content = make().encode("utf-8", "replace")
+        write_file_atomically(file.parent.resolve(strict=True) / file.name, content)
+
     try:
-        await asyncio.to_thread(lambda: file.write_text(make(), "utf-8", "replace"))
+        await asyncio.to_thread(write_whole)
     except OSError as error:
         raise StoreFailed(
             tr("Couldn't write {file}: {why}.", file=file, why=error.strerror or error),

@@ -24,6 +24,7 @@ from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, Proces
 from helix_desktop.tools import git_identity, home_folder
 from helix_desktop.tools.home_folder import ClosedHome, is_within_folder
 from helix_desktop.tools.home_openings import NOTHING_OPENED, CommandOpenings, opened_sockets, opened_variables
+from helix_desktop.tools.scratch_folders import GIVEN
 
 _ECHO = ("/bin/sh", "-c", "echo started")
 PROCESSES, HANDLES, LARGEST_FILE = 4096, 65_536, 64 << 30
@@ -69,7 +70,7 @@ class Sandbox:
     @property
     def command_folder(self) -> Path:
         """The folder of what the program itself gives to commands, to be read: a git identity, and an empty file."""
-        return self.scratch.with_name(f"{self.scratch.name}-given")
+        return self.scratch.with_name(f"{self.scratch.name}{GIVEN}")
 
     def paths_left_visible(self, opened: CommandOpenings = NOTHING_OPENED, *, network: bool = False) -> list[str]:
         """What a command would see though it is to be absent, because this kind of sandbox cannot take it out of a root."""

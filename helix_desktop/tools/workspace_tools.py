@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -34,6 +32,11 @@ from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.recall_tools import CompactForPurpose, ReadHistory
 from helix_desktop.tools.rewind_files import restore_files_to_before
 from helix_desktop.tools.sandbox import Sandbox, SandboxKind, find_sandbox
+from helix_desktop.tools.scratch_folders import (
+    create_scratch_folder,
+    remove_abandoned_scratch_folders,
+    remove_scratch_folder,
+)
 from helix_desktop.tools.toolbox import CallHooks, ForeignTool, Toolbox, WorkspacePermissions
 from helix_desktop.tools.tools_on_demand import OnDemandTools, ToolFinder
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
@@ -62,6 +65,7 @@ class WorkspaceTools:
     commands: WorkspaceCommands
     options: WorkspaceToolOptions
     finder: ToolFinder = field(default_factory=ToolFinder)
+    scratch_lock: int = -1
 
     @classmethod
     async def open_workspace_tools(
@@ -79,14 +83,15 @@ class WorkspaceTools:
         roots = replace(
             all_of, is_hidden_inside=lambda inside: hidden_files.matches_hidden_patterns(inside, options.hidden())
         )
-        scratch = Path(tempfile.mkdtemp(prefix="helix-"))
+        await asyncio.to_thread(remove_abandoned_scratch_folders)
+        scratch, lock = create_scratch_folder()
         try:
             caches = options.caches or scratch / "caches"
             sandbox = await find_sandbox(roots.folders, scratch, roots.closed_paths, caches)
             writing = asyncio.to_thread(write_identity, sandbox.command_folder / "git", roots.folders)
-            await finish_making(writing, lambda _: asyncio.to_thread(shutil.rmtree, sandbox.command_folder))
+            await finish_making(writing, lambda _: asyncio.to_thread(remove_scratch_folder, scratch))
         except BaseException:
-            shutil.rmtree(scratch, ignore_errors=True)
+            remove_scratch_folder(scratch, lock)
             raise
         permissions.sandboxed = sandbox.kind is not SandboxKind.NONE
         commands = WorkspaceCommands(
@@ -94,7 +99,8 @@ class WorkspaceTools:
         )
         commands.opened = options.opened
         commands.is_planning = lambda: permissions.mode is PermissionMode.PLAN
-        return cls(WorkspaceResources(roots, *stores, checkpoints=checkpoints), permissions, sandbox, commands, options)
+        resources = WorkspaceResources(roots, *stores, checkpoints=checkpoints)
+        return cls(resources, permissions, sandbox, commands, options, scratch_lock=lock)
 
     def build_toolbox(  # noqa: PLR0913 -- all of them keywords with defaults
         self,
@@ -153,5 +159,5 @@ class WorkspaceTools:
         await self.commands.aclose()
         if self.resources.checkpoints is not None:
             await self.resources.checkpoints.aclose()
-        for folder in (self.sandbox.scratch, self.sandbox.command_folder):
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        lock, self.scratch_lock = self.scratch_lock, -1
+        await asyncio.to_thread(remove_scratch_folder, self.sandbox.scratch, lock)

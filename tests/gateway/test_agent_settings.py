@@ -130,3 +130,42 @@ def test_notes_that_cannot_be_read_and_those_without_a_token_stand_for_nothing(t
         (folder / f"{name}.json").write_text(text)
     ((registration, port),) = agent_settings.installed_registrations(tmp_path).items()
     assert (registration.agent, registration.token, registration.upstream, port) == ("d", "x", "", 7)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_somebody_saves_while_the_change_is_shown_stays(tmp_path: Path, there: bool) -> None:
+    agent, home, config = known_agents.find_known_agent("claude"), tmp_path / "home", tmp_path / "config"
+    file = agent.file(home, {})
+    file.parent.mkdir(parents=True)
+    if there:
+        file.write_bytes(BEFORE["claude"])
+    change = agent_settings.plan_address_install(agent, 4356, home, {})
+    file.write_bytes(b'{"mine": 1}')
+    with pytest.raises(ActionRefused, match="has changed since it was read"):
+        agent_settings.install_address(change, config)
+    assert file.read_bytes() == b'{"mine": 1}'
+    assert not agent_settings.is_agent_connected(agent, config)
+    file.unlink()
+    if there:
+        file.write_bytes(BEFORE["claude"])
+    agent_settings.install_address(agent_settings.plan_address_install(agent, 4356, home, {}), config)
+    removal = agent_settings.plan_address_removal(agent, config)
+    file.write_bytes(b'{"mine": 2}')
+    with pytest.raises(ActionRefused, match="has changed since it was read"):
+        agent_settings.remove_address(removal, config)
+    assert file.read_bytes() == b'{"mine": 2}'
+    assert agent_settings.is_agent_connected(agent, config)
+
+
+def test_settings_behind_a_link_are_changed_where_they_are(tmp_path: Path) -> None:
+    agent, home, config = known_agents.find_known_agent("claude"), tmp_path / "home", tmp_path / "config"
+    file, real = agent.file(home, {}), tmp_path / "dotfiles" / "claude.json"
+    file.parent.mkdir(parents=True)
+    real.parent.mkdir()
+    real.write_bytes(BEFORE["claude"])
+    file.symlink_to(real)
+    agent_settings.install_address(agent_settings.plan_address_install(agent, 4356, home, {}), config)
+    assert file.is_symlink()
+    assert URL in real.read_text("utf-8")
+    agent_settings.remove_address(agent_settings.plan_address_removal(agent, config), config)
+    assert real.read_bytes() == BEFORE["claude"]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import resource
+import signal
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,23 @@ async def test_what_cannot_be_written_is_said_with_what_to_do(tmp_path: Path) ->
     with pytest.raises(StoreFailed, match="No such file or directory") as raised:
         await save_text_file(tmp_path / "nowhere" / "a.md", lambda: "text")
     assert "Choose another location" in str(raised.value)
+
+
+async def test_a_file_stays_as_it_was_where_the_disk_is_full(tmp_path: Path) -> None:
+    """It was emptied first."""
+    file = tmp_path / "a.md"
+    file.write_text("old")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
+    try:
+        with pytest.raises(StoreFailed):
+            await save_text_file(file, lambda: "x" * 100_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.parametrize(
