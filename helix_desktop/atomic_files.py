@@ -17,10 +17,7 @@ _OLD = 3_600.0  # In seconds. A temporary file this old was left by a crash and 
 
 
 class ReplacementFile:
-    """A new version of `path`, which replaces it when it is complete and is deleted otherwise.
-
-    Where the system can, it has no name until then, so that a program that is killed leaves nothing behind.
-    """
+    """A new version of `path`. Where the system can, it has no name until it is complete."""
 
     def __init__(self, path: Path, mode: int = 0o666) -> None:
         self._path = path

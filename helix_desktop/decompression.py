@@ -44,10 +44,7 @@ class DecodedTooLarge(ValueError):
 
 
 class BodyDecompressor:
-    """Decodes a body piece by piece. `content_encoding`: the value of its header, with any number of codings.
-
-    A body that ends too early gives what there is of it.
-    """
+    """Decodes a body piece by piece, by its header `content_encoding`, as far as it goes."""
 
     def __init__(self, content_encoding: str, limit_bytes: int) -> None:
         names = [name.strip().lower() for name in content_encoding.split(",")]

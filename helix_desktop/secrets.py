@@ -233,9 +233,7 @@ class SecretStorage:
     async def store_secret_at(
         self, secret: Addressee, value: str, *, where: SecretKeeper = SecretKeeper.KEYRING
     ) -> None:
-        """Stores the secret in one place and deletes it from the others. Raises NoUsableKeyring, and
-        stores nothing, when the keyring cannot be used.
-        """
+        """In this place and in no other. NoUsableKeyring, and nothing stored, where there is none."""
         name = keyring_name_of(secret)
         self._seen(value)
         if where is SecretKeeper.ENVIRONMENT:

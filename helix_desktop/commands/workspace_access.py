@@ -206,10 +206,7 @@ def open_secrets(where: program_folders.ProgramFolders) -> SecretStorage:
 
 
 class OptionalTokenCounter:
-    """Counts tokens, but not for a command that has no use for them: the vocabulary takes 75 MB and half a second.
-
-    The index leaves what was not counted for whoever opens the workspace next.
-    """
+    """Counts only for commands that need it: the vocabulary takes 75 MB and half a second."""
 
     def __init__(self, *, wanted: bool = True) -> None:
         self.wanted = wanted

@@ -80,11 +80,7 @@ def build_material_request(text: str, question: str, purpose: Purpose, max_outpu
 
 
 def append_question(request: Request, question: str, purpose: Purpose, max_output: int = 0) -> Request:
-    """Builds the conversation's own request with a question at its end.
-
-    It starts with the prefix that the provider has cached, which makes it cheap. The model is told
-    not to think it over.
-    """
+    """The conversation's own request, whose prefix is cached and cheap, with a question at its end."""
     last = request.messages[-1]
     messages = (*request.messages[:-1], replace(last, parts=(*last.parts, Text(question))))
     asked = replace(request, messages=messages, purpose=purpose, max_output=max_output)

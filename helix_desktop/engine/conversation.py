@@ -50,11 +50,7 @@ class Conversation:
         return cls(journal, conversation, await _read_state(journal, conversation))
 
     async def append_facts(self, *facts: Fact) -> tuple[Recorded, ...]:
-        """Appends facts, all of them or none.
-
-        A fold that covers part 0 of seq 0, -1, -2 and so on covers the first, second, third of
-        these facts. This allows an output and its excerpt to be appended in one transaction.
-        """
+        """All or none. A fold over part 0 of seq 0, -1, … covers the first, second, … of these facts."""
         return await self.append_facts_from(lambda _: facts)
 
     async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:

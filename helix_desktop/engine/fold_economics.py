@@ -124,10 +124,7 @@ def find_clearing_start(  # It has many parameters because the rule compares all
     least: int = LEAST_SAVING,
     seen: FoldExperience = NO_EXPERIENCE,
 ) -> int | None:
-    """The index from which on every part that frees something should be cleared now, or None: wait.
-
-    Of the starts that pay it is the one with the largest surplus.
-    """
+    """The index from which on clearing now pays most; None: wait."""
     best, found = 0.0, None
     rest, freed = 0, 0
     # From the newest part backwards, because clearing from a start also clears everything after it.

@@ -195,9 +195,7 @@ class AgentExchange:
         tools: bool,
         changed: bool,
     ) -> tuple[httpx.Response, dict[str, Json], bool] | None:
-        """Retries after the provider refused: with a shorter request if it was too long, with the
-        agent's own form if ours was refused. Returns None when the refusal was passed on.
-        """
+        """A shorter request if it was too long, else the agent's own form. None: passed on."""
         refusal = await read_refusal(response)
         said = refusal.text.lower()
         too_long = response.status_code in (400, 413) and any(words in said for words in TOO_LONG_PHRASES)

@@ -138,7 +138,7 @@ def _put_settings(change: AgentSettingsChange) -> None:
         elif expected is not None:
             delete_file(roots, place, expected=expected)
     except ActionRefused as error:
-        raise ActionRefused(f"{change.file} was not changed: {error.what}", remedy="Try again.") from error
+        raise ActionRefused(error.what, remedy="You can try again.") from error
 
 
 def _delete_note(note: Path) -> None:

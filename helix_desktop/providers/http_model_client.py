@@ -130,10 +130,7 @@ class HttpModelClient:
             raise ProviderUnreachable(f"{self.transport.where} sent data that couldn't be read.") from error
 
     def _pause_seconds(self, failure: ModelFailed, attempt: int) -> float:
-        """Seconds before the next try; raises the failure when there is none.
-
-        The pauses double, spread by a quarter so that many clients do not come back together.
-        """
+        """Seconds before the next try, doubling, spread by a quarter; raises when there is none."""
         patience = self.transport.patience
         failure = self._remove_key_from_error(failure)
         if attempt >= _most_tries(failure, patience, local=http_transport.is_loopback(self.transport.base_url)):

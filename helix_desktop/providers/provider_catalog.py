@@ -190,10 +190,7 @@ def connect_model_client(
     connections: http_transport.ProviderConnections | None = None,
     clock: Clock | None = None,
 ) -> ModelClient:
-    """A client for one model of a configured provider. Nothing is sent yet.
-
-    `connections` are shared by a program's clients, and closed by it; without them the client has its own.
-    """
+    """Nothing is sent yet. `connections`: shared ones, closed by the program; else its own."""
     config = check_provider_config(config)
     clock = clock or SystemClock()
     info = model if isinstance(model, ModelInfo) else describe_model(config, model)

@@ -351,9 +351,7 @@ class RememberingCounter:
 
 
 def join_recordings(recordings: Sequence[RecordedSession]) -> RecordedSession:
-    """All messages in order. The first session's system prompt stands for all; times are left out, as they do not follow
-    each other.
-    """
+    """In order, with the system prompt of the first, and without times."""
     messages = tuple(one for number, each in enumerate(recordings) for one in _messages_of_task(each, number))
     return RecordedSession(f"{len(recordings)} sessions as one conversation", messages)
 

@@ -176,9 +176,7 @@ class Resident:
 
 
 async def run_resident(where: ProgramFolders, command: list[str], listens: Callable[[], None]) -> bool:
-    """Be the resident until nothing needs it, or it is told to end. `print_listening_line` is called once it can be reached. False: another
-    process is the resident.
-    """
+    """Until nothing needs it, or it is told to end. False: another process is the resident."""
     claim = running_instance.claim_instance(where.run, RESIDENT_NAME)
     if claim is None:
         return False

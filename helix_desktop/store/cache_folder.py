@@ -470,10 +470,7 @@ def prefix_bounds(prefix: str) -> tuple[bytes, bytes]:
 
 
 class IncomingContent:
-    """Content on its way into the cache, piece by piece, so that memory never holds all of it.
-
-    End it with `finish_entry` (and commit that) or `abandon_entry`.
-    """
+    """Content on its way into the cache, in pieces; end it with `finish_entry` or `abandon_entry`."""
 
     def __init__(self, cache: CacheFolder, blob: int, about: EntryOrigin, time: float) -> None:
         self._cache = cache

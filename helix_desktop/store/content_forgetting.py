@@ -167,9 +167,7 @@ def delete_damaged_copies(workspace: Path) -> None:
 
 
 def find_remaining_traces(workspace: Path, wanted: ForgetRequest) -> Iterator[str]:
-    """Read every byte of every file of the workspace: where it still stands, in sentences. What the
-    user writes by hand is theirs to edit, the rest could not be removed.
-    """
+    """Where it still stands in any byte of the workspace's files, in sentences."""
     if wanted.traces is None:
         return
     for path in sorted(each for each in workspace.rglob("*") if each.is_file() and not each.is_symlink()):

@@ -39,10 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class StoredWorkspace:
-    """One open workspace. Made by `open`, ended by `aclose`; in between nobody else can open it.
-
-    `notes`: what opening it had to mend, in sentences for the user; empty when all was well.
-    """
+    """Open until `aclose`, for nobody else. `notes`: what opening it had to mend, for the user."""
 
     def __init__(self, folder: Path, settings: WorkspaceConfig, lock: WorkspaceLock, stores: "WorkspaceStores") -> None:
         self.id = folder.name

@@ -188,10 +188,7 @@ def report_nothing(*_progress: object) -> None:
 
 
 def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = report_nothing) -> tuple[str, ...]:
-    """Fill the new workspace folder `place`. Returns what could not be taken over, in sentences; raises where nothing fits.
-
-    What `report` raises ends it: so it can be stopped.
-    """
+    """Fills `place`. Gives what was not taken over, in sentences. What `report` raises stops it."""
     manifest = read_export_manifest(path)
 
     def note_progress(done: int) -> None:

@@ -115,9 +115,7 @@ class AutorunGuard:
         return self._hidden
 
     def paths_to_hold(self, shown: Collection[str] = ()) -> tuple[list[str], list[str]]:
-        """What a sandbox can hold as it is: git's folders, and files and folders that no command needs to change.
-        `shown`: hidden files that the command may see, and so move.
-        """
+        """Git's folders, and what no command needs to change. `shown`: hidden files it may move."""
         gits = [f"{path}/.git" for path, folder in self.folders.items() if ".git" in folder.notable]
         gits = [path for path in gits if os.path.isdir(path) and os.path.realpath(path) == path]
         files = [f"{path}/{name}" for path in gits for name in ("config", "config.worktree", "hooks", "commondir")]

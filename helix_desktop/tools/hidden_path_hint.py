@@ -62,9 +62,7 @@ def hint_about_hidden_paths(
 
 
 def _find_hidden_files(text: str, hidden: Sequence[str], folders: Sequence[str]) -> list[str]:
-    """Those named in a text, else those of that name; where something is in use, those in a folder named in it; where
-    git speaks of changes without a name, all of them.
-    """
+    """Those a text names, by path, name or folder; all where git tells of changes without names."""
     inside = [next((path[len(top) + 1 :] for top in folders if is_within_folder(path, top)), path) for path in hidden]
     named = [path for path in inside if path in text] or [path for path in inside if os.path.basename(path) in text]  # noqa: PTH119
     if not named and _IN_USE.search(text):

@@ -33,9 +33,7 @@ _UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", 
 
 @dataclass(frozen=True, slots=True)
 class GitCheckout:
-    """A repository with its files in `folder`. `is_copy`: one of ours, in which only its own `.git` counts. `excludes`: the user's own
-    patterns of ignored files.
-    """
+    """`is_copy`: ours, where only its own `.git` counts. `excludes`: the user's ignore patterns."""
 
     folder: Path
     is_copy: bool = False

@@ -58,10 +58,7 @@ def _describe_restoration(
 async def undo_tool_changes(
     changes: Sequence[FileChanged], roots: WorkspaceRoots, cache: ContentCache
 ) -> tuple[str, ...]:
-    """Put the files back as they were before the first of `changes`, which are in their order.
-
-    Returns a sentence for each file. A file that somebody else has changed since is left alone, and that is said.
-    """
+    """Back to before the first, a sentence each; what somebody else changed since is left alone."""
     joined, broken = join_file_changes(changes)
     return tuple([await _undo_file_change(one, roots, cache, broken) for one in reversed(joined)])
 

@@ -165,9 +165,7 @@ def _is_only_by_hand(item: ProjectItem) -> bool:
 
 
 def _rules_for_prompt(found: ProjectItems, state: ConversationState, tokens: TokenCounter) -> tuple[RulesSet, ...]:
-    """Returns the rules for the system prompt: trusted files of the folders. A changed file stays
-    as it was trusted; a missing or disabled one is taken out.
-    """
+    """Trusted files of the folders; a changed one as it was trusted."""
     holding = [item for item in found.items_in_force("rules") if not item.is_nested]
     facts = [RulesSet(str(item.path), item.body, tokens.count_tokens(item.body)) for item in holding]
     waiting = {

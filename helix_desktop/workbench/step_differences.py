@@ -62,9 +62,7 @@ class StepDifferences:
         ]
 
     async def _item_without_foreign_lines(self, whole: PathChange, change: PathChange) -> TreeItem | None:
-        """Returns the file as this change alone would have left it, without earlier foreign lines;
-        None when nobody else wrote, or when the parts overlap.
-        """
+        """As this change alone would leave it; None where nobody else wrote, or parts overlap."""
         if whole.after == change.before:
             return None
         backwards = PlannedUndo(change.path, change.after, change.before, whole.after, UndoOutlook.CONFLICT)

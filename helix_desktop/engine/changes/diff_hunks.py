@@ -200,10 +200,7 @@ def _build_hunk(group: Sequence[ChangedLines], old: Sequence[bytes], new: Sequen
 
 
 def revert_hunks(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]) -> bytes:
-    """Returns `now` without the chosen hunks of the change from `before` to `after`. All later changes stay.
-
-    Raises ActionRefused if the same or adjacent lines have changed since.
-    """
+    """`now` without these hunks. ActionRefused if lines in or beside them have changed since."""
     old, new, current = split_into_lines(before), split_into_lines(after), split_into_lines(now)
     same = list(_merge_touching_matches(new, current)) if now != after else [MatchingLines(0, 0, len(new))]
     result = list(current)

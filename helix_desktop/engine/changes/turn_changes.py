@@ -42,11 +42,7 @@ class ChangeSource:
 
 @dataclass(frozen=True, slots=True)
 class TurnOfChanges:
-    """A turn that changed files, including its sub-agents' changes.
-
-    `seq` is the message it answers and `end` its last fact. Turns undone together are shown as one,
-    up to the turn `last`.
-    """
+    """A turn from message `seq` to fact `end`; turns undone together are one, up to `last`."""
 
     number: int
     seq: int

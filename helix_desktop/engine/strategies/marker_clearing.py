@@ -128,10 +128,7 @@ def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> boo
 
 
 def _clearable_parts(situation: FoldSituation, end: int) -> tuple[list[ClearablePart], list[int]]:
-    """The view part by part as the rule wants it, and the message each part begins with.
-
-    The newest items stand for themselves; older ones, where there are very many, in groups that grow with their age.
-    """
+    """Each part and where its message begins; many older ones in groups that grow with their age."""
     branch, factor = situation.branch, situation.meter.factor
     items = branch.items[-EXACT:]
     exact = items[0].first if items else 0

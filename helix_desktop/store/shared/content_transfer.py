@@ -253,9 +253,7 @@ class ContentTransfer:
         return [names[name] for name in await self._remote.find_missing_in_batches(list(names))]
 
     async def check_all_entries(self) -> tuple[int, int, int]:
-        """Look at the rows of every entry that is here: how many there are, were missing there, and
-        were damaged there. What was missing or damaged is sent again.
-        """
+        """How many rows there are, were missing, and were damaged; these are sent again."""
         seen = missing = damaged = after = 0
         while records := await self._thread.run_there(self._folder.records_after, after, ENTRIES_IN_BATCH):
             after = records[-1].number

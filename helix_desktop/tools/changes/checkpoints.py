@@ -188,9 +188,7 @@ class Checkpoints:
             await self.look_for_changes(thorough=True)
 
     async def look_for_changes(self, *, thorough: bool = False, ended: OpenStep | None = None) -> None:
-        """Take in what is there now. `thorough`: look at every file, whatever was heard of changes.
-        `ended`: files that changed during this step are read again.
-        """
+        """`thorough`: at every file, whatever was heard of changes. `ended`: a step whose files are read again."""
         if not self.is_undo_available:
             return
         async with self._lock:
@@ -232,9 +230,7 @@ class Checkpoints:
     async def end_step(
         self, window: OpenStep, only: Iterable[str] | None = None, *, thorough: bool = False
     ) -> FilesChanged | None:
-        """The step is over, or goes on in the background: what it changed, as a fact; None where it
-        changed nothing. `only`: the paths it says it changed.
-        """
+        """What it changed so far, as a fact, if anything. `only`: the paths it says it changed."""
         is_told = True  # If False, the step is recorded later, when the disk has space again.
         try:
             self.restore_root_modes()

@@ -33,9 +33,7 @@ class BatchContentCache(ContentCache, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WantedFileRecord:
-    """A record for a file that was wanted; empty: it has gone. `keeps_changing`: it changed whenever it was read. `reason_unread`: it is there, and
-    why it was not read.
-    """
+    """An empty `record`: it has gone, or there is a reason why it was not read."""
 
     path: str
     record: bytes
