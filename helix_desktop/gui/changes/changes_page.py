@@ -236,7 +236,7 @@ class ChangesPage(QWidget):
         usual = by_agent if self._scope in ("turns", "conversation") else by_all
         over = self._changes is not None and any(left.is_beyond_limits for left in self._changes.list_uncovered_paths())
         if over:
-            usual = join_sentences(usual, tr("Checkpoints leave out the files below: they exceed the limits."))
+            usual = join_sentences(usual, tr("The files below are too large for checkpoints."))
         self.cover_button.setVisible(over)
         first = tr(
             "First checkpoint: {files}, {size}, {seconds} s.",

@@ -24,7 +24,7 @@ class FoldNowDialog(plain_widgets.TransientDialog):
             (tr("Markers: one line in place of each old output"), FoldKind.MARKER),
         ):
             self.kind.addItem(name, kind)
-        keep = plain_widgets.build_plain_label(tr("Details to keep in particular"), "muted", self)
+        keep = plain_widgets.build_plain_label(tr("Details to keep"), "muted", self)
         self.wish = plain_widgets.build_line_edit(keep.text(), tr("For example: the API decisions"), self)
         words = tr("You can keep working. Everything stays in the journal, and you can undo this.")
         said = plain_widgets.build_plain_label(words, "small", self)
