@@ -18,7 +18,8 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, SearchIndex, TokenCounter
 from helix_desktop.engine.strategies import output_admission, text_preview
-from helix_desktop.engine.strategies.marker_clearing import describe_output
+from helix_desktop.engine.strategies.marker_clearing import call_answered_by, describe_output
+from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import InvalidInput, NotFound
 
@@ -244,8 +245,8 @@ async def _passages_in_messages(
     for message in reversed(messages):
         fact, seq = message.fact, message.seq
         if not isinstance(fact, facts.ToolReturned):
-            texts.append((f"message {seq}", format_message(branch, message).split("\n")))
-        elif branch.is_excluded(facts.PartRef(seq)):
+            texts.append((f"message {seq}", format_message(branch, message, recalls=False).split("\n")))
+        elif branch.is_excluded(facts.PartRef(seq)) or _is_recall(branch, seq):
             continue
         elif fact.output.size > room:
             left += 1
@@ -259,6 +260,12 @@ async def _passages_in_messages(
         f"\n[outputs too long to be searched here: {left:,}; search_cached_content finds words in them]" if left else ""
     )
     return (found or f"[none of these words is in the {len(messages):,} messages]") + rest
+
+
+def _is_recall(branch: ConversationBranch, seq: int) -> bool:
+    """Whether an output repeats what stands elsewhere, because a recall brought it."""
+    call = call_answered_by(branch, seq)
+    return call is not None and call.name in RECALLS
 
 
 def _require_fold(state: ConversationState, name: str) -> facts.Folded:
@@ -276,8 +283,8 @@ def _live_summaries(state: ConversationState) -> list[facts.Folded]:
     return [fold for fold in state.live_folds if isinstance(fold.cover, facts.Span)]
 
 
-def format_message(branch: ConversationBranch, recorded: facts.Recorded) -> str:
-    """Formats one message as it was said. Reasoning is left out."""
+def format_message(branch: ConversationBranch, recorded: facts.Recorded, *, recalls: bool = True) -> str:
+    """Formats one message as it was said. Reasoning is left out, and unless `recalls`, so are calls that recall."""
     fact, seq = recorded.fact, recorded.seq
     if isinstance(fact, facts.ToolReturned):
         about = describe_output(branch, seq)
@@ -290,7 +297,8 @@ def format_message(branch: ConversationBranch, recorded: facts.Recorded) -> str:
         ]
         return "\n".join(f"[{seq}] user: {text}" for text in said)
     if isinstance(fact, facts.ModelReplied):
-        return "\n".join(_format_source(source) for source in span_as_text.sources_of_reply(branch, seq, fact))
+        sources = span_as_text.sources_of_reply(branch, seq, fact)
+        return "\n".join(_format_source(one) for one in sources if recalls or one.tool not in RECALLS)
     return ""
 
 

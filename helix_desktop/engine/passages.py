@@ -1,9 +1,11 @@
 """The passages of a text that hold some words: the lines as they are, where they stand, and where else to look.
 
 What comes back from a recall is carried on every step that follows, so a passage is shorter than a page. A passage is chosen
-by the words that are rare in the text, and a word that is not there does no harm.
+by the words that are rare in the text, and a word that is not there does no harm. What was shown once is not shown again: a
+file that was read five times has each line five times.
 """
 
+import math
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +14,10 @@ from itertools import accumulate
 from helix_desktop.engine.ports import TokenCounter
 
 TOKENS = 500  # In tokens. The most that all passages of one search result take.
-AROUND = 10  # In lines around a hit. Words there raise its rank, and a passage shows at most these.
+AROUND = 10  # In lines around a hit. A passage shows at most these.
+NEAR, NEAR_WORTH = 3, 0.6  # Words this many lines from a hit raise its rank, and how much: less with each line.
+MOST_PASSAGES = 4
+WORTH_SHOWING = 0.4  # A hit that is worth less than this share of the best one is only named.
 MOST_WORDS, MOST_HITS, OTHERS = 16, 2_000, 12
 LINE = 1_000  # In characters. A longer line is cut to the part around the match.
 _WORD = re.compile(r"[\w./-]*\w")
@@ -59,17 +64,21 @@ def find_passages_in_texts(
 def _choose_passages(
     tokens: TokenCounter, lines: Sequence[str], hits: Hits, text_of: Callable[[int], Span], limit: int
 ) -> list[Span]:
-    """Those that fit, each with a word no better one has. `text_of`: where a passage may lie."""
+    """The passages there is room for, each around a line that no better one shows. `text_of`: between which lines a passage
+    around a line may lie.
+    """
     chosen: list[Span] = []
-    seen: set[str] = set()
+    shown: set[str] = set()
     for hit in _rank_hits(hits):
-        if seen.issuperset(hits[hit]) or any(first <= hit <= last for first, last in chosen):
+        if lines[hit - 1].strip() in shown or any(first <= hit <= last for first, last in chosen):
             continue
         span = _fit_passage(tokens, lines, hit, chosen, text_of(hit), limit)
         if span is None:
             break
         chosen.append(span)
-        seen |= _words_near(hits, *span).keys()
+        if len(chosen) == MOST_PASSAGES:
+            break
+        shown.update(line.strip() for line in lines[span[0] - 1 : span[1]])
         limit -= tokens.count_tokens("\n".join(_passage_lines(lines, span, hits)))
     return sorted(chosen)
 
@@ -81,24 +90,23 @@ def _lines_with_words(lines: Sequence[str], words: str) -> Hits:
     for word in wanted:
         at = [number for number, line in enumerate(folded, 1) if word in line]
         for number in at[:MOST_HITS]:
-            by_line.setdefault(number, {})[word] = 1 / len(at)
+            by_line.setdefault(number, {})[word] = math.log(1 + len(lines) / len(at))
     return by_line
 
 
 def _rank_hits(hits: Hits) -> list[int]:
+    """The lines worth showing, the best first."""
+
     def worth(number: int) -> float:
-        near = _words_near(hits, number - AROUND, number + AROUND)
-        return sum(near.values()) + sum(hits[number].values())  # The line itself counts twice.
+        best: dict[str, float] = dict(hits[number])
+        for away in range(1, NEAR + 1):
+            for word, rare in (*hits.get(number - away, {}).items(), *hits.get(number + away, {}).items()):
+                best[word] = max(best.get(word, 0), rare * NEAR_WORTH / (1 + away / 2))
+        return sum(best.values())
 
-    return sorted(hits, key=lambda number: (-worth(number), number))
-
-
-def _words_near(hits: Hits, first: int, last: int) -> dict[str, float]:
-    """The words of some lines, each once."""
-    near: dict[str, float] = {}
-    for number in range(first, last + 1):
-        near |= hits.get(number, {})
-    return near
+    worths = {number: worth(number) for number in hits}
+    least = WORTH_SHOWING * max(worths.values(), default=0)
+    return sorted((hit for hit in hits if worths[hit] >= least), key=lambda hit: (-worths[hit], hit))
 
 
 def _fit_passage(  # Tries to fit one more passage into the room that is left.

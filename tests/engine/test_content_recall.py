@@ -279,7 +279,7 @@ async def test_outputs_too_long_to_be_searched_are_named(monkeypatch: pytest.Mon
     )
 
 
-async def test_of_equal_passages_behind_summaries_the_newest_comes_back() -> None:
+async def test_of_equal_passages_behind_summaries_the_newest_comes_first() -> None:
     kept = await keeping(window=1_000_000)
     await kept.say("the limit is 10")
     await worked(kept, 6, 300)
@@ -287,8 +287,20 @@ async def test_of_equal_passages_behind_summaries_the_newest_comes_back() -> Non
     await worked(kept, 12, 300)
     await kept.steward.fold_on_demand(FoldKind.HANDOVER)
     text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, "", "limit")
-    assert "the limit is 20" in text
-    assert "the limit is 10" not in text
+    assert text.index("the limit is 20") < text.index("the limit is 10")
+
+
+async def test_what_an_earlier_recall_brought_is_not_searched_beside_the_message_itself() -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("begin")
+    await kept.step("the pool holds 40 connections")
+    await kept.step("x\nthe pool holds 40 connections\ny", tool="recall_history", arguments='{"find": "pool"}')
+    await worked(kept, 12, 300)
+    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, "", "pool holds")
+    assert text.count("the pool holds 40 connections") == 1
+    assert "of recall_cached_content(" in text
+    assert "recall_history" not in text
 
 
 async def test_a_fold_that_is_not_there_names_those_that_are() -> None:

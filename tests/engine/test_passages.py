@@ -35,6 +35,22 @@ def test_two_places_in_the_order_of_the_text() -> None:
     assert [match[1] for match in HEAD.finditer(found)] == ["91", "392"]
 
 
+def test_a_file_that_was_read_three_times_shows_its_line_once_and_leaves_room_for_other_places() -> None:
+    file = [*LINES[:30], "timeout = 30", *LINES[30:60]]
+    texts = [("newest", file), ("older", file), ("oldest", file), ("notes", ["we raised the timeout because of CI"])]
+    found = passages.find_passages_in_texts(TOKENS, texts, "timeout", 400)
+    assert found.count("timeout = 30") == 1
+    assert "of newest]" in found
+    assert "we raised the timeout because of CI" in found
+
+
+def test_a_word_in_many_places_shows_the_first_four_at_most() -> None:
+    lines = [line for number in range(9) for line in (f"retry number {number}", *LINES[:40])]
+    found = passages.find_passages(TOKENS, lines, "retry", 1_000)
+    assert re.findall(r"^retry number \d", found, re.MULTILINE) == [f"retry number {number}" for number in range(4)]
+    assert "also in lines 165, 206" in found
+
+
 def test_of_a_very_long_line_what_is_around_the_word_is_shown_and_where() -> None:
     found = passages.find_passages(TOKENS, ["a" * 50_000 + " needle_here " + "b" * 50_000], "needle_here")
     assert "needle_here" in found
