@@ -76,15 +76,24 @@ def _change_schedules(where: program_folders.ProgramFolders, wanted: list[WorkSc
 
 
 def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -> int:
-    due = {one.id: one.next_due(time.time()) for one in found}
+    due = {one.id: _next_due_or_problem(one) for one in found}
     workspaces = open_all_workspaces(program_folders.find_program_folders(arguments.home))
     names = {one.id: one.name for one in workspaces.list_workspaces()}
     lines = []
     for one in found:
         days = "every day" if len(one.days) == len(set(one.days)) == 7 else ",".join(one.days)
-        when = f"{one.at} {one.zone}, {days}; next {format_local_minute(due[one.id])}"
+        following = due[one.id]
+        said = f"next {format_local_minute(following)}" if isinstance(following, float) else following
+        when = f"{one.at} {one.zone}, {days}; {said}"
         lines.append(
             f"{one.id}  {when}  {names.get(one.workspace, one.workspace)}: {escape_control_characters(one.text)[:60]}"
         )
-    result = [{**asdict(one), "next_due": due[one.id]} for one in found]
+    result = [{**asdict(one), "next_due": due[one.id] if isinstance(due[one.id], float) else None} for one in found]
     return asyncio.run(print_result(arguments, Terminal(), result, *(lines or ["There are no schedules."])))
+
+
+def _next_due_or_problem(schedule: WorkSchedule) -> float | str:
+    try:
+        return schedule.next_due(time.time())
+    except InvalidInput as error:
+        return f"does not run: {error.what}"

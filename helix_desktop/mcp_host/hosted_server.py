@@ -36,6 +36,7 @@ SIGN_IN_SECONDS = 330.0  # In seconds. Long, because a person has to fill in a p
 STEADY = 60.0  # A connection that has lasted this many seconds counts as working.
 MOST_TOOLS = 1_000
 MOST_PAGES = 50
+MOST_TOOL_BYTES = 8 << 20  # What the descriptions of all tools of one server may take.
 McpSecret: TypeAlias = McpServerSecret | McpSignIn
 log = logging.getLogger(__name__)
 
@@ -247,9 +248,13 @@ class HostedServer:
             self._news.clear()
             if self._stale and not self._lost:
                 self._stale = False
+                began = time.monotonic()
                 with suppress(HelixError):
                     async with asyncio.timeout(self.config.start_seconds):
                         await self._list_server_tools()
+                await asyncio.sleep(
+                    time.monotonic() - began
+                )  # A server that reports changes without end gets half the time.
 
     def _fail_waiting_calls(self) -> None:
         """The connection is lost: calls that wait for an answer fail now."""
@@ -349,12 +354,14 @@ class HostedServer:
 
     async def _list_server_tools(self) -> None:
         found: list[Any] = []
-        cursor = None
+        cursor, room = None, MOST_TOOL_BYTES
         for _ in range(MOST_PAGES):
             page = await self._client.list_tools(cursor=cursor)
-            found += page.tools
+            for each in page.tools:
+                room -= len(each.model_dump_json())
+                found += [each] if room >= 0 else []
             cursor = page.next_cursor
-            if not cursor:
+            if not cursor or room < 0:
                 break
         await self._list_prompts_and_resources()
         usable = [each for each in found if not _needs_tasks(each)]
@@ -364,6 +371,8 @@ class HostedServer:
             notes.append(
                 f"The server has {len(usable)} tools. Of the tools that are turned on, only the first {MOST_TOOLS} are offered to the agent."
             )
+        if room < 0:
+            notes.append(f"The list of tools is longer than {MOST_TOOL_BYTES >> 20} MB, so its end was left out.")
         if len(usable) < len(found):
             notes.append(f"Tools left out because they run only as tasks: {len(found) - len(usable)}.")
         self._set_status(McpConnectionStatus(McpConnectionState.READY, " ".join(notes), tools=len(usable)))

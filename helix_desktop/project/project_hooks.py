@@ -24,6 +24,7 @@ EVENTS = (
     "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "SessionStart", "PreCompact", "Notification",
 )  # fmt: skip
 MOST_REPEATS, LONGEST_NAME = 4, 128  # what a matcher may repeat, and the length of what it is tried on
+MOST_GROUPS = 4  # Each group with choices may multiply the ways to match by their number.
 USUAL_SECONDS, MOST_SECONDS = 60.0, 600.0
 
 
@@ -68,7 +69,8 @@ class ProjectHook:
 def _may_take_forever(matcher: str, name: str) -> bool:
     """Python cannot be stopped while it matches: a hook with such an expression is meant for every tool."""
     repeats = sum(map(matcher.count, "*+?{")) - matcher.count("(?")
-    return repeats > MOST_REPEATS or len(name) > LONGEST_NAME or re.search(r"\)[*+{]", matcher) is not None
+    too_many = repeats > MOST_REPEATS or matcher.count("(") > MOST_GROUPS
+    return too_many or len(name) > LONGEST_NAME or re.search(r"\)[*+{]", matcher) is not None
 
 
 def read_hooks_file(path: Path, within: Path, folder: Path, *, own: bool = False) -> Iterator[ProjectItem]:

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import logging
+import math
 import os
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,19 +40,28 @@ class ScheduleKeeper:
         """Adds what is due, again and again."""
         while True:
             self._changed.clear()
-            for schedule in self.schedules:
-                await self._run_if_due(schedule)
-            soonest = min((one.next_due(time.time()) for one in self.schedules), default=float("inf")) - time.time()
+            soonest = (
+                min([await self._next_due_after_run(each) for each in self.schedules], default=math.inf) - time.time()
+            )
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(max(soonest, 0.1), LOOK_SECONDS)):
                     await self._changed.wait()  # Python 3.11's `wait_for` can swallow a cancellation.
+
+    async def _next_due_after_run(self, schedule: WorkSchedule) -> float:
+        """One that fails, because the disk is full or its time zone is gone, is tried again and holds up no other."""
+        try:
+            await self._run_if_due(schedule)
+            return schedule.next_due(time.time())
+        except (HelixError, OSError) as error:
+            log.warning("the schedule %s did not run: %s", schedule.id, error)
+            return math.inf
 
     async def _run_if_due(self, schedule: WorkSchedule) -> None:
         """A task is added first and its due time noted then: a crash between the two adds nothing twice, by its key."""
         handled, due = schedule.advance_past_due(time.time())
         if handled is schedule:
             return
-        if due and await self._run_command(schedule.task_command(due)):
+        if due and await self._run_command(schedule.task_command(due), given=schedule.task_line()):
             log.warning("the task of the schedule %s could not be added", schedule.id)
             return  # The next check will try again.
         now = await asyncio.to_thread(read_schedules, self._folder)  # A command may have removed schedules.
@@ -59,8 +70,12 @@ class ScheduleKeeper:
         if due:
             await self._run_command(["worker", "--workspace", schedule.workspace, "--drain"], waits=False)
 
-    async def _run_command(self, arguments: Sequence[str], *, waits: bool = True) -> int:
+    async def _run_command(self, arguments: Sequence[str], *, given: bytes = b"", waits: bool = True) -> int:
+        """`given`: what the command reads. Other users can see the arguments."""
         launch = ProcessLaunch(CommandAuthor.PROGRAM, [*self._command, *arguments], os.sep, has_own_session=True)
-        process = await asyncio.to_thread(open_process, launch, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+        with tempfile.TemporaryFile() as read:
+            read.write(given)
+            read.seek(0)
+            process = await asyncio.to_thread(open_process, launch, stdin=read.fileno(), stdout=DEVNULL, stderr=DEVNULL)
         ending = tasks.run_on_detached_thread(process.wait, name="wait for a command of a schedule")
         return await ending if waits else 0

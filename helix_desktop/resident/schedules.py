@@ -59,7 +59,11 @@ class WorkSchedule:
     def task_command(self, due: float) -> list[str]:
         """The command line that adds its task. A due time adds one task, however often it runs."""
         key = f"schedule {self.id} {datetime.fromtimestamp(due, UTC):%Y-%m-%dT%H:%MZ}"
-        return ["task", "add", "--workspace", self.workspace, "--key", key, *self.options, "--", self.text]
+        return ["task", "add", "--workspace", self.workspace, "--key", key, *self.options, "--", "-"]
+
+    def task_line(self) -> bytes:
+        """What that command reads: the text of the task."""
+        return json.dumps({"text": self.text}).encode()
 
 
 def read_schedules(folder: Path) -> list[WorkSchedule]:

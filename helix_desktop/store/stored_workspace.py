@@ -117,7 +117,7 @@ class StoredWorkspace:
         left_out: list[str] = []
         beside: atomic_files.ReplacementFile | None = None
         try:
-            beside = atomic_files.ReplacementFile(path)
+            beside = atomic_files.ReplacementFile(path, 0o600)
             async for piece in self.export_pieces(left_out):
                 beside.file.write(piece)
                 report(beside.file.tell())

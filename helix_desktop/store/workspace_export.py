@@ -35,6 +35,7 @@ VERSION = 1
 PROPOSED = ("roots", "permissions", "mcp", "instructions", "changes", "copies", "limits")
 _PAGE = 200
 _LINE_LIMIT = 64 << 20  # In bytes. No fact is longer.
+_FACTS_AT_ONCE = 8 << 20  # In bytes. So much of the facts is in memory at once, or one longer line.
 _HEAD_LIMIT = 1 << 20  # In bytes. No header of an entry and no workspace.toml is larger.
 _MANIFEST_LIMIT = 16 << 20
 _MOST_SIGNS = 500_000  # The most `[` and `{` in a line, even inside texts. More are refused.
@@ -43,6 +44,8 @@ _BATCH = 64
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, ArithmeticError, KeyError, ValueError, RuntimeError)
 Report = Callable[[int, int], None]  # Called with the bytes done and the bytes in all.
 _KEYISH = re.compile(r"token|key|secret|passw|auth|credential|bearer|cookie", re.IGNORECASE)
+_NAMED_KEY = re.compile(rf"([\w.-]*(?:{_KEYISH.pattern})[\w.-]*(?:=|: ))[^\s&#]+", re.IGNORECASE)
+_URL_PASSWORD = re.compile(r"(\w+://[^/@:\s]*:)[^/@\s]+@")
 _KEYLIKE = re.compile(r"\b(sk|pk|ghp|gho|ghs|glpat|xox[abprs]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{12,}|Bearer\s+\S+")
 
 
@@ -156,11 +159,16 @@ def _remove_secrets(value: Any, name: str = "", *, inside: bool = False) -> Any:
             secretive = inside or name in ("env", "headers")
             return {key: _remove_secrets(item, key, inside=secretive) for key, item in value.items()}
         case list():
-            return [_remove_secrets(item, name, inside=inside) for item in value]
-        case str() if inside or _KEYISH.search(name):
+            # Of `["--api-key", "X"]`, the second is named by the first.
+            options = ["", *(item if isinstance(item, str) and item.startswith("-") else "" for item in value)]
+            return [
+                _remove_secrets(item, before or name, inside=inside)
+                for before, item in zip(options, value, strict=False)
+            ]
+        case str() if inside or (_KEYISH.search(name) and not value.startswith("-")):
             return ""
         case str():
-            return _KEYLIKE.sub("", value)
+            return _NAMED_KEY.sub(r"\1", _URL_PASSWORD.sub(r"\1@", _KEYLIKE.sub("", value)))
     return value
 
 
@@ -243,13 +251,14 @@ def _import_facts(member: IO[bytes], path: Path, report: Callable[[int], None]) 
     with closing(JournalFile(path)) as journal:
         ends: dict[str, int] = {}
         batch: list[StoredFact] = []
+        written = member.tell()
         for raw in iter(lambda: member.readline(_LINE_LIMIT), b""):
             line = _parse_fact_line(raw, ends)
             batch.append(line)
-            if len(batch) == 1000:
+            if len(batch) == 1000 or member.tell() - written > _FACTS_AT_ONCE:
                 journal.insert_stored_facts(batch)
-                batch = []
-                report(member.tell())
+                batch, written = [], member.tell()
+                report(written)
         journal.insert_stored_facts(batch)
         report(member.tell())
 

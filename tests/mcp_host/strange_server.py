@@ -26,6 +26,10 @@ def answer(request: dict[str, Any], result: dict[str, Any]) -> None:
 def tools() -> list[dict[str, Any]]:
     if WAY == "many":
         return [{"name": f"tool{n}", "inputSchema": {"type": "object"}} for n in range(500)]
+    if WAY == "pages":
+        return [
+            {"name": f"tool{n}", "description": "x" * (1 << 20), "inputSchema": {"type": "object"}} for n in range(3)
+        ]
     if WAY == "listed":
         listed: list[dict[str, Any]] = json.loads(Path(sys.argv[2]).read_text())
         return listed
@@ -86,7 +90,7 @@ def main() -> None:  # noqa: C901, PLR0912 -- one way to misbehave after the oth
                 info = {"name": "strange", "version": "1"}
                 answer(request, {"protocolVersion": "2025-06-18", "capabilities": capabilities, "serverInfo": info})
             case "tools/list" if WAY != "hang at list":
-                answer(request, {"tools": tools()})
+                answer(request, {"tools": tools(), **({"nextCursor": "more"} if WAY == "pages" else {})})
             case "tools/call":
                 call(request)
             case "prompts/list" if WAY == "pleads":

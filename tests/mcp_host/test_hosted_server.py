@@ -155,6 +155,14 @@ async def test_of_many_tools_some_are_offered_and_that_is_said(monkeypatch: pyte
         assert "The server has 500 tools" in here.host.hosted_servers[0].status.why
 
 
+async def test_a_list_of_tools_without_end_is_read_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_TOOL_BYTES", 4 << 20)
+    async with hosting(strange("pages")) as here:
+        await here.settled()
+        assert len(here.host.hosted_servers[0].all_tools) == 3
+        assert "The list of tools is longer than 4 MB" in here.host.hosted_servers[0].status.why
+
+
 async def test_a_changed_list_is_taken_up_and_a_changed_description_asks_again(tmp_path: Path) -> None:
     async with hosting(strange("changing", str(tmp_path / "mark"))) as here:
         await here.settled()

@@ -70,6 +70,8 @@ def test_matchers_are_patterns_over_claude_codes_names() -> None:
     assert not hook("Edit").matches_tool("MultiEdit")
     assert hook("mcp__github__.*").matches_tool("mcp__github__create")
     assert hook("(").matches_tool("(")
+    assert hook("^(Edit|Write)$").matches_tool("Write")
+    assert not hook("mcp__(github|gitlab)__(create|delete)_.*").matches_tool("mcp__github__list_all")
 
 
 @pytest.mark.parametrize(
@@ -81,6 +83,8 @@ def test_matchers_are_patterns_over_claude_codes_names() -> None:
         ("a?" * 40 + "a" * 40 + "b", "a" * 64),
         (".*" * 12 + "b", "a" * 64),
         (".*.*.*.*b", "a" * 100_000),
+        ("(|)" * 60 + "Edit", "Bash"),
+        ("(a|a)" * 40 + "b", "a" * 64),
     ],
 )
 def test_a_matcher_that_would_take_forever_is_meant_for_every_tool(matcher: str, name: str) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
+import sys
+import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -13,7 +17,10 @@ import pytest
 
 from helix_desktop.errors import ConfigFileMistake, InvalidInput
 from helix_desktop.resident import schedules
+from helix_desktop.resident.schedule_keeper import ScheduleKeeper
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
+from helix_desktop.tasks import OwnedTasks
+from tests.conftest import Expect
 
 YEAR = datetime(2027, 1, 1, tzinfo=UTC)
 DAYS = 366
@@ -83,7 +90,29 @@ def test_a_due_time_is_one_task_however_often_it_is_added() -> None:
     due = one.next_due(YEAR.timestamp())
     assert one.task_command(due) == one.task_command(due)
     assert one.task_command(due) != one.task_command(one.next_due(due))
-    assert one.task_command(due)[-4:] == ["--allow", "edits", "--", "look"]
+    assert one.task_command(due)[-4:] == ["--allow", "edits", "--", "-"]
+    assert json.loads(one.task_line()) == {"text": "look"}
+
+
+async def test_a_schedule_that_cannot_run_holds_up_no_other_and_its_text_is_no_argument(
+    tmp_path: Path, expect: Expect
+) -> None:
+    expect("the schedule bad did not run: Mars/Olympus is not a time zone")
+    said = tmp_path / "said"
+    script = f"import sys; open({str(said)!r}, 'a').write(repr(sys.argv) + sys.stdin.read() + chr(10))"
+    keeper = ScheduleKeeper(tmp_path, [sys.executable, "-I", "-c", script])
+    due = time.time() - 90_000
+    gone = WorkSchedule("bad", "w", "look", "08:00", "Mars/Olympus", handled=due)
+    schedules.write_schedules(tmp_path, [gone, replace(gone, id="good", zone="UTC", text="the secret plan")])
+    keeper.reread_schedules()
+    owned = OwnedTasks("trial")
+    owned.spawn_task(keeper.add_due_until_cancelled(), name="keep schedules")
+    async with asyncio.timeout(60):
+        while not (said.exists() and "--drain" in said.read_text()):
+            await asyncio.sleep(0.02)
+    await owned.aclose()
+    (added,) = [line for line in said.read_text().splitlines() if "'add'" in line]
+    assert added.endswith(']{"text": "the secret plan"}')
 
 
 def test_schedules_are_kept_in_a_private_file(tmp_path: Path) -> None:

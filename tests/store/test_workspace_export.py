@@ -5,6 +5,7 @@ import contextlib
 import json
 import random
 import shutil
+import stat
 import tracemalloc
 import zipfile
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
@@ -98,6 +100,17 @@ def test_keys_never_leave() -> None:
     for secret in ("1234567890abcdef", "ghp_", "hunter22", "plain", "eyJ"):
         assert secret not in text
     assert 'name = "x"' in text
+
+
+def test_keys_of_servers_written_by_hand_never_leave() -> None:
+    text = settings_without_keys(
+        '[mcp.a]\nargs = ["-y", "server", "--api-key", "hunter2", "--auth-token=hunter2", "--header", "X-Key: hunter2", '
+        '"--db", "postgres://me:hunter2@db/x", "--verbose"]\n[mcp.b]\nurl = "https://a/sse?api_key=hunter2&page=3"\n'
+        '[mcp.c]\nurl = "https://me:hunter2@a/mcp"\n[copies]\nset_up = "TOKEN=hunter2 npm ci"\n'
+    )
+    assert "hunter2" not in text
+    for kept in ('"server"', '"--verbose"', "postgres://me:@db/x", "page=3", "https://me:@a/mcp", "npm ci", "X-Key: "):
+        assert kept in text
 
 
 async def test_a_damaged_entry_is_left_out_and_named(
@@ -351,6 +364,29 @@ async def test_a_file_that_stands_for_much_takes_little_memory(
     assert peak < 160 << 20, f"{peak:,}"
     assert [each.name for each in workspaces.list_workspaces()] == ["Thesis"]
     assert not list(workspaces.folder.glob(".importing*"))
+
+
+async def test_an_export_can_be_read_by_its_user_only_and_its_facts_come_in_with_little_memory(
+    workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path
+) -> None:
+    good, large = await exported(workspace, tmp_path / "w.helix"), tmp_path / "large.helix"
+    assert stat.S_IMODE(good.stat().st_mode) & 0o077 == 0
+    said = fact_encoding.encode_fact(UserSaid((Text("x" * (4 << 20)),)))
+    with zipfile.ZipFile(good) as source, zipfile.ZipFile(large, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target:
+        for member in source.namelist():
+            if member != "facts.jsonl":
+                target.writestr(member, source.read(member))
+        with target.open("facts.jsonl", "w") as facts:
+            for number in range(1, 41):
+                facts.write(json.dumps(["c", number, 1.0, said]).encode() + b"\n")
+    tracemalloc.start()
+    try:
+        known = await workspaces.import_workspace(large)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 100 << 20, f"{peak:,}"
+    assert known.name == "Thesis"
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "facts.jsonl"])

@@ -7,12 +7,12 @@ had died meanwhile is made once more on a new one: all of them may be repeated.
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import os
 import re
 import ssl
 import time
 from collections.abc import Collection, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import certifi
@@ -21,6 +21,7 @@ from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStore
 from helix_desktop.store.shared import postgres_pool
 from helix_desktop.store.shared.row_encryption import INSTALL
 from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone, quota_reached_error
+from helix_desktop.store.shared.store_address import is_private_host
 
 if TYPE_CHECKING:
     import psycopg
@@ -247,18 +248,14 @@ def _sslrootcert_option() -> str:
 
 
 def _are_all_hosts_private(given: Mapping[str, Any]) -> bool:
-    """Whether every host is this machine or in a private network: elsewhere the server must prove who it is."""
-    hosts = str(given.get("hostaddr") or given.get("host") or "").split(",")
-    return all(_is_private_host(host) for host in hosts)
-
-
-def _is_private_host(host: str) -> bool:
-    if not host or host.startswith(("/", "@")) or host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_private
-    except ValueError:
+    """Whether every host is this machine or in a private network: elsewhere the server must prove who it is. libpq takes
+    what the address does not say from the environment or from a file of services.
+    """
+    if given.get("service") or os.environ.get("PGSERVICE"):
         return False
+    hosts = str(given.get("host") or os.environ.get("PGHOST") or "").split(",")
+    addresses = str(given.get("hostaddr") or os.environ.get("PGHOSTADDR") or "").split(",")
+    return all(is_private_host(address or host) for host, address in zip_longest(hosts, addresses, fillvalue=""))
 
 
 def error_of_postgres(error: psycopg.Error) -> HelixError:

@@ -26,6 +26,7 @@ from helix_desktop import errors
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.shared.row_encryption import INSTALL
 from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone, quota_reached_error
+from helix_desktop.store.shared.store_address import is_private_host
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -334,6 +335,12 @@ def _open_bucket(url: str, login: str) -> tuple[str, S3Store]:
         config["access_key_id"], _, config["secret_access_key"] = login.partition(":")
     config.setdefault("region", "us-east-1")
     plain = options.get("endpoint", "").startswith("http://")
+    host = urlsplit(options.get("endpoint", "")).hostname or ""
+    if plain and "." in host and not is_private_host(host):
+        raise errors.InvalidInput(
+            f"The shared store at {host} is outside your own network, and its address begins with http.",
+            remedy="Nothing was sent. Use an address that begins with https.",
+        )
     client: Any = {"timeout": "60s", "connect_timeout": "5s", "allow_http": plain}
     retry: Any = {"max_retries": 2}
     try:

@@ -7,6 +7,7 @@ The password, or the two keys of S3, are taken out of the address and belong int
 without them an engine's own ways hold (PGPASSFILE, AWS_ACCESS_KEY_ID and the like).
 """
 
+import ipaddress
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from helix_desktop.errors import InvalidInput
@@ -39,6 +40,11 @@ def parse_store_address(text: str) -> StoreAddress:
             "The options in the address of the shared store contain a secret.",
             remedy="Put the password before the host, as in postgresql://user:password@host/database.",
         )
+    if "@" in parts.path or "@" in parts.query:
+        raise InvalidInput(
+            "The address of the shared store has an @ behind its host.",
+            remedy="Percent-encode the characters / ? # and @ in a password, for example %2F for a slash.",
+        )
     who, at, host = parts.netloc.rpartition("@")
     user, _, password = who.partition(":")
     if parts.scheme == "s3":
@@ -55,6 +61,16 @@ def _not_an_address_error() -> InvalidInput:
         "This is not the address of a shared store.",
         remedy="For example: postgresql://user@host/database or s3://bucket/folder?endpoint=https://host.",
     )
+
+
+def is_private_host(host: str) -> bool:
+    """Whether it is this machine or an address of a private network; a name may be anywhere."""
+    if not host or host.startswith(("/", "@")) or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return False
 
 
 def holds_conversations(url: str) -> bool:

@@ -389,11 +389,20 @@ def test_what_the_server_says_becomes_a_sentence(error: psycopg.Error, kind: typ
     [
         ("host=127.0.0.1", True), ("host=192.168.1.2", True), ("host=8.8.8.8", False), ("host=/run/postgres", True),
         ("host=@socket", True), ("dbname=x", True), ("host=localhost,10.0.0.1", True), ("host=localhost,8.8.8.8", False),
-        ("host=db.example.org hostaddr=10.0.0.1", True), ("host=db.example.org", False),
+        ("host=db.example.org hostaddr=10.0.0.1", True), ("host=db.example.org", False), ("service=work", False),
+        ("host=10.0.0.1,db.example.org hostaddr=10.0.0.1,", False),
     ],
 )  # fmt: skip
 def test_what_is_near_need_not_prove_who_it_is(address: str, private: bool, seal: RowCipher) -> None:
     assert ("sslmode" not in PostgresRowStore(address, seal.space)._pool._arguments) == private
+
+
+def test_a_host_that_only_the_environment_names_must_prove_who_it_is(
+    seal: RowCipher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGHOST", "db.example.org")
+    assert PostgresRowStore("dbname=x", seal.space)._pool._arguments["sslmode"] == "verify-full"
+    assert "sslmode" not in PostgresRowStore("dbname=x host=localhost", seal.space)._pool._arguments
 
 
 def test_a_certificate_or_a_password_in_the_address_is_taken(seal: RowCipher, monkeypatch: pytest.MonkeyPatch) -> None:

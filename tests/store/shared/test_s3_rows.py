@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from obstore.store import MemoryStore
 
 from helix_desktop.errors import (
     HelixError,
+    InvalidInput,
     NotFound,
     SharedStoreUnreachable,
     StoreFailed,
@@ -303,3 +305,10 @@ def test_what_another_machine_put_meanwhile_is_forgotten_and_removed_too() -> No
     stored = [bytes(bucket.get(one["path"]).bytes()) for page in bucket.list() for one in page]
     assert not any(rows[name][ROW_KEY_BYTES:] in each for each in stored for name in (first, second))
     assert machine(bucket).fetch_rows(list(rows)) == {third: rows[third]}
+
+
+@pytest.mark.parametrize(("host", "refused"), [("93.184.216.34", True), ("s3.example.org", True), ("10.0.0.7", False)])
+def test_what_is_outside_the_own_network_must_prove_who_it_is(host: str, refused: bool) -> None:
+    with pytest.raises(InvalidInput, match="begins with http") if refused else nullcontext():
+        S3RowStore(f"s3://shared?endpoint=http://{host}:9000", SPACE, login="key:secret")
+    S3RowStore(f"s3://shared?endpoint=https://{host}", SPACE, login="key:secret")

@@ -28,6 +28,13 @@ def test_what_is_no_address_is_said(text: str) -> None:
         store_address.parse_store_address(text)
 
 
+@pytest.mark.parametrize("password", ["k3pT/sEcr3t", "k3pT?sEcr3t", "k3pT#sEcr3t"])
+def test_a_password_that_looks_like_a_path_is_refused_and_not_repeated(password: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        store_address.parse_store_address(f"postgresql://me:{password}@host/helix")
+    assert "sEcr3t" not in str(refused.value) + refused.value.remedy
+
+
 @pytest.mark.parametrize(("text", "package"), [(POSTGRES, "psycopg"), (S3, "obstore")])
 async def test_without_the_extra_it_says_what_to_install_and_work_goes_on(
     text: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
