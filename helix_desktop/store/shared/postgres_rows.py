@@ -20,8 +20,13 @@ import certifi
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed, StoreFull
 from helix_desktop.store.shared import postgres_pool
 from helix_desktop.store.shared.row_encryption import INSTALL
-from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone, quota_reached_error
-from helix_desktop.store.shared.store_address import is_private_host
+from helix_desktop.store.shared.row_store import (
+    ROW_KEY_BYTES,
+    RowUsage,
+    Tombstone,
+    is_private_host,
+    quota_reached_error,
+)
 
 if TYPE_CHECKING:
     import psycopg

@@ -5,6 +5,7 @@ engine may store the two apart; to forget a row it destroys both. All calls bloc
 again after an error. `SharedStoreUnreachable` says that asking later may help; every other StoreFailed needs a person.
 """
 
+import ipaddress
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
@@ -77,6 +78,16 @@ class RowStore(Protocol):
         """What may still hold ciphertext of a forgotten row, in sentences."""
 
     def close(self) -> None: ...
+
+
+def is_private_host(host: str) -> bool:
+    """Whether it is this machine or an address of a private network; a name may be anywhere."""
+    if not host or host.startswith(("/", "@")) or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return False
 
 
 def quota_reached_error(quota: int) -> StoreFull:

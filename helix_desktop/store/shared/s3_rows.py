@@ -25,8 +25,13 @@ from urllib.parse import parse_qsl, urlsplit
 from helix_desktop import errors
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.shared.row_encryption import INSTALL
-from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone, quota_reached_error
-from helix_desktop.store.shared.store_address import is_private_host
+from helix_desktop.store.shared.row_store import (
+    ROW_KEY_BYTES,
+    RowUsage,
+    Tombstone,
+    is_private_host,
+    quota_reached_error,
+)
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

@@ -7,7 +7,6 @@ The password, or the two keys of S3, are taken out of the address and belong int
 without them an engine's own ways hold (PGPASSFILE, AWS_ACCESS_KEY_ID and the like).
 """
 
-import ipaddress
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from helix_desktop.errors import InvalidInput
@@ -43,7 +42,7 @@ def parse_store_address(text: str) -> StoreAddress:
     if "@" in parts.path or "@" in parts.query:
         raise InvalidInput(
             "The address of the shared store has an @ behind its host.",
-            remedy="Percent-encode the characters / ? # and @ in a password, for example %2F for a slash.",
+            remedy="Percent-encode special characters in a password, such as %2F for a slash.",
         )
     who, at, host = parts.netloc.rpartition("@")
     user, _, password = who.partition(":")
@@ -61,16 +60,6 @@ def _not_an_address_error() -> InvalidInput:
         "This is not the address of a shared store.",
         remedy="For example: postgresql://user@host/database or s3://bucket/folder?endpoint=https://host.",
     )
-
-
-def is_private_host(host: str) -> bool:
-    """Whether it is this machine or an address of a private network; a name may be anywhere."""
-    if not host or host.startswith(("/", "@")) or host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_private
-    except ValueError:
-        return False
 
 
 def holds_conversations(url: str) -> bool:
