@@ -11,18 +11,21 @@ from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, 
 from helix_desktop.engine.ports import SearchHit
 from helix_desktop.engine.search_query import SearchFilters, split_filters, without_stop_words
 from helix_desktop.errors import HelixError
-from helix_desktop.store import search_ranking, search_words, sqlite_database
+from helix_desktop.store import search_words, sqlite_database
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import SEARCHED, IndexDamaged, searchable_texts
 from helix_desktop.store.journal_file import JournalFile, StoredFact
+from helix_desktop.store.search_ranking import FoundPlace, rank_places
 
 T = TypeVar("T")
 WEIGHED = 120  # At least this many matching facts and pieces of entries are read to be ranked.
 FILTERED = 10  # A filter discards results, so this many times the limit is read.
 RANKED = 5_000  # Rows are ranked by words that occur in fewer rows than this in all, to be fast.
+BY_USER = 2.0  # What the user said is worth so much more than what the agent said.
 SLICE = 1 << 20  # In bytes. About this much is read at once.
 FoundRow = tuple[int, int, int, str, int, bytes | None, float]
+KnownRows = Container[tuple[object, ...]]  # Without their rank.
 OpenCache = Callable[[], CacheFolder]
 ReadPlace = tuple[CacheRecord, bytes] | StoredFact  # An entry with its first bytes, or a fact.
 
@@ -67,7 +70,7 @@ def search_full_text(
     if len(found) < most and len(words) > 1:
         some = _matching_rows(connection, words, chosen, counts, every=False)
         found += [row for row in some if row[:-1] not in every]
-    return tuple(search_ranking.rank_places([*_read_found_places(source, found, every, filters)], words)[:limit])
+    return tuple(rank_places([*_read_found_places(source, found, every, filters)], words)[:limit])
 
 
 def _matching_rows(
@@ -100,39 +103,44 @@ def _words_to_rank_by(connection: sqlite3.Connection, words: list[str], counts: 
 
 
 def _read_found_places(
-    source: StoresAccess, rows: Sequence[FoundRow], every: Container[tuple[object, ...]], filters: SearchFilters
-) -> Iterator[search_ranking.FoundPlace]:
+    source: StoresAccess, rows: Sequence[FoundRow], every: KnownRows, filters: SearchFilters
+) -> Iterator[FoundPlace]:
     """The places of the rows, each entry and each fact read once. `every`: rows that have every word."""
     pieces: dict[FoundRow, list[FoundRow]] = {}
     for row in rows:
         pieces.setdefault((row[0], 0, 0, *row[3:6], 0.0), []).append(row)
-    left = [[*each] for each in pieces.values()]
+    left = [*pieces.values()]
     while left:
         read = source.run_on_stores(partial(_read_places, [max(each, key=lambda row: row[1]) for each in left]))
         for each, found in zip(left, read, strict=False):
-            if found is not None:
-                for row, hit, text in _find_texts(source, each, found, filters):
-                    yield search_ranking.FoundPlace(hit, text, row[0], -row[-1], row[:-1] in every)
+            if isinstance(found, StoredFact):
+                yield from _places_in_fact(source, each[:1], found, every, filters)
+            elif found is not None:
+                yield from _places_in_entry(each, *found, every, filters)
         left = left[len(read) :]
 
 
-def _find_texts(
-    source: StoresAccess, rows: Sequence[FoundRow], found: ReadPlace, filters: SearchFilters
-) -> Iterator[tuple[FoundRow, SearchHit, str]]:
-    """What the rows of one entry or fact say, where a filter lets it through."""
-    if isinstance(found, StoredFact):
-        fact = decode_fact(found.fact)
-        text = "\n".join(searchable_texts(fact))
-        if _fact_passes_filters(source, found, fact, text, filters):
-            yield rows[0], SearchHit("", None, found.conversation, found.seq, 1), text
-        return
-    record, content = found
+def _places_in_fact(
+    source: StoresAccess, rows: Sequence[FoundRow], line: StoredFact, every: KnownRows, filters: SearchFilters
+) -> Iterator[FoundPlace]:
+    fact = decode_fact(line.fact)
+    text = "\n".join(searchable_texts(fact))
+    if _fact_passes_filters(source, line, fact, text, filters):
+        hit = SearchHit("", None, line.conversation, line.seq, 1)
+        worth = BY_USER if isinstance(fact, UserSaid) else 1.0
+        for row in rows:
+            yield FoundPlace(hit, text, 0, -row[-1] * worth, row[:-1] in every)
+
+
+def _places_in_entry(
+    rows: Sequence[FoundRow], record: CacheRecord, content: bytes, every: KnownRows, filters: SearchFilters
+) -> Iterator[FoundPlace]:
     if filters.by in ("", "tool") and not filters.agent and filters.is_in_time(record.time):
         text = search_words.text_or_none(content) or ""
         for row in rows:
             start, length = row[1:3]
-            line = text.count("\n", 0, start) + 1
-            yield row, SearchHit("", record.digest, line=line, about=record.about), text[start : start + length]
+            hit = SearchHit("", record.digest, line=text.count("\n", 0, start) + 1, about=record.about)
+            yield FoundPlace(hit, text[start : start + length], row[0], -row[-1], row[:-1] in every)
 
 
 def _read_places(rows: Sequence[FoundRow], cache: OpenCache, journal: JournalFile) -> list[ReadPlace | None]:

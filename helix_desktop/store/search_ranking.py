@@ -18,7 +18,12 @@ from helix_desktop.engine.tool_names import RECALLS, ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import search_words
 
-NEAR = {-2: 0.1, -1: 0.3, 1: 0.3, 2: 0.1}  # The weight of a neighbouring fact that was found too, by its distance.
+NEAR = {
+    -2: 0.1,
+    -1: 0.2,
+    1: 0.8,
+    2: 0.1,
+}  # The weight of a neighbouring fact that was found too: most of all of the answer.
 TOGETHER, MOST_TOGETHER = 0.3, 8  # The weight of other matches in the conversation, and how many of its matches count.
 LINE, LINES = 500, 30  # Characters on each side of a word in a line, and lines of a text, that are read.
 BY_INDEX = 0.6  # The power of the rank by the index, which likes short texts and repeated words too much.

@@ -96,6 +96,8 @@ async def measure(workspaces: AllWorkspaces, name: str, entries: int) -> dict[st
     figures["index rebuilt from scratch (s)"] = time.perf_counter() - started
     figures["progress reports"] = len(marks)
     await workspace.aclose()
+    packed = sum(path.stat().st_size for path in (workspace.folder / "cache").iterdir())
+    figures["index, in packed content"] = (workspace.folder / "index.sqlite3").stat().st_size / packed
     before = memory()
     started = time.perf_counter()
     workspace = await workspaces.open_stored_workspace(name)
@@ -143,9 +145,26 @@ async def questions(workspace: StoredWorkspace, entries: int, figures: dict[str,
     figures["search for a rare word (ms)"] = await timed(lambda: index.search_index("needle3000"))
     figures["search for two words (ms)"] = await timed(lambda: index.search_index("w77 w4711"))
     figures["search for a word in 0.5% of the entries (ms)"] = await timed(lambda: index.search_index("w77"))
+    taken = sorted([(await timed(partial(index.search_index, asked), 1))[0] for asked in queries(1000)])
+    figures["1,000 searches: median, 99th, longest (ms)"] = (taken[500], taken[990], taken[-1])
     figures["longest gap in the event loop while sorting and scrolling (ms)"] = await longest_gap(
         index.entries_page(sort=EntrySort.TOKENS, offset=entries // 2)
     )
+
+
+def queries(count: int) -> list[str]:
+    """What people and agents search for: one to four words, some of them almost everywhere, files, and what is nowhere."""
+    chance = random.Random(2)
+    kinds: list[Callable[[], str]] = [
+        lambda: f"w{chance.randrange(20_000)}",
+        lambda: " ".join(f"w{chance.randrange(20_000)}" for _ in range(chance.randrange(2, 5))),
+        lambda: f"file_{chance.randrange(997)}.py w{chance.randrange(20_000)}",
+        lambda: f"module_{chance.randrange(200)} src py w{chance.randrange(20_000)}",
+        lambda: f"src/module_{chance.randrange(200)}/file_{chance.randrange(997)}.py",
+        lambda: f"shell fetch edit {chance.randrange(1_000)}",
+        lambda: f"needle{chance.randrange(1_000) * 1_000} nowhere{chance.randrange(9)}",
+    ]
+    return [chance.choice(kinds)() for _ in range(count)]
 
 
 def shown(figures: dict[str, object]) -> str:
@@ -155,7 +174,7 @@ def shown(figures: dict[str, object]) -> str:
 def _figure(value: object) -> str:
     if isinstance(value, tuple):
         return "{:.1f} ({:.1f}-{:.1f})".format(*value)
-    return f"{value:.1f}" if isinstance(value, float) else str(value)
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def main() -> int:
