@@ -1,7 +1,6 @@
 """`cost`: why requests cost what they did: what came out of the provider's cache, what was written anew, and the reason for it."""
 
 import argparse
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from helix_desktop.commands import Subparsers
@@ -74,8 +73,8 @@ def _request_as_json(request: RequestCost) -> dict[str, object]:
 
 def _add_request(sums: dict[str, Sums], agent: str, request: RequestCost) -> None:
     day = datetime.fromtimestamp(request.time, UTC).astimezone().strftime("%Y-%m-%d")
-    whole: Iterable[tuple[str, str]] = (("days", day), ("agents", agent), ("models", request.model))
-    parts = [(*one, request.tokens, request.cost) for one in whole]
+    whole = (("days", day), ("agents", agent), ("models", request.model))
+    parts = [(name, key, request.tokens, request.cost) for name, key in whole]
     parts += [("causes", one.cause.kind.value, one.tokens, one.cost) for one in request.causes]
     for name, key, tokens, cost in parts:
         before = sums[name].get(key, (0, 0.0))

@@ -91,14 +91,8 @@ class Policy:
         group="Large outputs", within=(500, 200_000), unit="tokens",
     )  # fmt: skip
     admission_command_tokens: int = _declare_threshold(
-        2_000,
-        "Shorten command outputs longer than", "Command outputs longer than this are shortened on arrival. In a log, the beginning, the end and the errors usually matter most.",
-        group="Large outputs",
-        helix=4_000,
-        observational=4_000,
-        none=4_000,
-        within=(500, 200_000),
-        unit="tokens",
+        2_000, "Shorten command outputs longer than", "Command outputs longer than this are shortened on arrival. In a log, the beginning, the end and the errors usually matter most.",
+        group="Large outputs", helix=4_000, observational=4_000, none=4_000, within=(500, 200_000), unit="tokens",
     )  # fmt: skip
     admission_batch_tokens: int = _declare_threshold(
         12_000, "Shorten parallel outputs above", "When the outputs of parallel calls exceed this total, the largest are shortened.",
@@ -190,6 +184,11 @@ class Policy:
     critical_tokens: int = _declare_threshold(
         1_500, "Space for details in a handover document", "Space in a handover document for important details that the model left out.",
         group="Handover", within=(200, 20_000), unit="tokens",
+    )  # fmt: skip
+
+    keep_alive_dollars: float = _declare_threshold(
+        0.0, "Keep the provider's cache alive during a pause", "At most this much is spent during one pause to keep the context in the provider's cache, and only while that is likely to cost less than sending the whole context again. 0 turns it off.",
+        group="Pauses", within=(0, 100), unit="dollars",
     )  # fmt: skip
 
     tools_share: float = _declare_threshold(

@@ -340,6 +340,7 @@ class Purpose(StrEnum):
     ADMISSION = "admission"
     TITLE = "title"
     TEST = "test"
+    KEEP_ALIVE = "keeping the cache alive"
     OTHER = "other"
 
     @classmethod

@@ -1,24 +1,27 @@
 """Decides, by the policy, what is folded when in one conversation, and carries it out.
 
+Before a pause that outlives the provider's cache, what pays is folded; otherwise the cache may be kept alive.
 Every strategy has three phases: read without a pause; ask the model while everything goes on; append if the covered
 facts are unchanged. One fold is in progress at a time, and three failures of a kind in a row open its breaker. Nothing
 here ever fails a turn: errors are recorded as `FoldFailed`, and in panic the next step of the ladder is taken.
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from helix_desktop.engine import document_writer, facts, token_budget
+from helix_desktop.engine import document_writer, facts, fold_economics, token_budget
+from helix_desktop.engine.blocks import Reply, Request
 from helix_desktop.engine.collaborators import TaskSpawner
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
 from helix_desktop.engine.large_outputs import OutputAdmission
 from helix_desktop.engine.part_clearing import PartClearer
 from helix_desktop.engine.ports import Clock, ContentCache, ModelClient, SearchIndex, TokenCounter
-from helix_desktop.engine.session_events import FoldProgress
+from helix_desktop.engine.session_events import FoldProgress, MeterChanged
 from helix_desktop.engine.strategies import marker_clearing, output_admission
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, first_seq_of_tail
@@ -85,6 +88,8 @@ class FoldSteward:
         self._ready: document_writer.WrittenDocument | None = None
         self._pause: asyncio.TimerHandle | None = None
         self._planner = FoldPlanner(conversation, clock)
+        self._models = models
+        self.rebuild_request: Callable[[int], Awaitable[Request]] | None = None  # Set by the session.
 
     def steward_for_draft(self, draft: ConversationDraft) -> "DraftSteward":
         cache, tokens = self._admission.cache, self._admission.tokens
@@ -141,7 +146,7 @@ class FoldSteward:
 
     def _watch_for_pause(self) -> None:
         """If no request follows until the provider's cache runs out (the user leaves, a question waits),
-        what pays is folded while the cache can still be read.
+        what pays is folded while the cache can still be read; where nothing is folded, the cache may be kept alive.
         """
         if self._pause is not None:
             self._pause.cancel()
@@ -156,6 +161,19 @@ class FoldSteward:
             self._watch_for_pause()
         elif left > 0:
             self._start_due_fold(situation)
+            if self.has_no_fold_in_work and _pays_to_keep_cache(situation):
+                with suppress(StoppedByUser):
+                    self.spawn(self._keep_cache_alive(), name=f"keep the cache of {self.conversation.id} alive")
+
+    async def _keep_cache_alive(self) -> None:
+        """The last request is sent once more, for a reply of one token. Fails without harm: the cache expires, as it would have."""
+        client, rebuild = self._models(facts.ModelRole.MAIN), self.rebuild_request
+        with suppress(HelixError, TimeoutError):
+            if client is not None and rebuild is not None:
+                request = replace(await rebuild(self.conversation.state.branch.steps[-1]), model=client.model_name)
+                await self.conversation.append_facts(*await _request_one_token(client, request))
+        self._watch_for_pause()
+        self.conversation.notify_listeners(MeterChanged(self.conversation.id))
 
     async def fold_on_demand(self, kind: facts.FoldKind, wish: str = "") -> tuple[facts.Recorded, ...]:
         """Fold on demand. Refused, with the reason, where there is nothing to fold or a fold is being made."""
@@ -414,6 +432,32 @@ class DraftSteward(FoldSteward):
 def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:
     coroutine.close()
     raise StoppedByUser(f"{name} is not available yet.")
+
+
+async def _request_one_token(client: ModelClient, request: Request) -> list[facts.Spent]:
+    asked, name = replace(request, purpose=facts.Purpose.KEEP_ALIVE, max_output=1), client.model_name
+    async with asyncio.timeout(TO_WRITE):  # A provider that answers later has lost the cache by then.
+        replies = [delta async for delta in client.stream_reply(asked) if isinstance(delta, Reply)]
+    return [facts.Spent(asked.purpose, reply.model or name, reply.usage) for reply in replies]
+
+
+def _pays_to_keep_cache(situation: FoldSituation) -> bool:
+    """Whether the user allows to keep the provider's cache alive, and this is likely to cost less than it saves. A thinking time needs
+    more than one token, and another one would be other text; the requests of connected agents are not ours to send.
+    """
+    state, branch = situation.state, situation.branch
+    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
+    price = token_budget.estimate_next_message(state, situation.policy)
+    if chosen is None or price is None or chosen.effort or state.agent or state.acp_agent or not branch.steps:
+        return False
+    before = token_budget.refreshes_since(state, branch.steps[-1])
+    is_kept = not before or before[-1][1].cache_read > before[-1][1].input / 2
+    sent = state.record.ledger.last_request_tokens(chosen.model, state.seq)
+    cost = token_budget.compute_cost(facts.Usage(sent, cache_read=sent, output=1), chosen)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(branch.step_times)]
+    away, life = situation.now - branch.step_times[-1], marker_clearing.cache_lifetime(state)
+    saved = fold_economics.chance_of_return(away, life, pauses) * (price.cold - price.warm)
+    return is_kept and price.kept + cost <= situation.policy.keep_alive_dollars and saved > cost > 0
 
 
 def describe_policy_outlook(situation: FoldSituation) -> str:

@@ -1,7 +1,7 @@
 """Names what changed between two requests in what had been sent before, and from where on: tools, system prompt, folds, edits."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from helix_desktop.engine import facts
@@ -70,7 +70,7 @@ def find_changes(
         elif isinstance(fact, facts.Folded):
             name = batches.setdefault(fact.batch or fact.fold, fact.fold)
             found.append(ChangePlace(_first_fact_in(fact.cover), Cause(CauseKind.FOLD, name), recorded.time))
-        elif (edit := _start_and_name_of_edit(fact, covers)) is not None:
+        elif not isinstance(fact, facts.ToolsOffered) and (edit := _start_and_name_of_edit(fact, covers)) is not None:
             found.append(ChangePlace(edit[0], Cause(CauseKind.EDIT, edit[1]), recorded.time))
     return found
 
@@ -132,20 +132,33 @@ def _differing_bytes(old: bytes, new: bytes) -> tuple[int, int]:
     return start, len(new) - same
 
 
-def _start_and_name_of_edit(fact: facts.Fact, folds: dict[str, facts.Folded]) -> tuple[int, str] | None:
+def find_first_changed_fact(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> int | None:
+    """The first fact that is shown in another way because of this one; 0: prompt or tools; None: nothing is."""
+    match fact:
+        case facts.SystemSet() | facts.RulesSet() | facts.ToolsOffered():
+            return 0
+        case facts.Rewound(to=to):
+            return max(0, to) + 1
+        case facts.Folded(cover=cover) | facts.Excluded(ref=cover) | facts.Included(ref=cover):
+            return _first_fact_in(cover)
+        case facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name) if name in folds:
+            return _first_fact_in(folds[name].cover)
+    return None
+
+
+def _start_and_name_of_edit(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> tuple[int, str] | None:
     """Where a person's change begins, and what it was."""
+    place = find_first_changed_fact(fact, folds)
     match fact:
         case facts.Rewound(to=to):
             return max(0, to) + 1, f"to {to}"
-        case facts.Excluded(ref=ref) | facts.Included(ref=ref) | facts.Pinned(ref=ref) | facts.Unpinned(ref=ref):
-            return _first_fact_in(ref), f"{type(fact).__name__.lower()} {_first_fact_in(ref)}"
-        case facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name) if name in folds:
-            return _first_fact_in(folds[name].cover), f"{type(fact).__name__.lower()} {name}"
+        case facts.Pinned(ref=ref) | facts.Unpinned(ref=ref):
+            place = _first_fact_in(ref)
         case facts.Forgotten():
             return 1, "forgotten"
         case facts.ConversationStarted(forked_from=origin, forked_at=to) if origin:
             return to + 1, f"to {to}"
-    return None
+    return None if place is None else (place, f"{type(fact).__name__.lower()} {getattr(fact, 'fold', place)}")
 
 
 def _first_fact_in(cover: facts.Cover) -> int:

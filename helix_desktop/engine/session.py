@@ -63,6 +63,7 @@ class Session:
         self.questions: dict[int, PermissionQuestion] = {}
         self._crew = crew
         self.steward = steward
+        steward.rebuild_request = self.rebuild_request
         self._contents = ViewContents(crew.cache)
         self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
         self._numbers = itertools.count(1)

@@ -14,6 +14,7 @@ from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.history.live_folds import count_item_tokens
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.history.token_ledger import Savings, newest_fact_seen_by
+from helix_desktop.engine.request_changes import find_first_changed_fact
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
@@ -58,7 +59,7 @@ class WindowMeter:
 class NextMessageCost:
     """About what the next request costs, in dollars. `reply`: the tokens expected back; 0: not known, not counted.
     `warm_until`: when the provider's cache expires, in seconds since 1970; 0: it is cold now, or nobody knows.
-    `per_token`: what a token that is new costs.
+    `per_token`: what a token that is new costs. `kept`: what keeping the cache alive has cost since the last step.
 
     Not in it: the text of the message itself, more steps where the reply calls tools, and folds.
     """
@@ -68,6 +69,7 @@ class NextMessageCost:
     reply: int
     warm_until: float = 0.0
     per_token: float = 0.0
+    kept: float = 0.0
     forever: bool = False  # True if the provider caches the context and does not say for how long.
 
     def is_cache_warm(self, now: float) -> bool:
@@ -80,7 +82,7 @@ class NextMessageCost:
 @dataclass(frozen=True, slots=True)
 class PendingRewrite:
     """Tokens that the provider has in its cache and that the next request would write again, what that costs in dollars, and until when
-    the cache lives; 0: nobody knows. `is_model`: for another model; else tools, system prompt or rules have changed.
+    the cache lives; 0: nobody knows. `is_model`: for another model or thinking time; else tools, system prompt or rules have changed.
     """
 
     tokens: int
@@ -176,7 +178,10 @@ def estimate_next_message(state: Moment, policy: Policy, *, before: int = 0) -> 
     until = _last_request_time(state, chosen.model) + chosen.cache_seconds if cached and chosen.cache_seconds else 0.0
     per_token = relative_prices(chosen).write * chosen.price_input / PER_MILLION
     forever = bool(cached) and not chosen.cache_seconds
-    return NextMessageCost(compute_cost(warm, chosen), compute_cost(cold, chosen), reply, until, per_token, forever)
+    answered = ledger.last_billed_reply(chosen.model, state.seq)
+    kept = sum(compute_cost(usage, chosen) for _, usage in refreshes_since(state, answered))
+    prices = compute_cost(warm, chosen), compute_cost(cold, chosen)
+    return NextMessageCost(*prices, reply, until, per_token, kept, forever)
 
 
 def count_cached_tokens(state: Moment, model: str) -> int:
@@ -185,6 +190,10 @@ def count_cached_tokens(state: Moment, model: str) -> int:
     billed, answered = ledger.last_request_tokens(model, state.seq), ledger.last_billed_reply(model, state.seq)
     if not answered or will_request_head_change(state):
         return 0
+    recorded = state.record.settings_at(state.seq)
+    chosen = (one.model_for_role(facts.ModelRole.MAIN) for one in (recorded, state.settings))
+    if len({one.effort for one in chosen if one is not None}) > 1:
+        return min(billed, estimate_billed_tokens(state.settings.settings_tokens, state))
     changed = _first_changed_message(state, newest_fact_seen_by(state.record.facts[answered - 1]))
     if changed is None:
         return billed
@@ -192,6 +201,13 @@ def count_cached_tokens(state: Moment, model: str) -> int:
         item for item in state.branch.items if item.first < changed
     )
     return min(billed, estimate_billed_tokens(front, state)) if changed else 0
+
+
+def refreshes_since(state: Moment, seq: int) -> list[tuple[float, facts.Usage]]:
+    """When the provider's cache was kept alive after the fact `seq`, and what that took."""
+    later = state.record.facts[seq : state.seq]
+    spent = ((one.time, one.fact) for one in later if isinstance(one.fact, facts.Spent))
+    return [(time, fact.usage) for time, fact in spent if fact.purpose is facts.Purpose.KEEP_ALIVE]
 
 
 def will_request_head_change(state: Moment) -> bool:
@@ -214,41 +230,18 @@ def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite 
     rate = relative_prices(after)
     dollars = lost * (rate.write - rate.read) * after.price_input / PER_MILLION
     until = _last_request_time(recorded, before.model) + before.cache_seconds if before.cache_seconds else 0.0
-    return PendingRewrite(lost, dollars, until, is_model=before.model != after.model)
+    return PendingRewrite(lost, dollars, until, is_model=(before.model, before.effort) != (after.model, after.effort))
 
 
 def _first_changed_message(state: Moment, saw: int) -> int | None:
     """The first message shown in another way than at the fact `saw`; 0: prompt or tools; None: all is as it was."""
-    places = [
-        place
-        for recorded in state.record.facts[saw : state.seq]
-        if (place := _first_message_changed_by(state, recorded.fact)) is not None
-    ]
-    return min(places, default=None)
-
-
-def _first_message_changed_by(state: Moment, fact: facts.Fact) -> int | None:
-    match fact:
-        case facts.SystemSet() | facts.RulesSet() | facts.ToolsOffered():
-            return 0
-        case facts.Rewound(to=to):
-            return max(0, to) + 1
-        case facts.Folded(cover=cover):
-            return _first_seq_of_cover(cover)
-        case facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name):
-            fold = state.find_fold(name)
-            return None if fold is None else _first_seq_of_cover(fold.cover)
-        case facts.Excluded(ref=ref) | facts.Included(ref=ref):
-            return _first_seq_of_cover(ref)
-    return None
-
-
-def _first_seq_of_cover(cover: facts.Cover) -> int:
-    return max(1, cover.first if isinstance(cover, facts.Span) else cover.seq)
+    changing = (one.fact for one in state.record.facts[saw : state.seq])
+    places = (find_first_changed_fact(fact, state.branch.folds) for fact in changing)
+    return min((place for place in places if place is not None), default=None)
 
 
 def _last_request_time(state: Moment, model: str) -> float:
     answered = state.record.ledger.last_billed_reply(model, state.seq)
     recorded = state.record.facts[answered - 1]
     seconds = recorded.fact.seconds if isinstance(recorded.fact, facts.ModelReplied) else 0.0
-    return recorded.time - seconds
+    return max([recorded.time - seconds, *(time for time, _ in refreshes_since(state, answered))])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from helix_desktop.engine.facts import (
     ModelSet,
     PartRef,
     Pinned,
+    PolicySet,
+    Purpose,
     Rewound,
     Span,
     Spent,
@@ -29,12 +32,14 @@ from helix_desktop.engine.facts import (
     Unfolded,
 )
 from helix_desktop.engine.fold_steward import TO_WRITE
+from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.strategies.handover import SECTIONS, TITLE
 from helix_desktop.engine.strategies.marker_clearing import COLD_AFTER
 from helix_desktop.errors import ActionRefused, NotFound
 from helix_desktop.replay import jumping_clock
 from tests.engine import keeping as writers
 from tests.engine.keeping import Keeping, keeping
+from tests.engine.test_request_costs import LIFE, MODEL, Trial, check_sums, named
 from tests.turns import lasted
 
 FULL: dict[str, Any] = {"caching": "off", "handover": "share", "handover_share": 0.5}  # a handover at half the window
@@ -606,3 +611,67 @@ async def test_a_part_brought_back_stays_out_of_the_next_handover() -> None:
     await kept.steward.fold_on_demand(FoldKind.HANDOVER)
     original = (await kept.cache.read_content(fold.entries[0])).decode()
     assert original in await kept.shown()
+
+
+async def _away(limit: float, lives: int, **chosen: Any) -> tuple[Trial, list[Spent]]:
+    """An agent that has worked, and whose user is away for so many lives of the provider's cache; what was spent meanwhile."""
+    trial = await Trial.start()
+    steward = trial.made.session.steward
+    steward._clock = trial.clock
+    trial.made.setup = replace(trial.made.setup, policy=PolicySet("none", (("keep_alive_dollars", limit),)))
+    trial.made.setup = replace(trial.made.setup, models=(replace(MODEL, **chosen),))
+    await trial.turn()
+    await _pass_lives(trial, lives)
+    return trial, trial.made.of(Spent)
+
+
+async def _pass_lives(trial: Trial, lives: int) -> None:
+    """In the loop's time; what is due at the end of each is done before the next begins."""
+    for _ in range(lives):
+        trial.clock.time += LIFE - TO_WRITE
+        await asyncio.sleep(LIFE - TO_WRITE)
+        await asyncio.sleep(1)
+
+
+def test_a_cache_is_kept_alive_in_a_pause_only_within_the_users_limit_and_while_it_pays() -> None:
+    async def stays_off() -> None:
+        trial, spent = await _away(0.0, 3)
+        assert spent == []
+        assert CauseKind.TIME in named((await trial.explain())[-2])
+
+    async def is_kept() -> None:
+        trial, spent = await _away(1.0, 3)
+        assert [one.purpose for one in spent] == [Purpose.KEEP_ALIVE] * 3
+        assert all(one.usage.cache_read > 0.9 * one.usage.input for one in spent)
+        price = trial.made.session.next_message_cost()
+        assert price is not None
+        assert price.is_cache_warm(trial.clock.time)
+        assert price.kept == pytest.approx(sum(trial.model.paid[-3:]))
+        requests = await trial.explain()
+        check_sums(trial, requests)
+        assert CauseKind.TIME not in named(requests[-2])
+        after = trial.made.session.next_message_cost()
+        assert after is not None
+        assert after.kept == 0, "it is told of the pause alone"
+
+    async def ends_where_it_does_not_pay() -> None:
+        trial, spent = await _away(100.0, 60)
+        assert 3 < len(spent) < 12
+        assert CauseKind.TIME in named((await trial.explain())[-2])
+
+    async def keeps_to_the_limit() -> None:
+        trial, spent = await _away(0.008, 8)
+        once = trial.model.paid[-1]
+        assert len(spent) == 0.008 // once > 0
+
+    async def thinks() -> None:
+        assert (await _away(1.0, 3, effort="high"))[1] == []
+
+    async def is_lost() -> None:
+        trial, spent = await _away(1.0, 1)
+        trial.model.caches.clear()
+        await _pass_lives(trial, 3)
+        assert len(trial.made.of(Spent)) == len(spent) + 1
+
+    for work in (stays_off, is_kept, ends_where_it_does_not_pay, keeps_to_the_limit, thinks, is_lost):
+        jumping_clock.run_on_jumping_loop(work())

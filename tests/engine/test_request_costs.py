@@ -303,7 +303,7 @@ async def test_what_could_have_been_avoided_comes_dearest_first() -> None:
     await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("name", ["switch", "tools", "rules", "system"])
+@pytest.mark.parametrize("name", ["switch", "tools", "rules", "system", "thinking"])
 async def test_a_choice_that_is_not_sent_yet_tells_what_it_would_write_again(name: str) -> None:
     trial = await Trial.start()
     session = trial.made.session
@@ -316,7 +316,7 @@ async def test_a_choice_that_is_not_sent_yet_tells_what_it_would_write_again(nam
     assert pending is not None
     assert before is not None
     assert after is not None
-    assert pending.is_model == (name == "switch")
+    assert pending.is_model == (name in ("switch", "thinking"))
     assert pending.dollars == pytest.approx(pending.tokens * (3.75 - 0.3) / 1e6)
     assert after.warm > before.warm + 0.5 * pending.dollars  # the price beside Send says so too
     trial.clock.time += LIFE + 1

@@ -49,6 +49,8 @@ class NextMessageCostLabel(QLabel):
         if price and price.warm_until:
             left = math.ceil((price.warm_until - now) / 60)
             words.append(tr("cache warm for {n} min", n=left) if left > 0 else tr("cache expired"))
+        if price and price.kept:
+            words.append(tr("kept alive for {price}", price=_format_rough_dollars(price.kept)))
         self.setText(" · ".join(words))
         self.setToolTip(_describe_next_message_cost(price) if price else "")
         self.setAccessibleDescription(self.toolTip())
