@@ -232,11 +232,9 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
     marked = _find_marked_values(content, begins, ends, known, before.marked or ())
     body = ParsedBody(wire, content, value, begins, ends, messages, chain, before.head, marked, before.previous)
     # As bytes: an agent that sends its tools in another order, or with their keys in another order, sends other tools.
-    is_same_beside = (content[: begins[0]], content[ends[-1] :]) == (
-        before.content[: before.begins[0]],
-        before.content[before.ends[-1] :],
-    )
-    if is_same_beside and not any(map(_is_instruction_or_tools, (*before.message_units[known:], *fresh))):
+    beside = content[: begins[0]], content[ends[-1] :]
+    beside_before = before.content[: before.begins[0]], before.content[before.ends[-1] :]
+    if beside == beside_before and not any(map(_is_instruction_or_tools, (*before.message_units[known:], *fresh))):
         return body
     return replace(body, head=protocol.parse_head(value))
 
