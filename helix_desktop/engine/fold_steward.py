@@ -15,13 +15,12 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from helix_desktop.engine import document_writer, facts, fold_economics, token_budget
-from helix_desktop.engine.blocks import Reply, Request
 from helix_desktop.engine.collaborators import TaskSpawner
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
 from helix_desktop.engine.large_outputs import OutputAdmission
 from helix_desktop.engine.part_clearing import PartClearer
 from helix_desktop.engine.ports import Clock, ContentCache, ModelClient, SearchIndex, TokenCounter
-from helix_desktop.engine.session_events import FoldProgress, MeterChanged
+from helix_desktop.engine.session_events import FoldProgress
 from helix_desktop.engine.strategies import marker_clearing, output_admission
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, first_seq_of_tail
@@ -88,8 +87,7 @@ class FoldSteward:
         self._ready: document_writer.WrittenDocument | None = None
         self._pause: asyncio.TimerHandle | None = None
         self._planner = FoldPlanner(conversation, clock)
-        self._models = models
-        self.rebuild_request: Callable[[int], Awaitable[Request]] | None = None  # Set by the session.
+        self.keep_cache_alive: Callable[[], Coroutine[Any, Any, None]] | None = None  # Set by the session.
 
     def steward_for_draft(self, draft: ConversationDraft) -> "DraftSteward":
         cache, tokens = self._admission.cache, self._admission.tokens
@@ -137,14 +135,14 @@ class FoldSteward:
         elif self._flying is None:
             await self._record_failure_of(facts.FoldKind.MARKER, self._clear_due_parts)
         self._start_due_fold()
-        self._watch_for_pause()
+        self.watch_for_pause()
 
     def start_folds_after_turn(self) -> None:
         """Start what is due between turns, in the background."""
         self._start_due_fold()
-        self._watch_for_pause()
+        self.watch_for_pause()
 
-    def _watch_for_pause(self) -> None:
+    def watch_for_pause(self) -> None:
         """If no request follows until the provider's cache runs out (the user leaves, a question waits),
         what pays is folded while the cache can still be read; where nothing is folded, the cache may be kept alive.
         """
@@ -158,22 +156,12 @@ class FoldSteward:
         situation = replace(self.current_situation(), is_pausing=True)
         left = marker_clearing.seconds_until_cold(situation)
         if left > 2 * TO_WRITE:  # A newer step has renewed the provider's cache.
-            self._watch_for_pause()
+            self.watch_for_pause()
         elif left > 0:
             self._start_due_fold(situation)
-            if self.has_no_fold_in_work and _pays_to_keep_cache(situation):
+            if self.keep_cache_alive and self.has_no_fold_in_work and _pays_to_keep_cache(situation):
                 with suppress(StoppedByUser):
-                    self.spawn(self._keep_cache_alive(), name=f"keep the cache of {self.conversation.id} alive")
-
-    async def _keep_cache_alive(self) -> None:
-        """The last request is sent once more, for a reply of one token. Fails without harm: the cache expires, as it would have."""
-        client, rebuild = self._models(facts.ModelRole.MAIN), self.rebuild_request
-        with suppress(HelixError, TimeoutError):
-            if client is not None and rebuild is not None:
-                request = replace(await rebuild(self.conversation.state.branch.steps[-1]), model=client.model_name)
-                await self.conversation.append_facts(*await _request_one_token(client, request))
-        self._watch_for_pause()
-        self.conversation.notify_listeners(MeterChanged(self.conversation.id))
+                    self.spawn(self.keep_cache_alive(), name=f"keep the cache of {self.conversation.id} alive")
 
     async def fold_on_demand(self, kind: facts.FoldKind, wish: str = "") -> tuple[facts.Recorded, ...]:
         """Fold on demand. Refused, with the reason, where there is nothing to fold or a fold is being made."""
@@ -432,13 +420,6 @@ class DraftSteward(FoldSteward):
 def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:
     coroutine.close()
     raise StoppedByUser(f"{name} is not available yet.")
-
-
-async def _request_one_token(client: ModelClient, request: Request) -> list[facts.Spent]:
-    asked, name = replace(request, purpose=facts.Purpose.KEEP_ALIVE, max_output=1), client.model_name
-    async with asyncio.timeout(TO_WRITE):  # A provider that answers later has lost the cache by then.
-        replies = [delta async for delta in client.stream_reply(asked) if isinstance(delta, Reply)]
-    return [facts.Spent(asked.purpose, reply.model or name, reply.usage) for reply in replies]
 
 
 def _pays_to_keep_cache(situation: FoldSituation) -> bool:

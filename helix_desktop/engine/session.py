@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 from helix_desktop.engine import collaborators, facts, legal_messages, token_budget, turn_loop
+from helix_desktop.engine.ask_model import request_one_token
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.digest import Digest
@@ -63,7 +64,7 @@ class Session:
         self.questions: dict[int, PermissionQuestion] = {}
         self._crew = crew
         self.steward = steward
-        steward.rebuild_request = self.rebuild_request
+        steward.keep_cache_alive = self._keep_cache_alive
         self._contents = ViewContents(crew.cache)
         self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
         self._numbers = itertools.count(1)
@@ -240,6 +241,16 @@ class Session:
         if reply is None or reply.stable is None:
             return request
         return replace(request, stable=reply.stable, settled=reply.settled)
+
+    async def _keep_cache_alive(self) -> None:
+        """Sends the last request again, for a reply of one token. Fails without harm: the cache expires, as it would have."""
+        client, last = self._crew.models(facts.ModelRole.MAIN), self.conversation.state.branch.steps[-1]
+        if client is not None:
+            with suppress(HelixError, TimeoutError):
+                spent = await request_one_token(client, await self.rebuild_request(last))
+                await self.conversation.append_facts(*spent)
+        self.steward.watch_for_pause()
+        self.conversation.notify_listeners(MeterChanged(self.id))
 
     def matches_sent_request(self, seq: int, request: Request) -> bool | None:
         """Whether this is what the reply `seq` answered, by the digest stored with it; None where none was stored."""
