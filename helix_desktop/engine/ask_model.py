@@ -71,11 +71,10 @@ class ModelInquiry:
 
 async def request_one_token(client: ModelClient, request: Request) -> list[Spent]:
     """Sends a request for what it does to the provider's cache. Returns what it cost."""
-    name = client.model_name
-    asked = replace(request, model=name, purpose=Purpose.KEEP_ALIVE, max_output=1)
+    asked = replace(request, model=client.model_name, purpose=Purpose.KEEP_ALIVE, max_output=1)
     async with asyncio.timeout(ONE_TOKEN):
         replies = [delta async for delta in client.stream_reply(asked) if isinstance(delta, Reply)]
-    return [Spent(asked.purpose, reply.model or name, reply.usage) for reply in replies]
+    return [Spent(asked.purpose, reply.model or asked.model, reply.usage) for reply in replies]
 
 
 def _text_without_thoughts(reply: Reply) -> str:
