@@ -46,7 +46,7 @@ def test_the_folder_of_the_printed_service_is_not_inside_the_programs_own() -> N
     home, base = (
         Path(re.findall(f"^{name}=(.+)$", page, re.MULTILINE)[0]) for name in ("HELIX_HOME", "WorkingDirectory")
     )
-    (work,) = set(re.findall(r"workspace new Thesis --folder (\w+)", page))
+    (work,) = set(re.findall(r"workspace join --folder (\w+) --name", page))
     assert not (base / work).is_relative_to(home)
 
 

@@ -40,11 +40,11 @@ def add_sharing_commands(verbs: Subparsers) -> None:
     sentence = "create a key for HELIX_STORE_KEY, for computers without a desktop"
     add_verb(verbs, "new-key", sentence, run_new_key)
     options = {
-        "URL": _ADDRESSES,
+        "[URL]": f"{_ADDRESSES} (default: the store and the key in {workspace_link.STORE} and {workspace_link.KEY})",
         "--folder DIR": {"type": Path, "required": True, "help": "the folder to work in on this computer"},
         "--name NAME": "a name for the workspace on this computer (default: the folder's name)",
     }
-    sentence = "join a shared workspace from this computer; its key is read from standard input"
+    sentence = "join a shared workspace from this computer; with a URL, its key is read from standard input"
     add_verb(verbs, "join", sentence, run_join, options)
     options = {
         **WORKSPACE,
@@ -146,6 +146,8 @@ async def _print_key(arguments: argparse.Namespace, console: Console, result: di
 
 
 def run_join(arguments: argparse.Namespace) -> int:
+    if not arguments.url and os.environ.get(workspace_link.STORE):
+        return asyncio.run(_join_with_key(arguments, format_key_line(workspace_link.environment_key())))
     if sys.stdin is None or sys.stdin.isatty():
         sys.stderr.write("Key of the workspace (a line that begins with helix1-): ")
         sys.stderr.flush()
@@ -158,9 +160,10 @@ async def _join_with_key(arguments: argparse.Namespace, text: str) -> int:
 
     here = program_folders.find_program_folders(arguments.home)
     folder = arguments.folder.absolute()
-    workspaces, secrets = workspace_access.open_all_workspaces(here), workspace_access.open_secrets(here)
+    secrets = workspace_access.open_secrets(here) if arguments.url else None
+    url, name = arguments.url or os.environ.get(workspace_link.STORE, ""), arguments.name or folder.name
     known = await shared_store_setup.join_shared_workspace(
-        workspaces, arguments.url, text, arguments.name or folder.name, folder, secrets
+        workspace_access.open_all_workspaces(here), url, text, name, folder, secrets
     )
     result = {"id": known.id, "name": known.name, "folder": str(known.folder)}
     return await print_result(arguments, Terminal(), result, known.id)

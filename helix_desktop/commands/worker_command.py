@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING
 from helix_desktop import program_folders
 from helix_desktop.commands import workspace_access
 from helix_desktop.console import Console, Terminal, escape_control_characters
-from helix_desktop.errors import HelixError, InvalidInput, SharedStoreUnreachable, StoreBusy
-from helix_desktop.store import fleet_task_files
+from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreBusy
+from helix_desktop.store import fleet_task_files, workspace_link
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -116,6 +117,14 @@ async def _work_on_tasks(arguments: argparse.Namespace, bench: Workbench, consol
         with suppress(ConnectionError):  # The caller was killed, but the task has ended.
             await console.print_line(json.dumps(told, ensure_ascii=False) if arguments.json else short)
 
+    if os.environ.get(workspace_link.STORE) and bench.workspace.link is None:
+        told = NotFound(
+            f"{bench.name} is not shared through {workspace_link.STORE}.",
+            remedy=f"To share it, run `workspace share {bench.id} --yes`.",
+        )
+        if arguments.workspace:
+            raise told
+        await console.print_error(str(told))
     async with fleet_task_files.open_fleet_task_list(bench.workspace) as task_list:
         try:
             await bench.models.check_main_model()

@@ -1,16 +1,19 @@
 """How a workspace gets its link: from its settings, with the key from the keyring; or, on a machine
 without a desktop, both from its environment, and then no keyring is asked.
 
-HELIX_STORE       postgresql://user:password@host/database   for workspaces that share nothing else
+HELIX_STORE       postgresql://user:password@host/database   for the workspace that was shared or joined with it
 HELIX_STORE_KEY   the line that `workspace share --show-key` or `workspace new-key` prints
 """
 
 import asyncio
 import os
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
-from helix_desktop.errors import ActionRefused, NotFound, NoUsableKeyring
+from helix_desktop.errors import ActionRefused, HelixError, NotFound, NoUsableKeyring
 from helix_desktop.secrets import Addressee, SecretKeeper, SecretStorage, SharedStoreKey, SharedStoreLogin
+from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.shared import link_progress, row_encryption, store_address
 from helix_desktop.store.shared.shared_store_link import SharedStoreConnection, SharedStoreLink
 from helix_desktop.store.shared.store_address import StoreAddress
@@ -19,8 +22,34 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 STORE, KEY = "HELIX_STORE", "HELIX_STORE_KEY"
 
 
-def wants_link(workspace: StoredWorkspace) -> bool:
-    return bool(workspace.settings.shared.get("url") or os.environ.get(STORE))
+def wants_link(workspace: StoredWorkspace, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether its settings say that it is shared. One that an earlier version shared through the environment says
+    nothing, but was in step with the space that the key there belongs to.
+    """
+    shared = workspace.settings.shared
+    if shared.get("url") or not environ.get(STORE) or "environment" in shared:
+        return bool(shared.get("url") or (environ.get(STORE) and shared["environment"]))
+    with suppress(HelixError):
+        key = environment_key(environ)
+        return _read_known_space(workspace.folder, shared) == row_encryption.RowCipher(key).space.hex()
+    return False
+
+
+def _read_known_space(folder: Path, shared: Mapping[str, str]) -> str:
+    """The space a workspace is shared in, or was last in step with; empty where it is none."""
+    known = shared.get("environment")
+    return link_progress.read_link_progress(folder).space.partition(" ")[0] if known is None else known
+
+
+def check_only_one_in_space(folder: Path, space: str) -> None:
+    """Two workspaces of one computer in one space would become one, with all conversations of both."""
+    for other in AllWorkspaces(folder.parent).list_workspaces():
+        if other.folder != folder and _read_known_space(other.folder, other.settings.shared) == space:
+            raise ActionRefused(
+                f"{other.name} on this computer is shared with the key in {KEY}, too. The two workspaces would be merged.",
+                remedy="Nothing was sent. Use another key, "
+                "or run `workspace unshare --yes` for the workspace that you do not want to share with this key.",
+            )
 
 
 def link_workspace(
@@ -29,17 +58,17 @@ def link_workspace(
     """Share it as its settings or the environment say; None where they say nothing. Nothing waits
     for the store. `working`: it keeps in step by itself; else what is asked of it is done.
     """
-    url = workspace.settings.shared.get("url", "")
-    own = store_address.parse_store_address(url or environ.get(STORE, "")) if url or environ.get(STORE) else None
-    if own is None:
+    if not wants_link(workspace, environ):
         return None
+    url = workspace.settings.shared.get("url", "")
+    own = store_address.parse_store_address(url or environ[STORE])
 
     async def connect() -> SharedStoreConnection:
         if url:
             return await connect_with_key(workspace.id, own, secrets)
         found = await asyncio.to_thread(build_store_connection, own, environment_key(environ))
         try:
-            await _check_own_key(link_progress.read_link_progress(workspace.folder).space, own.url, found)
+            await _check_own_space(workspace, own.url, found)
         except BaseException:
             await found.remote.aclose()
             raise
@@ -61,16 +90,19 @@ def environment_key(environ: Mapping[str, str] = os.environ) -> bytes:
     return row_encryption.parse_key_line(environ[KEY])
 
 
-async def _check_own_key(known: str, url: str, found: SharedStoreConnection) -> None:
-    """With another key, the same store looks like an empty one. `known`: the space this workspace was last in step with."""
-    if known == found.space_and_address(url):
-        return
-    if known.endswith(f" {url}"):
+async def _check_own_space(workspace: StoredWorkspace, url: str, found: SharedStoreConnection) -> None:
+    """With another key, the same store looks like an empty one; and an address that is new to it may be a wrong one."""
+    folder, shared, space = workspace.folder, workspace.settings.shared, found.seal.space.hex()
+    if _read_known_space(folder, shared) != space:
         raise NotFound(
             f"The key in {KEY} is not the key of this shared workspace.",
             remedy="Nothing was sent. Set the key that this workspace was shared with.",
         )
+    if "environment" not in shared:
+        await asyncio.to_thread(check_only_one_in_space, folder, space)
     remote = found.remote
+    if link_progress.read_link_progress(folder).space == found.space_and_address(url):
+        return
     if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(remote.engine.fetch_published_uses):
         raise NotFound(
             f"No workspace is shared at the address in {STORE} with the key in {KEY}.",
@@ -125,7 +157,7 @@ async def store_link_secrets(workspace: str, where: StoreAddress, key: bytes, se
         except ActionRefused:
             raise NoUsableKeyring(
                 f"{error.what} Nothing was shared.",
-                remedy=f"Set the environment variables {STORE} and {KEY} instead, or go to Settings > General > Keys and allow keys to be stored in a file.",
+                remedy=f"Set the environment variables {STORE} and {KEY} and run the command without an address, or go to Settings > General > Keys and allow keys to be stored in a file.",
             ) from error
 
 

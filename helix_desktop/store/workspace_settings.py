@@ -125,6 +125,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "permissions.rules": ("tables that begin with [[permissions.rules]]", _is_list_of_tables),
     "mcp": ("a table for each server, like [mcp.github]", _is_table_of_tables),
     "shared": ("a table with url and acknowledge", _is_toml_table),
+    "shared.environment": ("a text the program wrote when the store of HELIX_STORE was chosen, or not", _is_text),
     "shared.url": ('the address of a shared store, like url = "postgresql://me@host/helix"', _is_text),
     "shared.acknowledge": (
         '"local" or "shared", like acknowledge = "local"',

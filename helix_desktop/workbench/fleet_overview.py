@@ -63,7 +63,7 @@ class FleetOverview:
 
     def _is_shared(self, known: KnownWorkspace) -> bool:
         opened = self._known.workspaces_open_here().get(known.id)
-        return opened.link is not None if opened else bool(known.settings.shared.get("url"))
+        return opened.link is not None if opened else any(map(known.settings.shared.get, ("url", "environment")))
 
     async def _read_if_changed(self, known: KnownWorkspace, before: Mapping[str, Any]) -> Mapping[str, Any]:
         about = {"workspace": known.id, "name": known.name}

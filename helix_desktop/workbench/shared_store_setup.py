@@ -73,7 +73,11 @@ async def share_workspace(
 async def share_from_environment(workspace: StoredWorkspace, *, acknowledge: str = "", quota: int | None = None) -> str:
     """Begin to share through `HELIX_STORE` with `HELIX_STORE_KEY`: from now on, others with this key find the workspace there."""
     where, key_ = addresses.parse_store_address(os.environ[workspace_link.STORE]), workspace_link.environment_key()
+    space = row_encryption.RowCipher(key_).space.hex()
+    await asyncio.to_thread(workspace_link.check_only_one_in_space, workspace.folder, space)
     about = await _probe_with_key(where, key_, quota)
+    changes = {"shared.environment": space, "shared.acknowledge": acknowledge or "local"}
+    await asyncio.to_thread(workspace.change_settings, changes)
 
     async def connect_to_environment_store() -> SharedStoreConnection:
         return await asyncio.to_thread(workspace_link.build_store_connection, where, key_)
@@ -84,9 +88,9 @@ async def share_from_environment(workspace: StoredWorkspace, *, acknowledge: str
 
 
 async def join_shared_workspace(
-    workspaces: AllWorkspaces, address: str, key_text: str, name: str, folder: Path, secrets: SecretStorage
+    workspaces: AllWorkspaces, address: str, key_text: str, name: str, folder: Path, secrets: SecretStorage | None
 ) -> KnownWorkspace:
-    """A workspace here of one that is shared there; nothing is created where that fails."""
+    """A workspace here of one that is shared there; nothing is created where that fails. Without `secrets`, both stay in the environment."""
     where, key_ = addresses.parse_store_address(address), row_encryption.parse_key_line(key_text)
     await asyncio.to_thread(workspaces.check_usable_by_tools, folder)
     async with _connect_once(where, key_) as remote:
@@ -95,10 +99,15 @@ async def join_shared_workspace(
                 "No workspace is shared at this address with this key.",
                 remedy="Nothing was created. Check the address and the key.",
             )
+    space = row_encryption.RowCipher(key_).space.hex()
+    if secrets is None:
+        await asyncio.to_thread(workspace_link.check_only_one_in_space, workspaces.folder / "new", space)
     known = await asyncio.to_thread(workspaces.create_stored_workspace, name, folder)
     try:
-        await workspace_link.store_link_secrets(known.id, where, key_, secrets)
-        changes = {"shared.url": where.url, "shared.acknowledge": "local"}
+        changes = {"shared.url": where.url} if secrets else {"shared.environment": space}
+        if secrets is not None:
+            await workspace_link.store_link_secrets(known.id, where, key_, secrets)
+        changes["shared.acknowledge"] = "local"
         await asyncio.to_thread(
             workspace_settings.change_workspace_settings, known.folder / workspace_settings.NAME, changes
         )
@@ -118,7 +127,7 @@ async def unshare_and_return_problem(workspace: StoredWorkspace) -> str:
     except HelixError as error:
         left = f"The store could not be told: {error.what}"
     await workspace.stop_sharing()
-    await asyncio.to_thread(workspace.change_settings, {"shared": None})
+    await asyncio.to_thread(workspace.change_settings, {"shared": None, "shared.environment": ""})
     return left
 
 

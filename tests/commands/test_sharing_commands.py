@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +20,13 @@ from helix_desktop.engine.facts import ConversationChanged
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import NoUsableKeyring
 from helix_desktop.secrets import Keyring, SecretStorage
+from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.shared import fact_segments, row_encryption
 from helix_desktop.store.shared.conversation_heads import HeadUpdate
+from helix_desktop.store.shared.link_progress import PROGRESS_FILE
 from helix_desktop.store.shared.postgres_heads import PostgresHeads
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
+from helix_desktop.store.workspace_settings import NAME, change_workspace_settings
 from tests.peers import ports, postgres
 from tests.store.shared.conftest import server  # noqa: F401 - a fixture
 
@@ -56,6 +60,10 @@ def homes(tmp_path: Path) -> tuple[Path, Path]:
         "Work", work_of(found[0])
     )
     return found
+
+
+def known_at(home: Path) -> AllWorkspaces:
+    return workspace_access.open_all_workspaces(program_folders.find_program_folders(home))
 
 
 def work_of(home: Path) -> Path:
@@ -164,11 +172,13 @@ def test_a_machine_without_a_desktop_gets_store_and_key_from_its_environment(
     digest = put(here, b"for the fleet")
     assert helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")[0] == 0
     key = helix("--home", here, "workspace", "share", "Work", "--show-key")[1].strip()
-    workspace_access.open_all_workspaces(program_folders.find_program_folders(there)).create_stored_workspace(
-        "Agent", work_of(there)
-    )
     monkeypatch.setenv("HELIX_STORE", server.url)
     monkeypatch.setenv("HELIX_STORE_KEY", key)
+    join = ("workspace", "join", "--folder", work_of(there), "--name", "Agent")
+    assert helix("--home", there, *join)[0] == 0
+    code, _, err = helix("--home", there, *join)
+    assert (code, "Agent on this computer is shared with the key in HELIX_STORE_KEY, too" in err) == (1, True)
+    assert [known.name for known in known_at(there).list_workspaces()] == ["Agent"]
     assert helix("--home", there, "cache", "get", "-w", "Agent", digest)[1] == "for the fleet"
 
 
@@ -349,18 +359,76 @@ def fleet(helix: Helix, homes: tuple[Path, Path], server: postgres.Server, monke
 def test_a_fleet_begins_with_a_key_made_on_the_command_line(
     helix: Helix, fleet: Path, homes: tuple[Path, Path]
 ) -> None:
-    code, _, err = helix("--home", fleet, "workspace", "sync", "Work")
+    code, _, err = helix("--home", homes[1], "workspace", "join", "--folder", work_of(homes[1]))
     assert code == 1  # a wrong key would look the same
     assert "No workspace is shared" in err
+    code, _, err = helix("--home", fleet, "worker", "--workspace", "Work", "--drain")
+    assert (code, "Work is not shared through HELIX_STORE" in err) == (1, True)
     code, _, err = helix("--home", fleet, "workspace", "share", "Work", "--yes")
     assert (code, err) == (0, "")
     digest = put(fleet, b"for the fleet")
     assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
-    workspace_access.open_all_workspaces(program_folders.find_program_folders(homes[1])).create_stored_workspace(
-        "Agent", work_of(homes[1])
-    )
+    known_at(homes[1]).create_stored_workspace("Agent", work_of(homes[1]))
+    assert helix("--home", homes[1], "workspace", "share", "Agent", "--yes")[0] == 0
     assert helix("--home", homes[1], "cache", "get", "-w", "Agent", digest)[1] == "for the fleet"
     assert not program_folders.find_program_folders(fleet).key_file.exists()
+
+
+def questions(home: Path, name: str) -> list[str]:
+    """How the conversations of a workspace begin, as its own disk has them."""
+
+    async def read() -> list[str]:
+        workspaces = known_at(home)
+        opened = await workspaces.open_stored_workspace(workspaces.find_known_workspace(name).id)
+        found = [row.begins for row in await opened.journal.list_conversations()]
+        await opened.aclose()
+        return found
+
+    return asyncio.run(read())
+
+
+def test_the_environment_shares_only_the_workspace_that_was_shared_with_it(
+    helix: Helix, fleet: Path, homes: tuple[Path, Path]
+) -> None:
+    known_at(fleet).create_stored_workspace("Private")
+    assert helix("--home", fleet, "workspace", "share", "Work", "--yes")[0] == 0
+    assert helix("--home", fleet, "ask", "-w", "Work", "-m", "demo", "for the team")[0] == 0
+    assert helix("--home", fleet, "ask", "-w", "Private", "-m", "demo", "my illness")[0] == 0
+    code, _, err = helix("--home", fleet, "workspace", "sync", "Private")
+    assert (code, "Private is not shared" in err) == (1, True)
+    assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
+    code, _, err = helix("--home", fleet, "workspace", "share", "Private", "--yes")
+    assert (code, "Work on this computer is shared with the key" in err) == (1, True)
+    assert helix("--home", homes[1], "workspace", "join", "--folder", work_of(homes[1]), "--name", "Agent")[0] == 0
+    assert helix("--home", homes[1], "workspace", "sync", "Agent")[:2] == (0, "In sync.\n")
+    assert questions(homes[1], "Agent") == ["for the team"]
+    assert questions(fleet, "Private") == ["my illness"]
+
+
+def test_what_is_no_longer_shared_is_not_shared_by_the_next_command(
+    helix: Helix, fleet: Path, homes: tuple[Path, Path]
+) -> None:
+    assert helix("--home", fleet, "workspace", "share", "Work", "--yes")[0] == 0
+    assert helix("--home", fleet, "workspace", "unshare", "Work", "--yes")[0] == 0
+    assert helix("--home", fleet, "ask", "-w", "Work", "-m", "demo", "for me")[0] == 0
+    known_at(homes[1]).create_stored_workspace("Agent", work_of(homes[1]))
+    assert helix("--home", homes[1], "workspace", "share", "Agent", "--yes")[0] == 0
+    assert questions(homes[1], "Agent") == []
+
+
+def test_a_workspace_that_an_earlier_version_shared_through_the_environment_goes_on(helix: Helix, fleet: Path) -> None:
+    """It says nothing of it. Where two were poured into one, nothing more is sent before one of them is taken out."""
+    assert helix("--home", fleet, "workspace", "share", "Work", "--yes")[0] == 0
+    work, private = known_at(fleet).find_known_workspace("Work"), known_at(fleet).create_stored_workspace("Private")
+    change_workspace_settings(work.folder / NAME, {"shared": None})
+    assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
+    shutil.copy(work.folder / PROGRESS_FILE, private.folder)
+    for one, other in (("Work", "Private"), ("Private", "Work")):
+        code, _, err = helix("--home", fleet, "ask", "-w", one, "-m", "demo", "hello")
+        assert (code, f"{other} on this computer is shared with the key" in err) == (1, True)
+    assert helix("--home", fleet, "workspace", "unshare", "Private", "--yes")[0] == 0
+    assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
+    assert helix("--home", fleet, "workspace", "sync", "Private")[0] == 1
 
 
 def test_a_wrong_key_in_the_environment_is_an_error(helix: Helix, fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:

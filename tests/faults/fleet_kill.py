@@ -252,8 +252,7 @@ class Trial:
             hours = CLOCKS[number % len(CLOCKS)]
             about = HomeSettings(hours, self.keep, self.bound, self.at_once)
             self.homes.append(Home(folder, "abcdefgh"[number], environment, model_server, about))
-            if not number:
-                self.homes[0].run("workspace", "share", "Fleet", "--yes")
+            self.homes[number].run("workspace", "share", "Fleet", "--yes")
 
     def count_ended(self) -> int | None:
         """How many tasks have ended, without a process of its own for it. None while the store is away."""
