@@ -220,7 +220,7 @@ def _words_of_command_pattern(pattern: str) -> tuple[str, ...]:
 
 
 def rules_to_offer(action: ToolAction) -> tuple[PermissionRule, ...]:
-    """The rules that "always" or "this conversation" could keep, the widest first; none where no rule would be safe."""
+    """The rules that "always" or "this conversation" could keep, the one to suggest first; none where no rule would be safe."""
     if action.effect is ActionEffect.FETCH:
         return (PermissionRule("allow", tool=action.tool, path=action.path),)
     if action.effect is not ActionEffect.RUN:

@@ -441,6 +441,10 @@ SAFE_SUBCOMMANDS = {
     "gh": word_set("pr issue repo release run"),
     "dotnet": word_set("build test restore clean"),
 }
+_CHANGING = word_set(
+    """mkdir rmdir touch rm mv cp ln chmod gh add commit branch tag stash restore switch checkout reset merge cherry-pick
+    revert pull push remote"""
+)
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+", re.ASCII)
 # Words of the shell itself. What follows them are not the arguments of a program.
 SHELL_KEYWORDS = word_set(". source eval exec command builtin trap alias export set unset shopt time")
@@ -453,12 +457,16 @@ def is_safe_prefix(words: Sequence[str]) -> bool:
 
 
 def rule_commands_for(one: WrittenCommand) -> list[str]:
-    """What a rule could say: `git log *`, `git log -3 *`, `git log -3`. Where another program could follow, the words alone."""
+    """What a rule could say: `git log *`, `git log -3 *`, `git log -3`. Where another program could follow, the words alone.
+
+    The first is what the user gets with one click, so for a command that changes or deletes it is the command itself.
+    """
     whole = _quote_words(one.words)
     first = 1 if one.words[0] in SAFE_PROGRAMS else 2
     if one.started_programs or one.has_own_code or not is_safe_prefix(one.words):
         return [whole]
-    return [*(f"{_quote_words(one.words[:count])} *" for count in range(first, len(one.words) + 1)), whole]
+    rules = [*(f"{_quote_words(one.words[:count])} *" for count in range(first, len(one.words) + 1)), whole]
+    return rules if _CHANGING.isdisjoint(one.words[:2]) else rules[::-1]
 
 
 def _quote_words(words: Sequence[str]) -> str:

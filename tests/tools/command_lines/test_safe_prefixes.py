@@ -32,6 +32,8 @@ def test_which_words_may_be_followed_by_anything(words: str, *, safe: bool) -> N
         ("git log -3", "git log *"),
         ("git -C x log", "git -C x log"),
         ("grep -rn 'a b' .", "grep *"),
+        ("rm -rf src/old.py", "rm -rf src/old.py"),
+        ("git push --force", "git push --force"),
         ("setsid ls", "setsid ls"),
         ("rg --pre x y", "rg --pre x y"),
         ("echo '*'", "echo *"),
