@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from helix_desktop.engine import facts, legal_messages
+from helix_desktop.engine import facts, legal_messages, passages
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.blocks import Message, ToolResult
 from helix_desktop.engine.content_recall import WHOLE_TOKENS
@@ -211,9 +211,8 @@ class OutputAdmission:
         if client is None:
             return
         question = output_admission.compaction_question(one.call, keep, COMPACTION)
-        request = build_material_request(
-            self._cut_for_model_window(one.text, client), question, facts.Purpose.COMPACTION, COMPACTION * 2
-        )
+        material = await asyncio.to_thread(self._cut_for_model_window, one.text, keep, client)
+        request = build_material_request(material, question, facts.Purpose.COMPACTION, COMPACTION * 2)
         try:
             text = await asking.ask_for_text(client, request, self.conversation.policy.admission_wait)
         except ModelFailed:
@@ -221,8 +220,8 @@ class OutputAdmission:
         if text:
             done[one.index] = text if self.tokens.count_tokens(text) <= COMPACTION * 2 else text[: COMPACTION * 6]
 
-    def _cut_for_model_window(self, text: str, client: ModelClient) -> str:
-        """As much of the text as the model's window takes: its beginning and its end."""
+    def _cut_for_model_window(self, text: str, keep: str, client: ModelClient) -> str:
+        """As much of the text as the model's window takes: its beginning, where the words of `keep` stand, and its end."""
         settings = self.conversation.state.settings
         chosen = settings.model_for_role(
             facts.ModelRole.FAST if self.models(facts.ModelRole.FAST) is client else facts.ModelRole.MAIN
@@ -231,7 +230,10 @@ class OutputAdmission:
         room = max(2_000, window - COMPACTION * 2 - 1_000) * 2  # In characters: two for each token, to be safe.
         if len(text) <= room:
             return text
-        return f"{text[: room * 2 // 3]}\n[… {len(text) - room:,} characters left out …]\n{text[-room // 3 :]}"
+        lines = text.split("\n")
+        places = passages.find_passages(self.tokens, lines, keep, room // 8)
+        left_out = f"[… {len(text) - room:,} characters of all {len(lines):,} lines left out"
+        return f"{text[: room // 2]}\n{left_out}; in them:]\n{places}\n{left_out} …]\n{text[-room // 4 :]}"
 
     def _build_excerpt_fold(
         self, one: LargeOutput, text: str, asked: str, batch: str, cover: facts.PartRef

@@ -24,6 +24,8 @@ _WRONG = re.compile(r"\b(error|failed|failure|exception|traceback|not found|refu
 _RULE = re.compile(r"\b(must|never|always|do not|don't|only|prefer|please use)\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
 _WORD = re.compile(r"\w{3,}")
+_LINES_LEFT_OUT = re.compile(r"^\[… [\d,]+ characters of all ([\d,]+) lines left out", re.MULTILINE)
+_NOT_OUTPUT = ("<material>", "</material>", "[… ", "[lines ")
 _WISH = re.compile(r"needed from it: (.*)")
 _PASSAGE = re.compile(r"^\[[\d–]+\] (?:(user|assistant): |call of (\w+): |output(?: of \w+)?:$)", re.MULTILINE)
 _TELLING = ("path", "command", "pattern", "query", "sha256", "task")
@@ -153,16 +155,17 @@ def _sort_transcript_lines(text: str, found: _SortedMaterial) -> None:
 def write_compaction(request: Request) -> str:
     """The lines of the output that hold the rarest words of what was asked for, in their order."""
     texts = [part.text for message in request.messages for part in message.parts if isinstance(part, Text)]
-    lines = [
-        line for line in "\n".join(texts[:-1]).splitlines() if line.strip() not in {"", "<material>", "</material>"}
-    ]
+    material = "\n".join(texts[:-1])
+    lines = [line for line in material.splitlines() if line.strip() and not line.startswith(_NOT_OUTPUT)]
     question = texts[-1] if texts else ""
     wish = match[1] if (match := _WISH.search(question)) else question
     asked = _distinguishing_words(wish, lines)
     matching = [line for line in lines if asked & set(_lowercase_words(line))]
-    head = f"{len(lines):,} lines, from `{_shorten_line_at(lines, 0)}` to `{_shorten_line_at(lines, -1)}`."
+    left_out = _LINES_LEFT_OUT.search(material)
+    count = left_out[1] if left_out else f"{len(lines):,}"
+    head = f"{count} lines, from `{_shorten_line_at(lines, 0)}` to `{_shorten_line_at(lines, -1)}`."
     if not matching:
-        return f"{head} No line has a word of what was asked for that the others have not."
+        return f"{head} No line contains the words that were asked for."
     shown = "\n".join(line[:200] for line in matching[:MOST_EXCERPT])
     return f"{head} {len(matching):,} of them have words of what was asked for; the first are:\n{shown}"
 

@@ -199,6 +199,19 @@ async def test_auto_asks_nobody_and_off_holds_nothing_back() -> None:
     assert off.folds() == []
 
 
+async def test_of_an_output_that_does_not_fit_the_window_the_model_sees_what_was_asked_for_and_how_long_it_is() -> None:
+    kept = await keeping(window=30_000)
+    await kept.say("look")
+    kept.writers["fast"].answer = compacts
+    lines = "\n".join(f"record {number} value {number * 7919 % 1000}" for number in range(1, 20_001))
+    await kept.batch([lines], keeps=["the line of record 9711, and how many records there are"])
+    (request,) = kept.writers["fast"].requests
+    material = "".join(part.text for message in request.messages for part in message.parts if isinstance(part, Text))
+    assert "record 9711 value" in material
+    assert "of all 20,000 lines left out" in material
+    assert len(material) < 60_000
+
+
 async def test_a_compaction_that_is_far_too_long_is_cut() -> None:
     kept = await began()
     kept.writers["fast"].answer = lambda _: words(50_000)
