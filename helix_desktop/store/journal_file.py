@@ -36,10 +36,12 @@ CREATE TABLE meters(conversation TEXT PRIMARY KEY, meter TEXT NOT NULL);
 """
 _UPSERT = sqlite_database.build_upsert("conversations", [name for name, _ in COLUMNS])
 _UPSERT_METER = sqlite_database.build_upsert("meters", ["conversation", "meter"])
+_LINES = "SELECT id, conversation, seq, time, fact, digest FROM facts WHERE"
+_ROWS = "SELECT conversations.*, coalesce(meter, '') FROM conversations LEFT JOIN meters ON meters.conversation = conversations.id"
 _BROUGHT = """substr(fact, 1, 19) = '{"fact":"BroughtIn"'"""
 _BROUGHT_INDEX = f"CREATE INDEX IF NOT EXISTS brought_in ON facts(id) WHERE {_BROUGHT}"
-_BROUGHT_FACTS = f"SELECT id, conversation, seq, time, fact, digest FROM facts WHERE {_BROUGHT} ORDER BY id"  # noqa: S608
-_BROUGHT_BEHIND = f"SELECT id, conversation, seq, time, fact, digest FROM facts WHERE conversation = ? AND seq > ? AND {_BROUGHT} ORDER BY seq"  # noqa: S608
+_BROUGHT_FACTS = f"{_LINES} {_BROUGHT} ORDER BY id"
+_BROUGHT_BEHIND = f"{_LINES} conversation = ? AND seq > ? AND {_BROUGHT} ORDER BY seq"
 # Conversations whose last turn has no end. Only the last day counts: a turn that runs has written something since.
 _OPEN_TURNS = """
 SELECT id FROM conversations WHERE updated > (SELECT max(updated) - 86400 FROM conversations) AND coalesce(
@@ -114,10 +116,6 @@ class JournalFile:
         with self.errors:
             return sqlite_database.schema_version(self.connection)
 
-    @property
-    def is_outdated(self) -> bool:
-        return self.format_version < VERSION
-
     def upgrade_format(self) -> None:
         """To this version, all at once or not at all."""
         sqlite_database.upgrade_older_schema(self.connection, STEPS, VERSION, "journal")
@@ -172,15 +170,13 @@ class JournalFile:
         """Every fact that tells of an import, the oldest first; found by an index of their own."""
         with self.errors:
             self.connection.execute(_BROUGHT_INDEX)
-            rows = self.connection.execute(_BROUGHT_FACTS)
-            return tuple(_line_of_columns(row).decode_recorded() for row in rows)
+        return _select_recorded(self, _BROUGHT_FACTS)
 
     def _insert_facts(self, row: StoredConversation, recorded: Sequence[Recorded]) -> None:
         rows = []
         for each in recorded:
-            text = encode_fact(each.fact)
-            digest = checksum_of_fact(each.conversation, each.seq, each.time, text)
-            rows.append((each.conversation, each.seq, each.time, text, digest))
+            place, text = (each.conversation, each.seq, each.time), encode_fact(each.fact)
+            rows.append((*place, text, checksum_of_fact(*place, text)))
         sqlite_database.execute_with_rows(self.connection, _INSERT, rows)
         self.connection.execute(_UPSERT, row_after(row, recorded).column_values())
 
@@ -201,33 +197,27 @@ class JournalFile:
 
     def read_stored_facts(self, conversation: str, after: int = 0, limit: int = 0) -> list[StoredFact]:
         with sqlite_database.SqliteErrors(JournalCorrupt, f"journal's conversation {conversation}"):
-            rows = self.connection.execute(
-                "SELECT id, conversation, seq, time, fact, digest FROM facts WHERE conversation = ? AND seq > ?"
-                " ORDER BY seq LIMIT ?",
-                (conversation, after, limit or -1),
-            )
-            return [_line_of_columns(row) for row in rows]
+            statement = f"{_LINES} conversation = ? AND seq > ? ORDER BY seq LIMIT ?"
+            return [StoredFact(*row) for row in self.connection.execute(statement, (conversation, after, limit or -1))]
 
     def stored_facts_since(self, watermark: int, limit: int) -> list[StoredFact]:
         """Facts of all conversations in the order they were written, behind `watermark`."""
         with self.errors:
-            rows = self.connection.execute(
-                "SELECT id, conversation, seq, time, fact, digest FROM facts WHERE id > ? ORDER BY id LIMIT ?",
-                (watermark, limit),
-            )
-            return [_line_of_columns(row) for row in rows]
+            rows = self.connection.execute(f"{_LINES} id > ? ORDER BY id LIMIT ?", (watermark, limit))
+            return [StoredFact(*row) for row in rows]
 
     def copy_conversation(self, conversation: str, at: int, new: str) -> tuple[Recorded, ...]:
         """Copy the facts up to `at`, with their numbers and times, and begin the new conversation behind them."""
-        copied = tuple(
-            Recorded(new, each.seq, each.time, each.fact)
-            for each in (self.read_recorded(conversation, 0, at) if at > 0 else ())
-        )
+        read = self.read_recorded(conversation, 0, at) if at > 0 else ()
+        copied = tuple(replace(each, conversation=new) for each in read)
         if len(copied) != at or at < 1:
             raise NotFound(f"Conversation {conversation} has no record {at} to fork from.")
         time = self._now()
         begun = [Recorded(new, at + 1, time, ConversationStarted(forked_from=conversation, forked_at=at))]
-        if (first := self._first_imported_fact(conversation, at)) is not None:
+        brought = (each.fact for each in _select_recorded(self, _BROUGHT_BEHIND, conversation, at))
+        # From such a fact on, all up to `at` is another program's, although what tells so stands behind it.
+        firsts = (one.first for one in brought if isinstance(one, BroughtIn) and one.first <= at and not one.undone)
+        if (first := next(firsts, None)) is not None:
             paid = sum(one.fact.usage.cost for one in copied[max(0, first - 1) :] if isinstance(one.fact, ModelReplied))
             begun.append(Recorded(new, at + 2, time, BroughtIn(Origin(), "", first, cost=paid)))
         with self.in_one_transaction():
@@ -236,25 +226,13 @@ class JournalFile:
             self._insert_facts(empty_row(new, copied[0].time), (*copied, *begun))
         return (*copied, *begun)
 
-    def _first_imported_fact(self, conversation: str, at: int) -> int | None:
-        """From which fact up to `at` all is another program's, where the fact that tells so stands behind it."""
-        with self.errors:
-            rows = self.connection.execute(_BROUGHT_BEHIND, (conversation, at)).fetchall()
-        brought = (_line_of_columns(row).decode_recorded().fact for row in rows)
-        firsts = (one.first for one in brought if isinstance(one, BroughtIn) and one.first <= at and not one.undone)
-        return next(firsts, None)
-
     def first_facts_without_meter(self) -> tuple[Recorded, ...]:
         """The first fact of each conversation without a meter; of a fork, the first not copied."""
-        with self.errors:
-            rows = self.connection.execute(_FIRST_FACTS)
-            return tuple(_line_of_columns(row).decode_recorded() for row in rows)
+        return _select_recorded(self, _FIRST_FACTS)
 
     def facts_about_cost(self, since: float) -> tuple[Recorded, ...]:
         """What was paid in conversations that changed `since` then, and what was paid elsewhere."""
-        with self.errors:
-            rows = self.connection.execute(_COST_FACTS, (since,))
-            return tuple(_line_of_columns(row).decode_recorded() for row in rows)
+        return _select_recorded(self, _COST_FACTS, since)
 
     def names_maybe_in_turn(self) -> tuple[str, ...]:
         """Conversations of the last day of work that may be in the middle of a turn; their facts tell for sure."""
@@ -264,10 +242,7 @@ class JournalFile:
     def conversation_rows(self) -> tuple[StoredConversation, ...]:
         """All of them, the one changed last first."""
         with self.errors:
-            rows = self.connection.execute(
-                "SELECT conversations.*, coalesce(meter, '') FROM conversations"
-                " LEFT JOIN meters ON meters.conversation = conversations.id ORDER BY updated DESC, id"
-            )
+            rows = self.connection.execute(f"{_ROWS} ORDER BY updated DESC, id")
             return tuple(StoredConversation.from_columns(row) for row in rows)
 
     def conversation_row(self, conversation: str) -> StoredConversation:
@@ -278,11 +253,7 @@ class JournalFile:
         return row
 
     def _read_row(self, conversation: str) -> StoredConversation | None:
-        found = self.connection.execute(
-            "SELECT conversations.*, coalesce(meter, '') FROM conversations"
-            " LEFT JOIN meters ON meters.conversation = conversations.id WHERE id = ?",
-            (conversation,),
-        ).fetchone()
+        found = self.connection.execute(f"{_ROWS} WHERE id = ?", (conversation,)).fetchone()
         return StoredConversation.from_columns(found) if found else None
 
     def write_meter(self, conversation: str, meter: str) -> None:
@@ -387,6 +358,11 @@ def _find_conversation_defects(
         yield f"The row of conversation {conversation} is damaged."
 
 
+def _select_recorded(journal: JournalFile, statement: str, *values: float | str) -> tuple[Recorded, ...]:
+    with journal.errors:
+        return tuple(StoredFact(*row).decode_recorded() for row in journal.connection.execute(statement, values))
+
+
 def _row_after_lines(row: StoredConversation, lines: Sequence[StoredFact]) -> StoredConversation:
     """The row after these intact facts. One that changes no row is not decoded: of many facts these are half."""
     some = (line for line in lines if not line.fact.startswith(_WITHOUT_EFFECT))
@@ -396,10 +372,6 @@ def _row_after_lines(row: StoredConversation, lines: Sequence[StoredFact]) -> St
 
 def _columns_of_line(line: StoredFact) -> tuple[str, int, float, str, bytes]:
     return (line.conversation, line.seq, line.time, line.fact, line.digest)
-
-
-def _line_of_columns(row: tuple[int, str, int, float, str, bytes]) -> StoredFact:
-    return StoredFact(*row)
 
 
 def _damaged_fact_error(conversation: str, seq: int, what: str) -> JournalCorrupt:

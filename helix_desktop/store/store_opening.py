@@ -12,7 +12,7 @@ from pathlib import Path
 
 from helix_desktop.atomic_files import sync_folder_to_disk
 from helix_desktop.errors import CacheCorrupt, JournalCorrupt, StoreFailed, StoreFull
-from helix_desktop.store import journal_backups, journal_repair, leveldb, sqlite_database
+from helix_desktop.store import journal_backups, journal_file, journal_repair, leveldb, sqlite_database
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_maintenance import CacheCheck
 from helix_desktop.store.index_file import IndexFile, StoreFeed
@@ -45,7 +45,7 @@ def open_or_repair_journal(workspace: Path, note: Note) -> JournalFile:
 
 def _upgrade_journal(workspace: Path, journal: JournalFile, note: Note) -> None:
     """A journal of an older version, to this one; a copy as it was is kept among the backups, for the older program."""
-    if not journal.is_outdated:
+    if journal.format_version >= journal_file.VERSION:
         return
     try:
         kept = journal_backups.make_backup(workspace, version=journal.format_version)
