@@ -5,7 +5,7 @@ module must not know where the messages come from.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from helix_desktop.engine import facts
@@ -138,19 +138,13 @@ class AgentFollower:
     def with_token_count(self, part: Any) -> Any:
         if isinstance(part, facts.ToolCall):
             tokens = self.tokens.count_tokens(part.name) + self.tokens.count_tokens(part.arguments)
-            return facts.ToolCall(part.id, part.name, part.arguments, tokens, part.keep)
+            return replace(part, tokens=tokens)
         if getattr(part, "tokens", 1) or not getattr(part, "text", ""):
             return part
-        return _set_part_tokens(part, self.tokens.count_tokens(part.text))
+        return replace(part, tokens=self.tokens.count_tokens(part.text))
 
 
 async def _encode_in_slices(text: str) -> AsyncIterator[bytes]:
     """Encodes a long text piece by piece, giving other tasks a turn in between."""
     for at in range(0, len(text), SLICE):
         yield text[at : at + SLICE].encode("utf-8", "surrogatepass")
-
-
-def _set_part_tokens(part: Any, tokens: int) -> Any:
-    if isinstance(part, facts.Text):
-        return facts.Text(part.text, tokens)
-    return type(part)(part.text, tokens, part.opaque, part.provider)

@@ -255,12 +255,8 @@ class Policy:
 @functools.cache
 def declared_thresholds() -> Mapping[str, Threshold]:
     """Every threshold by name, in the order of the settings page."""
-    found = {
-        item.name: dataclasses.replace(item.metadata["threshold"], name=item.name)
-        for item in dataclasses.fields(Policy)
-        if "threshold" in item.metadata
-    }
-    return dict(found)
+    declared = [item for item in dataclasses.fields(Policy) if "threshold" in item.metadata]
+    return {item.name: dataclasses.replace(item.metadata["threshold"], name=item.name) for item in declared}
 
 
 @functools.cache
@@ -315,8 +311,6 @@ def _convert_threshold(declared: Threshold, value: object) -> Value | None:
 
 
 def _parse_switch(value: object) -> bool | None:
-    if isinstance(value, bool):
-        return value
     return {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}.get(str(value).lower())
 
 

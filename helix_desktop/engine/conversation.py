@@ -15,7 +15,6 @@ from helix_desktop.engine.blocks import View
 from helix_desktop.engine.cache_marks import MarkedRequest
 from helix_desktop.engine.context_policy import Policy, policy_from_fact
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Pinned, PolicySet, Recorded, Rewound
-from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.history.request_settings import RequestSettings
 from helix_desktop.engine.ports import JournalPort
@@ -99,14 +98,11 @@ class Conversation:
 
     async def _advance_state(self, recorded: Sequence[Recorded]) -> None:
         for one in recorded:
-            branch = await self._build_branch_after_rewind(one.fact)
+            fact, branch = one.fact, None
+            if isinstance(fact, Rewound):  # The branch it continues from. Building a long one takes a second.
+                last = max(0, min(fact.to, self.state.seq))
+                branch = await asyncio.to_thread(self.state.branch_at_rewind, last)
             self.state.advance_state(one, branch)
-
-    async def _build_branch_after_rewind(self, fact: Fact) -> ConversationBranch | None:
-        """Builds the branch that a rewind continues from, in a thread, because a long one takes a second."""
-        if not isinstance(fact, Rewound):
-            return None
-        return await asyncio.to_thread(self.state.branch_at_rewind, max(0, min(fact.to, self.state.seq)))
 
     @asynccontextmanager
     async def block_appending(self) -> AsyncIterator[None]:

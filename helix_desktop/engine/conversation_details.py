@@ -234,9 +234,8 @@ class _DetailCollector:
         confirmed = self._asked and len(text) < SENTENCE and _YES.match(text)
         demands = states_a_rule(text)
         if confirmed:
-            self._add_detail_line(
-                "decision", f"{self._asked} — {split_sentences(text)[0] if demands else text}", source.seq
-            )
+            answer = split_sentences(text)[0] if demands else text
+            self._add_detail_line("decision", f"{self._asked} — {answer}", source.seq)
         if len(text) > BRIEF:
             self._collect_demands(source)
         elif demands or not (confirmed or len(text) < NOD or _RECORDED.fullmatch(text)):
@@ -466,11 +465,9 @@ def choose_fitting_details(lacking: Sequence[Detail], room: int, tokens: TokenCo
         for kind, details in ranked.items():
             kind_left = min(left, int(room * share[kind]))
             for detail in details:
-                size = (
-                    tokens.count_tokens(format_document_line(detail)) + 1
-                    if id(detail) not in taken and kind_left > 0
-                    else left + 1
-                )
+                if id(detail) in taken or kind_left <= 0:
+                    continue
+                size = tokens.count_tokens(format_document_line(detail)) + 1
                 if size <= kind_left:
                     taken[id(detail)] = detail
                     kind_left -= size

@@ -148,18 +148,14 @@ class DocumentWriter:
         found, entry, known = await self._gather_details(reading)
         number, critical = reading.branch.handovers + 1, reading.situation.policy.critical_tokens
         making = DocumentPlan(reading.plan, fold, number, found, entry, critical, limit)
-        failures = []
+        failures, asking = [], ModelInquiry(spent.append, self._note_model_activity)
         dated = STRATEGIES[reading.plan.kind].dated
         passages = await read_span_texts(reading.branch, reading.plan.span, self.cache, dated=dated)
         for rung in self._writing_attempts(reading):
             try:
-                text, claims = await self._ask_until_supported(
-                    rung, reading, passages, known, ModelInquiry(spent.append, self._note_model_activity), seconds
-                )
+                text, claims = await self._ask_until_supported(rung, reading, passages, known, asking, seconds)
                 answer = _answer_limit_tokens(reading.situation, rung.role)
-                made = await self._build_document(
-                    rung, making, text, answer, ModelInquiry(spent.append, self._note_model_activity), seconds
-                )
+                made = await self._build_document(rung, making, text, answer, asking, seconds)
             except ModelFailed as error:
                 failures.append(f"{rung.name}: {error.what}")
                 continue
@@ -168,9 +164,8 @@ class DocumentWriter:
                     await self.conversation.append_facts(*spent)
                 raise
             if made.tokens <= limit + FRAME:
-                folded = self._build_document_fold(
-                    reading, making, made, rung.client.model_name, self.clock.current_time() - started
-                )
+                took = self.clock.current_time() - started
+                folded = self._build_document_fold(reading, making, made, rung.client.model_name, took)
                 if claims:
                     again = f"The text was written again, because {claims:,} of its sentences had no basis in these messages."
                     folded = replace(folded, why=f"{folded.why} {again}".strip())
@@ -210,9 +205,8 @@ class DocumentWriter:
         found, entry, _ = await self._gather_details(reading)
         critical = min(reading.situation.policy.critical_tokens, limit // 2)
         making = DocumentPlan(reading.plan, fold, 0, found, entry, critical, limit)
-        made = await asyncio.to_thread(
-            build_fold_document, making, truncation.fill_truncation_sections(reading.todo), self.tokens
-        )
+        sections = truncation.fill_truncation_sections(reading.todo)
+        made = await asyncio.to_thread(build_fold_document, making, sections, self.tokens)
         return WrittenDocument(self._build_document_fold(reading, making, made, "", 0.0), reading, ())
 
     def _document_limit_tokens(self, reading: DocumentMaterial) -> int:
@@ -342,11 +336,8 @@ class DocumentWriter:
         text = ""
         for piece in two if rung.way == "transcript" else pieces:
             material = f"The document so far:\n{text}\n\nWhat came after it:\n{piece}" if text else piece
-            text = _require_text(
-                await asking.ask_for_text(
-                    rung.client, build_material_request(material, question, purpose, answer), seconds
-                )
-            )
+            request = build_material_request(material, question, purpose, answer)
+            text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
             text, limit = text[: ANSWER * 8], room // 2
             count = self.tokens.count_tokens(text)
             text = text if count <= limit else text[: len(text) * limit // count]
@@ -361,9 +352,8 @@ class DocumentWriter:
         found = handover.split_handover_sections(text)
         lacking = handover.find_missing_sections(found)
         if lacking:
-            request = build_material_request(
-                text, handover.missing_sections_question(lacking), facts.Purpose(making.plan.kind.value), answer
-            )
+            question, purpose = handover.missing_sections_question(lacking), facts.Purpose(making.plan.kind.value)
+            request = build_material_request(text, question, purpose, answer)
             try:
                 more = handover.split_handover_sections(await asking.ask_for_text(rung.client, request, seconds))
             except ModelFailed:
@@ -378,9 +368,8 @@ class DocumentWriter:
 
 
 def _role_window_tokens(situation: FoldSituation, role: facts.ModelRole) -> int:
-    chosen = situation.state.settings.model_for_role(role) or situation.state.settings.model_for_role(
-        facts.ModelRole.MAIN
-    )
+    settings = situation.state.settings
+    chosen = settings.model_for_role(role) or settings.model_for_role(facts.ModelRole.MAIN)
     return chosen.window if chosen and chosen.window > 0 else situation.policy.window
 
 

@@ -15,11 +15,9 @@ from functools import lru_cache
 LONG = 1_000  # In characters. A longer line is continued on the next displayed line.
 GOES_ON = "⟨…⟩"
 _SPACE = "⟨0020⟩"  # Shown for a space at the very end of a line, where nobody would see it.
-_APART = (
-    # This invisible mark keeps text in order after right-to-left words.
-    # If a value itself contains this mark, the mark is shown as a code.
-    "\u200e"
-)
+# This invisible mark keeps text in order after right-to-left words.
+# If a value itself contains this mark, the mark is shown as a code.
+_APART = "\u200e"
 _SPECIAL = re.compile(r"[^\n\t\x20-\x7e]")
 _WORDS = re.compile(r"([^\W_]+)")
 _MARK = re.compile(rf"{_APART}|→(?=\t)|⟨(?:. )?([0-9A-F]{{4,6}})⟩")

@@ -406,9 +406,7 @@ class ConversationStarted:
     agent: str = ""  # The connected agent that writes here, such as "Codex"; or empty.
     role: str = ""  # The agent of the workspace that this work was delegated to, by name.
     copy: str = ""  # The name of the private copy of the folders that it works in; empty: no copy.
-    acp_agent: str = (
-        ""  # The foreign agent that works here over the Agent Client Protocol; empty: this program's own agent.
-    )
+    acp_agent: str = ""  # The foreign agent that works here over ACP; empty: this program's own.
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from helix_desktop.engine import document_writer, facts, fold_economics, token_budget
@@ -129,9 +130,8 @@ class FoldSteward:
         """
         await self._record_failure_of(facts.FoldKind.HANDOVER, self.adopt_ready_fold)
         if overflowed or not self.conversation.current_meter().request_fits:
-            await self._record_failure_of(
-                facts.FoldKind.TRUNCATION, lambda: self._reduce_in_panic(overflowed=overflowed)
-            )
+            reduce = partial(self._reduce_in_panic, overflowed=overflowed)
+            await self._record_failure_of(facts.FoldKind.TRUNCATION, reduce)
         elif self._flying is None:
             await self._record_failure_of(facts.FoldKind.MARKER, self._clear_due_parts)
         self._start_due_fold()
@@ -182,9 +182,8 @@ class FoldSteward:
             )
         reading = document_writer.gather_material(plan, self.current_situation())
         if kind is facts.FoldKind.TRUNCATION:
-            return await self.append_written_fold(
-                await self._writer.write_truncation(reading, self.conversation.new_fold_name(kind))
-            )
+            written = await self._writer.write_truncation(reading, self.conversation.new_fold_name(kind))
+            return await self.append_written_fold(written)
         if too_little := self._writer.reason_not_to_fold(reading):
             raise ActionRefused(too_little)
         self._start_fold(plan)
@@ -299,10 +298,9 @@ class FoldSteward:
 
     def _start_fold(self, plan: FoldPlan) -> None:
         reading = document_writer.gather_material(plan, self.current_situation())
+        name = f"{plan.kind.value} of {self.conversation.id}"
         try:
-            self._flying = self.spawn(
-                self._prepare_fold_document(reading), name=f"{plan.kind.value} of {self.conversation.id}"
-            )
+            self._flying = self.spawn(self._prepare_fold_document(reading), name=name)
         except StoppedByUser:
             return
         self._flying_plan = plan
@@ -380,9 +378,8 @@ class FoldSteward:
     async def _reduce_in_panic(self, *, overflowed: bool) -> None:
         """The ladder, until the next request fits."""
         aid = PanicSupport(self.current_situation, self.spawn, self.append_written_fold, self.wait_and_adopt_fold)
-        await PanicReduction(self.conversation, self._writer, self._sweeping, aid).reduce_until_it_fits(
-            overflowed=overflowed
-        )
+        reduction = PanicReduction(self.conversation, self._writer, self._sweeping, aid)
+        await reduction.reduce_until_it_fits(overflowed=overflowed)
 
     async def wait_and_adopt_fold(self, seconds: float) -> bool:
         """Wait for the fold in flight, if there is one, and adopt it. False where it had to be given up."""

@@ -127,6 +127,7 @@ class ReplyCalls:
 
     async def _result_fact(self, call: ToolCall, outcome: CallOutcome, seconds: float) -> ToolReturned:
         head, tokens = await self._head_and_token_count(outcome)
+        find_earlier = self.conversation.state.last_output_with_content
         return ToolReturned(
             call=call.id,
             output=outcome.output,
@@ -137,9 +138,7 @@ class ReplyCalls:
             head=head,
             images=outcome.images,
             changes=outcome.changes,
-            repeat_of=self.conversation.state.last_output_with_content(outcome.output.digest)
-            if outcome.repeated
-            else 0,
+            repeat_of=find_earlier(outcome.output.digest) if outcome.repeated else 0,
             child=outcome.child,
             stopped=outcome.stopped,
         )
@@ -149,11 +148,10 @@ class ReplyCalls:
         if content is None:
             content = await self.crew.cache.read_range(outcome.output.digest, 0, min(size, SAMPLE))
         given = size, content, self.crew.tokens.count_tokens
-        tokens = (
-            await asyncio.to_thread(estimate_entry_tokens, *given)
-            if len(content) > 1 << 15
-            else estimate_entry_tokens(*given)
-        )
+        if len(content) > 1 << 15:
+            tokens = await asyncio.to_thread(estimate_entry_tokens, *given)
+        else:
+            tokens = estimate_entry_tokens(*given)
         head = content.decode("utf-8", "replace") if len(content) <= 4 * HEAD else ""
         return head if len(head) <= HEAD else "", tokens
 
@@ -186,11 +184,8 @@ class ReplyCalls:
 
     async def _result_of_unrun_call(self, call: ToolCall, why: str) -> Result:
         stored = await self.crew.cache.store_content(why.encode(), EntryOrigin(call.name))
-        return (
-            ToolReturned(call.id, stored, self.crew.tokens.count_tokens(why), ok=False, head=why, stopped=True),
-            (),
-            "",
-        )
+        tokens = self.crew.tokens.count_tokens(why)
+        return ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True), (), ""
 
     def most_repeated_tool(self) -> tuple[str, int]:
         """Returns the tool most often called with the same arguments and result, and how often. Calls with something

@@ -202,10 +202,8 @@ class Session:
         if price is None:
             return 0.0
         tokens = sum(self._with_text_tokens(part).tokens for part in parts)
-        return (
-            price.cost_when_sent(self._crew.clock.current_time())
-            + token_budget.estimate_billed_tokens(tokens, ahead) * price.per_token
-        )
+        words = token_budget.estimate_billed_tokens(tokens, ahead) * price.per_token
+        return price.cost_when_sent(self._crew.clock.current_time()) + words
 
     def estimate_saving_of_markers(self) -> float:
         """What making markers of old outputs now would save of the next message, in dollars, where its provider's cache is cold and
@@ -233,11 +231,11 @@ class Session:
     async def rebuild_request(self, seq: int | None = None) -> Request:
         """The request as it was, or would be, sent: `seq` of a ModelReplied, or None for the next one."""
         state = self.conversation.expected_state
-        saw = state.seq if seq is None else newest_fact_seen_by(state.facts[self._require_reply(seq)[0] - 1])
+        reply = None if seq is None else self._require_reply(seq)
+        saw = state.seq if seq is None else newest_fact_seen_by(state.facts[seq - 1])
         view = (await self.conversation.moment_at(saw)).get_view() if seq is not None else state.get_view()
         contents = await ViewContents(self._crew.cache).read_view_contents(view)
         request = await asyncio.to_thread(legal_messages.build_request, view, contents)
-        reply = None if seq is None else self._require_reply(seq)[1]
         if reply is None or reply.stable is None:
             return request
         return replace(request, stable=reply.stable, settled=reply.settled)
@@ -254,14 +252,14 @@ class Session:
 
     def matches_sent_request(self, seq: int, request: Request) -> bool | None:
         """Whether this is what the reply `seq` answered, by the digest stored with it; None where none was stored."""
-        known = self._require_reply(seq)[1].request
+        known = self._require_reply(seq).request
         return None if known is None else digest_of_request(request) == known
 
-    def _require_reply(self, seq: int) -> tuple[int, facts.ModelReplied]:
+    def _require_reply(self, seq: int) -> facts.ModelReplied:
         fact = self.conversation.fact_at(seq)
         if not isinstance(fact, facts.ModelReplied):
             raise NotFound(f"Record {seq} of this conversation is not a reply from the model.")
-        return seq, fact
+        return fact
 
     async def start_fold(self, kind: facts.FoldKind, *, wish: str = "") -> None:
         self._refuse_while_held("fold")
@@ -311,21 +309,17 @@ class Session:
             stored = await self._crew.cache.store_content(piece, replace(entry.about, source=f"{name}:{first}-{last}"))
             name = f"{name}:{first}-{last}"
         sample = await self._crew.cache.read_range(stored.digest, 0, min(stored.size, SAMPLE))
+        count = self._crew.tokens.count_tokens
         return facts.Attachment(
-            name,
-            stored,
-            await asyncio.to_thread(estimate_entry_tokens, stored.size, sample, self._crew.tokens.count_tokens),
+            name, stored, await asyncio.to_thread(estimate_entry_tokens, stored.size, sample, count)
         )
 
     async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
         """Go on from `seq`. The rest stays in the journal. Returns what was done to files, a sentence each."""
         self._refuse_while_running("rewind")
         # All later results and file changes, even those on abandoned branches, because a rewind does not restore files.
-        done = [
-            one
-            for one in self.all_facts
-            if one.seq > seq and isinstance(one.fact, facts.ToolReturned | facts.FilesChanged)
-        ]
+        kinds = facts.ToolReturned | facts.FilesChanged
+        done = [one for one in self.all_facts if one.seq > seq and isinstance(one.fact, kinds)]
         restored = await self._crew.restore(done) if restore_files else collaborators.FileRestoration()
         new_facts = () if restored.fact is None else (restored.fact,)
         await self.conversation.append_facts(*new_facts, facts.Rewound(seq))
@@ -343,9 +337,8 @@ class Session:
         """Ask again for the answer at `seq`, or for the last one: rewind to the message before it and continue. Earlier answers are kept."""
         self._refuse_while_running("ask again")
         present = self.conversation.state.facts_on_path()
-        before = [
-            r for r in present if isinstance(r.fact, facts.UserSaid) and not r.fact.by and (not seq or r.seq < seq)
-        ]
+        said = (each for each in present if isinstance(each.fact, facts.UserSaid) and not each.fact.by)
+        before = [each for each in said if not seq or each.seq < seq]
         if not before:
             raise NotFound("This conversation contains no message of yours that can be answered again.")
         await self.conversation.append_facts(facts.Rewound(before[-1].seq, again=True))
@@ -373,9 +366,8 @@ class Session:
 
     async def finish_new_fork(self, title: str = "") -> None:
         """A copy that ends within a turn is closed: it has not failed. Its meter is corrected."""
-        new_facts: list[facts.Fact] = (
-            [facts.TurnEnded(facts.TurnEnd.DONE)] if self.conversation.state.branch.turn.running else []
-        )
+        is_running = self.conversation.state.branch.turn.running
+        new_facts: list[facts.Fact] = [facts.TurnEnded(facts.TurnEnd.DONE)] if is_running else []
         new_facts += [facts.ConversationChanged(title=title)] if title else []
         await self.conversation.append_facts(*new_facts)
         await turn_loop.record_changed_settings(self._crew, self.conversation)
@@ -519,10 +511,8 @@ class Session:
         text = " ".join(part.text for part in said.parts if isinstance(part, facts.Text)).strip()
         first = text.splitlines()[0] if text else "Untitled"
         short = first if len(first) <= TITLE else first[: TITLE - 1].rstrip() + "…"
-        return (
-            facts.ConversationChanged(title=short),
-            *(resolve_relative_cover(fact, number + 1) for fact in new_facts),
-        )
+        moved = (resolve_relative_cover(fact, number + 1) for fact in new_facts)
+        return facts.ConversationChanged(title=short), *moved
 
     def _take_steering(self) -> Sequence[collaborators.Words]:
         steering = [(waiting.parts, waiting.by) for waiting in self.queue if waiting.steer]

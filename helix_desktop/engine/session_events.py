@@ -66,7 +66,7 @@ class ActivityChanged:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked:
-    """Answer with `session.answer(number, Answer(...))`."""
+    """Answer with `session.answer_question(number, PermissionAnswer(...))`."""
 
     conversation: str
     number: int

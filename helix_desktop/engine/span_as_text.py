@@ -88,9 +88,7 @@ async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache
         if isinstance(fact, facts.ToolReturned):
             if not branch.is_excluded(facts.PartRef(seq)):
                 found.append(await _source_of_output(branch, seq, fact, cache))
-        elif (
-            isinstance(fact, facts.UserSaid) and not fact.by
-        ):  # These are pinned notes, which stay in the view, so they are left out here.
+        elif isinstance(fact, facts.UserSaid) and not fact.by:  # Notes of the program stay in the view.
             found.append(await _source_of_user_message(branch, seq, fact, cache))
         elif isinstance(fact, facts.ModelReplied):
             found.extend(sources_of_reply(branch, seq, fact))

@@ -99,10 +99,8 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     parts = {kind: round(tokens * factor_now) for kind, tokens in zip(ContextKind, counted, strict=True)}
     size = window_tokens(state, policy)
     model = chosen.model if chosen else ""
-    reported = state.record.ledger.last_billed_reply(model, state.seq) > 0
-    return WindowMeter(
-        parts, sum(parts.values()), size, reserved_tokens(state, policy), factor_now, model, not reported
-    )
+    reserve, is_estimate = reserved_tokens(state, policy), not state.record.ledger.last_billed_reply(model, state.seq)
+    return WindowMeter(parts, sum(parts.values()), size, reserve, factor_now, model, is_estimate)
 
 
 def count_unfoldable_tokens(state: ConversationState, *more: facts.Cover) -> int:
@@ -197,9 +195,8 @@ def count_cached_tokens(state: Moment, model: str) -> int:
     changed = _first_changed_message(state, newest_fact_seen_by(state.record.facts[answered - 1]))
     if changed is None:
         return billed
-    front = state.settings.settings_tokens + count_item_tokens(
-        item for item in state.branch.items if item.first < changed
-    )
+    before = (item for item in state.branch.items if item.first < changed)
+    front = state.settings.settings_tokens + count_item_tokens(before)
     return min(billed, estimate_billed_tokens(front, state)) if changed else 0
 
 

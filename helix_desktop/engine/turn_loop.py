@@ -156,11 +156,8 @@ class TurnLoop:
         before = self._conversation.sent
         now = self._conversation.sent = before.mark_next_request(blocks)
         stable = now.stable if before.blocks else request.stable
-        return _PreparedRequest(
-            replace(request, model=self._main_model_client().model_name, stable=stable, settled=now.settled),
-            view.seq,
-            digest,
-        )
+        model = self._main_model_client().model_name
+        return _PreparedRequest(replace(request, model=model, stable=stable, settled=now.settled), view.seq, digest)
 
     def _main_model_client(self) -> ModelClient:
         client = self._crew.models(facts.ModelRole.MAIN)
@@ -247,9 +244,8 @@ class TurnLoop:
         steering = self._talk.steering()
         if steering:
             try:
-                await self._conversation.append_facts(
-                    *(facts.UserSaid(parts, steering=within, by=by) for parts, by in steering)
-                )
+                said = (facts.UserSaid(parts, steering=within, by=by) for parts, by in steering)
+                await self._conversation.append_facts(*said)
             except errors.HelixError:
                 self._talk.steer_again(steering)
                 raise
@@ -283,9 +279,8 @@ class TurnLoop:
             return facts.TurnEnded(facts.TurnEnd.STEP_LIMIT, f"This turn reached its step limit ({self._steps}).")
         name, count = self._calls.most_repeated_tool()
         if count >= limits.repeats:
-            return facts.TurnEnded(
-                facts.TurnEnd.REPEATING, f"{name} was called {count} times with the same arguments and the same result."
-            )
+            why = f"{name} was called {count} times with the same arguments and the same result."
+            return facts.TurnEnded(facts.TurnEnd.REPEATING, why)
         return self._turn_end_at_spending_limit()
 
     def _turn_end_at_spending_limit(self) -> facts.TurnEnded | None:

@@ -203,10 +203,8 @@ class CacheFolder:
         return _ZSTD + packed if len(packed) < len(content) else _RAW + content
 
     def delete_chunks(self, blob: int, *, extra: Sequence[Write] = ()) -> None:
-        keys = list(
-            self.level.keys_in_range(cache_records.key_of_chunk(blob, 0), cache_records.key_of_chunk(blob + 1, 0))
-        )
-        self.level.write_batch([*((key, None) for key in keys), *extra])
+        first, end = (cache_records.key_of_chunk(each, 0) for each in (blob, blob + 1))
+        self.level.write_batch([*((key, None) for key in self.level.keys_in_range(first, end)), *extra])
 
     def record_of_content(self, digest: Digest) -> CacheRecord:
         """What the entry is. NotFound says what became of it; CacheCorrupt where it is quarantined or unreadable."""
@@ -355,10 +353,7 @@ class CacheFolder:
         digits = prefix.lower()
         for length in range(min(len(digits), 64) - 1, 3, -1):
             low, high = prefix_bounds(digits[:length])
-            near = [
-                key[1:].hex()
-                for key, _ in zip(self.level.keys_in_range(b"h" + low, b"h" + high + b"\x00"), range(3), strict=False)
-            ]
+            near = [key[1:].hex() for key in islice(self.level.keys_in_range(b"h" + low, b"h" + high + b"\x00"), 3)]
             if near := [name for name in near if name.startswith(digits[:length])]:
                 return f"Near it: {', '.join(name[:16] for name in near)}."
         return ""
@@ -368,9 +363,8 @@ class CacheFolder:
         found: list[CacheRecord] = []
         # `scan_range` yields all that is readable, and raises CacheCorrupt only at its end.
         with contextlib.suppress(CacheCorrupt):
-            for key, value in self.level.scan_range(
-                cache_records.key_of_number(b"m", after + 1), b"m" + _LAST + b"\xff"
-            ):
+            first = cache_records.key_of_number(b"m", after + 1)
+            for key, value in self.level.scan_range(first, b"m" + _LAST + b"\xff"):
                 with contextlib.suppress(ValueError):
                     found.append(cache_records.unpack_record(cache_records.number_in_key(key), value))
                 if len(found) == limit:
@@ -389,9 +383,7 @@ class CacheFolder:
     def _has_content(self, digest: Digest) -> bool:
         try:
             self.record_of_content(digest)
-        except StoreFailed:
-            return False
-        except NotFound:
+        except (StoreFailed, NotFound):
             return False
         return True
 

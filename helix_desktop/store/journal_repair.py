@@ -53,12 +53,8 @@ def read_write_ahead_log(path: Path) -> WriteAheadLog | None:
     salts = (header[4], header[5])
     if salts not in frames[0][1:]:  # The header is damaged: the frames' most common salts count.
         salts = Counter(salts for _, salts in frames).most_common(1)[0][0]
-    committed = 0
-    for number, (size, found) in enumerate(frames, 1):
-        if found != salts:
-            continue
-        committed = number if size else committed
-    return WriteAheadLog(content, page, salts, committed)
+    commits = (number for number, (size, found) in enumerate(frames, 1) if size and found == salts)
+    return WriteAheadLog(content, page, salts, max(commits, default=0))
 
 
 def _log_page_size(path: Path, content: bytes) -> int:

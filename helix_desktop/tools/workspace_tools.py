@@ -116,25 +116,16 @@ class WorkspaceTools:
         guard: CallHooks | None = None,
     ) -> Toolbox:
         """The tools of one conversation. `place`: its place among the agents it delegates to."""
-        tools = [
-            *file_tools.TOOLS,
-            *search_tool.build_search_tool(self.sandbox),
-            *command_tools.build_command_tools(self.commands),
-            *todo_tool.TOOLS,
-        ]
+        tools = [*file_tools.TOOLS, *search_tool.build_search_tool(self.sandbox)]
+        tools += [*command_tools.build_command_tools(self.commands), *todo_tool.TOOLS]
         tools += recall_tools.build_recall_tools(compact, history)
         tools += fetch_tool.TOOLS if self.options.offers_fetch else ()
         tools += others
         if start_child is not None:
             tools += AgentDelegation(start_child, place=place, names=lambda: box.callable_names).build_delegate_tool()
+        chosen, permissions = frozenset(only), self.permissions
         box = Toolbox(
-            tools,
-            self.resources,
-            permissions=self.permissions,
-            more=more,
-            only=frozenset(only),
-            on_demand=on_demand,
-            guard=guard,
+            tools, self.resources, permissions=permissions, more=more, only=chosen, on_demand=on_demand, guard=guard
         )
         return box
 

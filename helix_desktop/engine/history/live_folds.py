@@ -81,9 +81,8 @@ class LiveFolds(ViewItems):
                 self._put_in_force(name)
                 self.barred.pop(self.folds[name].cover, None)
                 return self.folds[name].cover
-            case DocumentEdited(
-                fold=name, text=text, tokens=tokens
-            ):  # The user wrote this text, so nobody has checked which details it keeps.
+            case DocumentEdited(fold=name, text=text, tokens=tokens):
+                # The user wrote this text, so nobody has checked which details it keeps.
                 self.folds[name] = replace(self.folds[name], text=text, tokens=tokens, details=DetailsKept())
                 return self.folds[name].cover
         return self._apply_mark(fact)
@@ -143,9 +142,8 @@ class LiveFolds(ViewItems):
         if span.first == span.last or (span in self.by_span and not without):
             inside = [span] if span in self.by_span else []
         else:
-            inside = sorted(
-                (live for live in self.by_span if cover_contains(span, live)), key=lambda s: (s.first, -s.last)
-            )
+            within = (live for live in self.by_span if cover_contains(span, live))
+            inside = sorted(within, key=lambda each: (each.first, -each.last))
         outermost: list[tuple[Span, Folded]] = []
         end = span.first - 1
         for cover in inside:
@@ -165,11 +163,8 @@ class LiveFolds(ViewItems):
         if name not in self.live or low >= high:
             return self.total_tokens
         span = Span(self.items[low].first, self.items[high - 1].last)
-        return (
-            self.total_tokens
-            - count_item_tokens(self.items[low:high])
-            + count_item_tokens(self.build_items(span, name))
-        )
+        more = count_item_tokens(self.build_items(span, name)) - count_item_tokens(self.items[low:high])
+        return self.total_tokens + more
 
     def _youngest_fold(self, names: Sequence[str], without: str) -> Folded | None:
         left = [name for name in names if name != without] if without else names
@@ -185,9 +180,8 @@ class LiveFolds(ViewItems):
         """What is shown of the facts of a span, made anew."""
         position = span.first
         for cover, fold in self.outermost_folds(span, without):
-            yield from (
-                self.build_message_item(seq, without) for seq in self.covered_messages(Span(position, cover.first - 1))
-            )
+            before = self.covered_messages(Span(position, cover.first - 1))
+            yield from (self.build_message_item(seq, without) for seq in before)
             yield self._build_document_item(fold, cover)
             position = cover.last + 1
         yield from (self.build_message_item(seq, without) for seq in self.covered_messages(Span(position, span.last)))

@@ -74,9 +74,8 @@ def _list_entries(making: DocumentPlan, tokens: TokenCounter) -> str:
     if not STRATEGIES[making.plan.kind].sections:
         return ""
     stored = [detail.text.partition(" ") for detail in making.found if detail.kind == "stored"]
-    newest = list({name: f"- {name[:HASH_DIGITS]} {about}" for name, _, about in reversed(stored)}.values())[
-        :MOST_NAMED
-    ]
+    lines = {name: f"- {name[:HASH_DIGITS]} {about}" for name, _, about in reversed(stored)}
+    newest = list(lines.values())[:MOST_NAMED]
     while newest and tokens.count_tokens("\n".join(newest)) > making.limit // 8:
         newest.pop()
     return "\n".join([NAMED, *newest[::-1]]) if newest else ""
@@ -88,14 +87,9 @@ def _assemble_document(making: DocumentPlan, named: str, written: Mapping[str, s
         return "\n".join([format_document_header(making), *written.values(), *kept])
     pieces = [format_document_header(making), *filter(None, [named])]
     for name in handover.SECTIONS:
-        mine = [
-            conversation_details.format_document_line(detail)
-            for detail in added
-            if conversation_details.SECTION_OF[detail.kind] == name
-        ]
-        said = written.get(name, "")
-        if not said and not mine:
-            said = handover.NOTHING
+        belonging = (detail for detail in added if conversation_details.SECTION_OF[detail.kind] == name)
+        mine = list(map(conversation_details.format_document_line, belonging))
+        said = written.get(name, "") or ("" if mine else handover.NOTHING)
         lines = [f"## {name}", said, *([KEPT, *mine] if mine else [])]
         pieces.append("\n".join(filter(None, lines)))
     return "\n\n".join(pieces)

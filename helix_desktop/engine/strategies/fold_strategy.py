@@ -84,21 +84,11 @@ def first_seq_kept_in_panic(situation: FoldSituation) -> int:
     """The first message that stays in panic: whole steps, at least the last one, as many as a quarter of the window, and
     as there is room beside a large system prompt.
     """
-    branch = situation.branch
-    least = PANIC_SHARE * _foldable_room_tokens(situation)
-    room = min(fold_economics.panic_tail_tokens(situation.meter.window), least)
-    kept = (
-        _limit_tail_to_room(situation, first_seq_of_tail(situation), room)
-        if branch.steps
-        else first_seq_of_tail(situation)
-    )
-    return max(kept, first_seq_of_tail(situation))
-
-
-def _foldable_room_tokens(situation: FoldSituation) -> float:
-    """The tokens that are left for all that folds can make shorter: with a large system prompt, little of the window."""
     meter = situation.meter
-    return max(0, meter.window - meter.reserve - meter.parts[ContextKind.SYSTEM])
+    # What is left for all that folds can make shorter: with a large system prompt, little of the window.
+    foldable = max(0, meter.window - meter.reserve - meter.parts[ContextKind.SYSTEM])
+    room = min(fold_economics.panic_tail_tokens(meter.window), PANIC_SHARE * foldable)
+    return _limit_tail_to_room(situation, first_seq_of_tail(situation), room)
 
 
 def _limit_tail_to_room(situation: FoldSituation, first: int, room: float) -> int:

@@ -92,18 +92,15 @@ def main_model_writes(situation: FoldSituation, span: Span) -> bool:
 
 
 def _costs_by_writer(situation: FoldSituation, span: Span) -> tuple[float, float | None]:
-    price = token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
+    settings, meter = situation.state.settings, situation.meter
+    price = token_budget.relative_prices(settings.model_for_role(ModelRole.MAIN))
     tail = sum(item.tokens for item in situation.branch.items_from(span.last + 1))
-    planned = HandoverPlan(
-        situation.meter.used, round(tail * situation.meter.factor), expected_document_tokens(situation)
-    )
-    fast = situation.state.settings.model_for_role(ModelRole.FAST)
+    planned = HandoverPlan(meter.used, round(tail * meter.factor), expected_document_tokens(situation))
+    by_main, fast = fold_economics.handover_cost(planned, price), settings.model_for_role(ModelRole.FAST)
     if fast is None:
-        return fold_economics.handover_cost(planned, price), None
-    by_fast = fold_economics.handover_cost(
-        planned, price, token_budget.relative_prices(fast), scale=_fast_price_share(situation, fast)
-    )
-    return fold_economics.handover_cost(planned, price), by_fast
+        return by_main, None
+    writer, scale = token_budget.relative_prices(fast), _fast_price_share(situation, fast)
+    return by_main, fold_economics.handover_cost(planned, price, writer, scale=scale)
 
 
 def _fast_price_share(situation: FoldSituation, fast: ModelSet) -> float:

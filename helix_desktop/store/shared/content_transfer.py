@@ -175,22 +175,18 @@ class ContentTransfer:
             for at in range(0, len(wanted), _TOGETHER):
                 some = wanted[at : at + _TOGETHER]
                 found = await self._thread.run_there(self._read_chunks, record, [chunk for chunk, _ in some])
-                await self._remote.store_in_batches(
-                    await self._remote.run_in_thread(self._encrypt_chunks, [name for _, name in some], found)
-                )
+                rows = await self._remote.run_in_thread(self._encrypt_chunks, [name for _, name in some], found)
+                await self._remote.store_in_batches(rows)
             if first in lacking:
-                await self._remote.store_in_batches(
-                    {first: self._seal.encrypt_row(first, build_first_row(record, b""))}
-                )
+                sealed = self._seal.encrypt_row(first, build_first_row(record, b""))
+                await self._remote.store_in_batches({first: sealed})
 
     def _read_chunks(self, record: CacheRecord, chunks: Sequence[int]) -> list[bytes]:
         return [self._folder.read_chunk(record, chunk) for chunk in chunks]
 
     def _encrypt_chunks(self, names: Sequence[bytes], contents: Sequence[bytes]) -> Mapping[bytes, bytes]:
-        return {
-            name: self._seal.encrypt_row(name, compress_content(content))
-            for name, content in zip(names, contents, strict=True)
-        }
+        rows = zip(names, contents, strict=True)
+        return {name: self._seal.encrypt_row(name, compress_content(content)) for name, content in rows}
 
     async def fetch_entries(self, digests: Collection[Digest]) -> frozenset[Digest]:
         """Put those of these that the store has into the cache. What it sends is checked; CacheCorrupt where only one was asked for."""
