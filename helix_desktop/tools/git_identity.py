@@ -48,7 +48,8 @@ def write_attributes_of_hidden(folder: Path, hidden: Sequence[str]) -> None:
         if top := next((above for above in path.parents if (above / ".git").exists()), None):
             inside = re.sub(r"[*?\[\\]", r"\\\g<0>", path.relative_to(top).as_posix())
             lines += f'"/{_escape_git_value(inside)}" filter=hidden-file\n'
-    (folder / "attributes").write_text(lines, "utf-8", "surrogateescape")
+    (folder / "attributes.new").write_text(lines, "utf-8", "surrogateescape")
+    (folder / "attributes.new").replace(folder / "attributes")  # A git in the background never reads half of it.
 
 
 def format_identity_settings(pairs: Sequence[tuple[str, str]]) -> str:

@@ -490,9 +490,7 @@ async def test_what_is_written_through_a_mapping_after_a_look_belongs_to_the_ste
         mapped[:] = b"middle"
         await net.checkpoints.look_for_changes(thorough=True)
         await settle(net.checkpoints)
-        stamp = path.stat().st_ctime_ns
         mapped[:] = b"after!"
-        assert path.stat().st_ctime_ns == stamp
     fact = await net.checkpoints.end_step(window, thorough=True)
     assert await names(net, fact) == ["0/a"]
     assert await net.checkpoints.read_item_content(net.checkpoints.last_item_at("0/a")) == b"after!"
