@@ -37,6 +37,7 @@ from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 MOST_TERMINALS = 16  # How many terminals may run at once.
 TERMINAL_SECONDS = 3600
+SHOW_SECONDS = 10  # So long an agent may take to show a command that ended at once in a call of its own.
 TERMINAL_BYTES = 1 << 20
 MOST_PATHS = 1_000  # How many files one call may name.
 _EFFECTS = {
@@ -58,6 +59,7 @@ class AgentTerminal:
     limit_bytes: int
     printed: str = ""  # The last part of what the command has printed so far.
     is_cut: bool = False
+    asked: asyncio.Event = field(default_factory=asyncio.Event)  # The agent has shown it by then, if it does.
 
     def exit_status(self) -> dict[str, Any]:
         """Empty while it runs. A command that was refused or could not start has failed."""
@@ -141,9 +143,7 @@ class AgentRequests:
                 self._allowed_edits.append((shown, text_at(each, "oldText"), text_at(each, "newText")))
 
     def _action_of_call(self, call: AcpCall) -> ToolAction:
-        """What the agent is about to do by itself, where neither our roots nor our sandbox hold it back: the question says so.
-        Of several files it is about the one that is held back most.
-        """
+        """What neither our roots nor our sandbox hold back; of several files, the one held back most."""
         named = [text_at(each, "path") for key in ("locations", "content") for each in objects_at(call.told, key)]
         paths = {path for path in (*named, *_paths_of_call(call)) if path}
         if len(paths) > MOST_PATHS:
@@ -304,6 +304,8 @@ class AgentRequests:
         start = max(0, outcome.output.size - terminal.limit_bytes)
         whole = await self.kit.resources.cache.read_range(outcome.output.digest, start, terminal.limit_bytes)
         terminal.printed, terminal.is_cut = whole.decode("utf-8", "replace"), start > 0
+        with suppress(TimeoutError, asyncio.CancelledError):
+            await asyncio.wait_for(terminal.asked.wait(), SHOW_SECONDS)
         await self.recorder.add_finished_command(name, call, outcome)
         return outcome
 
@@ -311,6 +313,7 @@ class AgentRequests:
         if name not in self.terminals:
             raise RequestError(-32002, f"There is no terminal {name[:80]}.")
         terminal = self.terminals[name]
+        terminal.asked.set()
         if method == "terminal/output":
             ended = {"exitStatus": terminal.exit_status()} if terminal.running.done() else {}
             return {"output": terminal.printed, "truncated": terminal.is_cut, **ended}

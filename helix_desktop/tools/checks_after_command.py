@@ -21,11 +21,8 @@ _NAMED = 20
 
 @dataclass(slots=True)
 class CommandCheck:
-    """The check of one command.
-
-    `open_question` is cancelled when the turn stops. `is_in_background`: the command runs in the
-    background. The sandbox protects what was there before, so a change of that is the user's own.
-    `kept`: what the user has let commands keep since then, and nothing else that is there by now.
+    """`open_question` is cancelled when the turn stops. `is_in_background`: the sandbox protects what was
+    there before, so a change of that is the user's own. `kept`: what the user let commands keep since.
     """
 
     guard: AutorunGuard

@@ -139,9 +139,11 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
             say(session, json.dumps(ask("fs/read_text_file", sessionId=session, path=path)))
         case ["write", path, text]:
             say(session, json.dumps(ask("fs/write_text_file", sessionId=session, path=path, content=text + "\n")))
-        case ["run", *rest]:
+        case ["run" | "run-shown-late" as how, *rest]:
             made = ask("terminal/create", sessionId=session, command=" ".join(rest))
             terminal = made["terminalId"]
+            for _ in range(50 if how == "run-shown-late" else 0):
+                ask("fs/read_text_file", sessionId=session, path="/nowhere")
             call(
                 session,
                 "t",

@@ -321,6 +321,15 @@ async def test_a_command_runs_in_our_sandbox_and_its_output_is_the_calls(bench: 
         assert not (folder.parent / "outside.txt").exists()
 
 
+async def test_a_command_that_ends_before_the_agent_shows_it_is_no_call_of_its_own(bench: Workbench) -> None:
+    """It stood there twice, once without its output."""
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, "run-shown-late echo printed")
+    assert [call.name for call in calls(session)] == ["work"]
+    (output,) = outputs(session)
+    assert "denied" in output
+
+
 async def test_a_command_that_is_refused_or_killed_says_so(bench: Workbench) -> None:
     session = await bench.start_conversation(acp_agent="Script")
     await run_turn(session, "run echo printed")
