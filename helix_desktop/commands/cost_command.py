@@ -52,9 +52,8 @@ async def _print_conversation_cost(arguments: argparse.Namespace, workspace: Sto
     for request in requests:
         cost = f"{_format_dollars(request.cost):>10}"
         lines.append(f"{request.seq:>6}  {request.tokens:>10,} tokens  {cost}  {request.model}")
-        for one in request.causes:
-            words = one.cause.describe_cause()
-            lines.append(f"        {one.tokens:>10,}         {_format_dollars(one.cost):>10}  {words}")
+        for words, tokens, dollars in ((one.cause.describe_cause(), one.tokens, one.cost) for one in request.causes):
+            lines.append(f"        {tokens:>10,}         {_format_dollars(dollars):>10}  {words}")
     await print_result(arguments, console, {"requests": [*map(_request_as_json, requests)]}, *lines)
     if not requests and not arguments.json:
         await console.print_error("The provider reported no usage for this conversation.")
@@ -82,4 +81,4 @@ def _add_request(sums: dict[str, Sums], agent: str, request: RequestCost) -> Non
 
 
 def _format_dollars(cost: float) -> str:
-    return f"${cost:,.4f}" if cost < 1 else f"${cost:,.2f}"
+    return f"${cost:,.4f}" if 0 < cost < 1 else f"${cost:,.2f}" if cost else "no price"

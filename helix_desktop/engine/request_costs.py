@@ -291,8 +291,7 @@ async def explain_with_original(
 
 
 def _find_start_of_fork(facts: Sequence[Recorded]) -> Recorded | None:
-    starts = (one for one in reversed(facts) if isinstance(one.fact, ConversationStarted) and one.fact.forked_from)
-    return next(starts, None)
+    return next((one for one in reversed(facts) if getattr(one.fact, "forked_from", "")), None)
 
 
 def _read_all_requests(reader: RequestCostReader, after: int = 0) -> Iterator[RequestCost]:

@@ -261,6 +261,23 @@ def test_sums_by_day_agent_model_and_cause(tmp_path: Path, helix: Helix, monkeyp
     assert "By agent" in out
 
 
+def test_a_request_of_a_model_without_a_known_price_says_so_instead_of_nothing_to_pay(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trial(monkeypatch)
+    with (
+        Provider(lambda _: [Calls(TOOL, {"command": "look"})], usage=trial.bill) as provider,
+        running(tmp_path, provider.url) as url,
+    ):
+        client = Client("anthropic", url, session="s")
+        client.model = "a-model-nobody-knows"
+        client.say("Go on until it is done.")
+        client.go_on(2)
+    told = helix("--home", tmp_path, "cost", "-w", workspace_of(tmp_path, helix))[1]
+    assert "no price" in told
+    assert "$" not in told
+
+
 def test_a_workspace_without_requests_says_so(tmp_path: Path, helix: Helix) -> None:
     helix("workspace", "new", "Thesis", "--folder", str(tmp_path))
     assert helix("cost", "-w", "Thesis")[:2] == (0, "No request has been recorded in this workspace.\n")

@@ -104,3 +104,8 @@ def test_odd_figures_of_a_provider_never_make_a_negative_cost() -> None:
     assert usage_cost(Usage(input=10, cache_read=400), TokenPrices(input=1.0, cache_read=0.1)) == pytest.approx(
         400 * 0.1 / 1e6
     )
+
+
+@pytest.mark.parametrize("name", ["claude-sonnet-4-20250514", "claude-opus-4-1-20250805", "claude-3-5-haiku-20241022"])
+def test_models_of_old_histories_have_prices(name: str) -> None:
+    assert merge_model_knowledge("", name).prices.cache_write > 0

@@ -18,6 +18,7 @@ from helix_desktop.gui.translation import tr
 
 HEIGHT = 0.3  # The bar of the most expensive request takes this share of the plot's height.
 WIDEST = 24  # In pixels. If bars are further apart than this, they do not get any wider.
+NARROW = 8  # In pixels. Bars further apart have an edge, since the areas behind have their colours, too.
 COLOURS = ("faint", "conversation", "danger", "output")  # The colours of a bar's four parts, from the bottom up.
 READ, NEW, AGAIN, REPLY = range(4)
 
@@ -42,13 +43,14 @@ class RequestCostBars:
             if x not in dearest or dearest[x].cost < request.cost:
                 dearest[x] = request
         apart = min([WIDEST, *(after - before for before, after in pairwise(sorted(dearest)))])
-        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setPen(theme.colour_of_token("panel") if apart > NARROW else Qt.PenStyle.NoPen)
         for x, request in dearest.items():
             bottom = area.bottom()
             for dollars, colour in zip(_dollars_by_group(request), COLOURS, strict=True):
                 height = area.height() * HEIGHT * dollars / (self._dearest or 1.0)
                 bar = QRectF(x - apart * 0.3, bottom - height, max(1.0, apart * 0.6), height)
-                painter.fillRect(bar, theme.colour_of_token(colour))
+                painter.setBrush(theme.colour_of_token(colour))
+                painter.drawRect(bar)
                 bottom -= height
 
     def named_parts(self) -> Sequence[tuple[str, str]]:
