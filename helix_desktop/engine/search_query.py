@@ -74,7 +74,7 @@ def _time_of_date(value: str) -> float:
 
 def stem_of_word(word: str) -> str:
     """How an English or German word begins in all its forms; a word of other signs, or a short one, as it is."""
-    low = word.casefold()
+    low = word.casefold().rstrip("*")
     if not re.fullmatch("[a-zäöüß]+", low):
         return low
     ending = next((end for end in _ENDINGS if low.endswith(end) and len(low) - len(end) >= LEAST_STEM), "")

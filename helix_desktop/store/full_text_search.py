@@ -1,7 +1,10 @@
 """Full-text search: the index says where, and the snippet comes from the stores themselves, checked."""
 
+import json
+import math
 import sqlite3
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -22,22 +25,21 @@ T = TypeVar("T")
 WEIGHED = 120  # At least this many matching facts and pieces of entries are read to be ranked.
 FILTERED = 10  # A filter discards results, so this many times the limit is read.
 RANKED = 5_000  # Rows are ranked by words that occur in fewer rows than this in all, to be fast.
-BY_USER = 2.0  # What the user said is worth so much more than what the agent said.
+BY_USER = 1.5  # What the user said is worth so much more than what the agent said.
 SLICE = 1 << 20  # In bytes. About this much is read at once.
-FoundRow = tuple[int, int, int, str, int, bytes | None, float]
-KnownRows = Container[tuple[object, ...]]  # Without their rank.
+FoundRow = tuple[int, int, int, int, str, int, bytes | None]
 OpenCache = Callable[[], CacheFolder]
 ReadPlace = tuple[CacheRecord, bytes] | StoredFact  # An entry with its first bytes, or a fact.
 
 _FOUND = """
-SELECT pieces.number, pieces.start, pieces.length, pieces.conversation, pieces.seq, entries.digest, {rank}
-FROM words JOIN pieces ON pieces.id = words.rowid LEFT JOIN entries ON entries.number = pieces.number
-WHERE words MATCH ? {within} AND (? = '' OR entries.tool = ?) AND (? = 0 OR pieces.number > 0)
+SELECT pieces.id, pieces.number, pieces.start, pieces.length, pieces.conversation, pieces.seq, entries.digest
+FROM json_each(?) AS asked CROSS JOIN pieces ON pieces.id = asked.value LEFT JOIN entries ON entries.number = pieces.number
+WHERE (? = '' OR entries.tool = ?) AND (? = 0 OR pieces.number > 0)
 AND (? = '' OR pieces.number = 0 OR instr(lower(entries.tool), ?)) AND (? = '' OR pieces.number = 0 OR instr(lower(entries.source), ?))
-ORDER BY {order} LIMIT ?
+LIMIT ?
 """
-_WITHIN = "AND +words.rowid IN (SELECT rowid FROM words WHERE words MATCH ?)"
-_COUNT = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+NEWEST = "rowid DESC"
+_MATCHING = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY {} LIMIT ?"
 
 
 class StoresAccess(Protocol):
@@ -64,83 +66,77 @@ def search_full_text(
     words = without_stop_words(search_words.split_unspaced_terms(terms))
     most = max(limit if filters == SearchFilters() else limit * FILTERED, WEIGHED)
     chosen = (tool, tool, entries_only, filters.tool, filters.tool, filters.file, filters.file, most)
-    counts: dict[str, int] = {}
-    found = _matching_rows(connection, without_stop_words(terms), chosen, counts, every=True)
-    every = {row[:-1] for row in found}
-    if len(found) < most and len(words) > 1:
-        some = _matching_rows(connection, words, chosen, counts, every=False)
-        found += [row for row in some if row[:-1] not in every]
-    return tuple(rank_places([*_read_found_places(source, found, every, filters)], words)[:limit])
-
-
-def _matching_rows(
-    connection: sqlite3.Connection, words: list[str], chosen: tuple[object, ...], counts: dict[str, int], *, every: bool
-) -> list[FoundRow]:
-    """The best rows by the index. Ranking what stands almost everywhere takes long: the rank goes
-    by the rarer words, and where there are none the newest rows are taken.
-    """
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
-        rare = _words_to_rank_by(connection, words, counts)
-        asked = [search_words.fts_expression(rare or words, every=every)]
-        if within := _WITHIN if every and 0 < len(rare) < len(words) else "":
-            asked.append(search_words.fts_expression(words))
-        rank, order = ("words.rank", "words.rank") if rare else ("-1.0", "words.rowid DESC")
-        statement = _FOUND.format(rank=rank, order=order, within=within)
-        return connection.execute(statement, (*asked, *chosen)).fetchall()
+        matching = MatchingRows(connection, words, most, RANKED if any(chosen[:-1]) else most)
+        found = connection.execute(_FOUND, (json.dumps(matching.best_first), *chosen)).fetchall()
+    return tuple(rank_places([*_read_found_places(source, found, matching, filters)], matching.weights)[:limit])
 
 
-def _words_to_rank_by(connection: sqlite3.Connection, words: list[str], counts: dict[str, int]) -> list[str]:
-    """The rarest words, as many as stand in few enough places to rank them all."""
-    room, rare = RANKED, list[str]()
-    for word in words:
-        if word not in counts:
-            asked = (search_words.fts_expression([word]), RANKED)
-            counts[word] = connection.execute(_COUNT, asked).fetchone()[0]
-    for word in sorted(words, key=counts.__getitem__):
-        if (room := room - counts[word]) > 0:
-            rare.append(word)
-    return rare
+class MatchingRows:
+    """The rows of the index that have any of the words, those with more and rarer ones first, of equal ones the newest.
+
+    Each word is asked for once. Of words that stand almost everywhere only the newest rows are known, and they weigh nothing.
+    `most`: how many are read; `deep`: how many of the best there must be, where a filter leaves some out.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, words: Sequence[str], most: int, deep: int) -> None:
+        self._connection = connection
+        self._rows = {word: frozenset(self._find_rows([word], RANKED)) for word in words}
+        (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
+        room, scores = RANKED, Counter[int]()
+        self.weights = dict.fromkeys(words, 0.0)
+        for word, rows in sorted(self._rows.items(), key=lambda item: len(item[1])):
+            if (room := room - len(rows)) > 0:
+                self.weights[word] = math.log(1 + (last + 1) / (len(rows) + 0.5))
+                scores.update(dict.fromkeys(rows, self.weights[word]))
+        full, first = sum(self.weights.values()) - 1e-6, list[int]()
+        if not scores or sum(score >= full for score in scores.values()) > most:
+            first = self._find_rows(words, deep, "rank" if all(self.weights.values()) else NEWEST)
+        if not any(self.weights.values()) and len(first) < most:
+            first += self._find_rows(words, deep, every=False)
+        self.best_first = [*dict.fromkeys([*first, *sorted(scores, key=lambda row: (-scores[row], -row))])]
+
+    def _find_rows(self, words: Sequence[str], limit: int, order: str = NEWEST, *, every: bool = True) -> list[int]:
+        asked = (search_words.fts_expression(words, every=every), limit)
+        return [row for (row,) in self._connection.execute(_MATCHING.format(order), asked)]
+
+    def words_of_row(self, row: int) -> Sequence[str]:
+        return [word for word, rows in self._rows.items() if row in rows]
 
 
 def _read_found_places(
-    source: StoresAccess, rows: Sequence[FoundRow], every: KnownRows, filters: SearchFilters
+    source: StoresAccess, rows: Sequence[FoundRow], matching: MatchingRows, filters: SearchFilters
 ) -> Iterator[FoundPlace]:
-    """The places of the rows, each entry and each fact read once. `every`: rows that have every word."""
-    pieces: dict[FoundRow, list[FoundRow]] = {}
+    """The places of the rows, each entry and each fact read once."""
+    pieces: dict[tuple[int, str, int], list[FoundRow]] = {}
     for row in rows:
-        pieces.setdefault((row[0], 0, 0, *row[3:6], 0.0), []).append(row)
+        pieces.setdefault((row[1], row[4], row[5]), []).append(row)
     left = [*pieces.values()]
     while left:
-        read = source.run_on_stores(partial(_read_places, [max(each, key=lambda row: row[1]) for each in left]))
+        read = source.run_on_stores(partial(_read_places, [max(each, key=lambda row: row[2]) for each in left]))
         for each, found in zip(left, read, strict=False):
             if isinstance(found, StoredFact):
-                yield from _places_in_fact(source, each[:1], found, every, filters)
+                fact = decode_fact(found.fact)
+                text = "\n".join(searchable_texts(fact))
+                if _fact_passes_filters(source, found, fact, text, filters):
+                    hit = SearchHit("", None, found.conversation, found.seq, 1)
+                    known = [word for row in each for word in matching.words_of_row(row[0])]
+                    yield FoundPlace(hit, text, 0, BY_USER if isinstance(fact, UserSaid) else 1.0, known)
             elif found is not None:
-                yield from _places_in_entry(each, *found, every, filters)
+                for row, hit, piece in _pieces_of_entry(each, *found, filters):
+                    yield FoundPlace(hit, piece, row[1], 1.0, matching.words_of_row(row[0]))
         left = left[len(read) :]
 
 
-def _places_in_fact(
-    source: StoresAccess, rows: Sequence[FoundRow], line: StoredFact, every: KnownRows, filters: SearchFilters
-) -> Iterator[FoundPlace]:
-    fact = decode_fact(line.fact)
-    text = "\n".join(searchable_texts(fact))
-    if _fact_passes_filters(source, line, fact, text, filters):
-        hit = SearchHit("", None, line.conversation, line.seq, 1)
-        worth = BY_USER if isinstance(fact, UserSaid) else 1.0
-        for row in rows:
-            yield FoundPlace(hit, text, 0, -row[-1] * worth, row[:-1] in every)
-
-
-def _places_in_entry(
-    rows: Sequence[FoundRow], record: CacheRecord, content: bytes, every: KnownRows, filters: SearchFilters
-) -> Iterator[FoundPlace]:
+def _pieces_of_entry(
+    rows: Sequence[FoundRow], record: CacheRecord, content: bytes, filters: SearchFilters
+) -> Iterator[tuple[FoundRow, SearchHit, str]]:
     if filters.by in ("", "tool") and not filters.agent and filters.is_in_time(record.time):
         text = search_words.text_or_none(content) or ""
         for row in rows:
-            start, length = row[1:3]
+            start, length = row[2:4]
             hit = SearchHit("", record.digest, line=text.count("\n", 0, start) + 1, about=record.about)
-            yield FoundPlace(hit, text[start : start + length], row[0], -row[-1], row[:-1] in every)
+            yield row, hit, text[start : start + length]
 
 
 def _read_places(rows: Sequence[FoundRow], cache: OpenCache, journal: JournalFile) -> list[ReadPlace | None]:
@@ -159,7 +155,7 @@ def _read_places(rows: Sequence[FoundRow], cache: OpenCache, journal: JournalFil
 
 
 def _read_place(cache: OpenCache, journal: JournalFile, row: FoundRow) -> ReadPlace | None:
-    number, start, length, conversation, seq, digest, _ = row
+    _, number, start, length, conversation, seq, digest = row
     if number and digest is not None:
         record = cache().record_of_content(Digest(digest))
         return record, cache().read_part_of_entry(record, 0, min(SEARCHED, 4 * (start + length) + 4))

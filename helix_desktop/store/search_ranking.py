@@ -7,7 +7,7 @@ in which they were asked for, and by what is near it. The constants were chosen 
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -26,7 +26,7 @@ NEAR = {
 }  # The weight of a neighbouring fact that was found too: most of all of the answer.
 TOGETHER, MOST_TOGETHER = 0.3, 8  # The weight of other matches in the conversation, and how many of its matches count.
 LINE, LINES = 500, 30  # Characters on each side of a word in a line, and lines of a text, that are read.
-BY_INDEX = 0.6  # The power of the rank by the index, which likes short texts and repeated words too much.
+BY_FREQUENCY = 0.6  # The power of the rank by frequency, which likes short texts and repeated words too much.
 IN_LINE = 10.0  # How much a place gains by having all words in one line, or the square of a part of them.
 FOLLOWING, BESIDE = 0.7, 8  # What a word gains that follows the one before it in the query, within so many characters.
 LEAST_SHARE = 0.5  # Where a place has every word, places with less than this share of them are no results.
@@ -38,20 +38,20 @@ _COPIES = tuple(RECALLS - {ToolName.RECALL_HISTORY})
 
 @dataclass(frozen=True, slots=True)
 class FoundPlace:
-    """A fact, or a piece of an entry. `hit`: where its text begins; `number`: the entry's, 0 for a fact; `rank`: by the
-    index; `has_every_word`: so says the index, which knows accents and other signs between words.
-    """
+    """A fact, or a piece of an entry. `hit`: where its text begins; `words`: those it has, as the index says."""
 
     hit: SearchHit
     text: str
-    number: int
-    rank: float
-    has_every_word: bool
+    number: int  # The entry's; 0 for a fact.
+    worth: float
+    words: Sequence[str]
 
 
-def rank_places(places: Sequence[FoundPlace], words: Sequence[str]) -> list[SearchHit]:
-    """The best place of each entry and fact, in order, each with the line that has the most of the words."""
-    stems = list(dict.fromkeys(stem_of_word(word.rstrip("*")) for word in words))
+def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> list[SearchHit]:
+    """The best place of each entry and fact, in order, each with the line that has the most of the words. `words`: with
+    their weight, which the rarer ones have, in the order of the query.
+    """
+    stems = list(dict.fromkeys(map(stem_of_word, words)))
     folded = [place.text.casefold() for place in places]
     held = [_stems_of_place(place, text, stems) for place, text in zip(places, folded, strict=True)]
     counts = Counter(stem for each in held for stem in each)
@@ -60,8 +60,11 @@ def rank_places(places: Sequence[FoundPlace], words: Sequence[str]) -> list[Sear
     shares = [sum(map(rarity.__getitem__, each)) / whole for each in held]
     lines = [_find_best_line(text, each, rarity) for text, each in zip(folded, held, strict=True)]
     older = _find_older_outputs(places, shares)
+    mean = sum(map(len, folded)) / max(1, len(folded))
+    forms = {form(word): weight for word, weight in words.items() for form in (stem_of_word, str.casefold)}
     weights = [
-        place.rank**BY_INDEX
+        place.worth
+        * _rank_by_frequency(folded[at], held[at], forms, mean) ** BY_FREQUENCY
         * share**2
         * (1 + IN_LINE * (line / whole) ** 2)
         * (OLDER if at in older else 1)
@@ -69,7 +72,7 @@ def rank_places(places: Sequence[FoundPlace], words: Sequence[str]) -> list[Sear
         for at, (place, share, (line, _)) in enumerate(zip(places, shares, lines, strict=True))
     ]
     ranks = _add_what_is_near(places, weights)
-    least = LEAST_SHARE if any(place.has_every_word for place in places) else 0.0
+    least = LEAST_SHARE if any(len(each) == len(stems) for each in held) else 0.0
     order = sorted((at for at, share in enumerate(shares) if share >= least), key=ranks.__getitem__, reverse=True)
     best: dict[tuple[Digest | None, str, int], SearchHit] = {}
     for at in order:
@@ -80,10 +83,16 @@ def rank_places(places: Sequence[FoundPlace], words: Sequence[str]) -> list[Sear
 
 
 def _stems_of_place(place: FoundPlace, text: str, stems: list[str]) -> list[str]:
-    if place.has_every_word:
-        return stems
+    known = set(map(stem_of_word, place.words))
     call = f"{place.hit.about.tool} {place.hit.about.source}".casefold()
-    return [stem for stem in stems if stem in text or stem in call]
+    return [stem for stem in stems if stem in known or stem in text or stem in call]
+
+
+def _rank_by_frequency(text: str, stems: Sequence[str], weights: Mapping[str, float], mean: float) -> float:
+    """BM25, with less weight for the length. Whole words are in `weights` beside their stems, so that they count twice."""
+    length = 1.2 * (0.6 + 0.4 * len(text) / mean) if mean else 1.2
+    counts = ((weight, max(text.count(form), form in stems)) for form, weight in weights.items())
+    return sum(weight * count / (count + length) for weight, count in counts)
 
 
 def _find_best_line(text: str, stems: Sequence[str], rarity: Mapping[str, float]) -> tuple[float, int]:
@@ -143,7 +152,7 @@ def _add_what_is_near(places: Sequence[FoundPlace], weights: Sequence[float]) ->
     return [weight + beyond.get(conversation, 0.0) for weight, (conversation, _) in zip(near, facts, strict=True)]
 
 
-def _show_line(place: FoundPlace, words: Sequence[str], at: int) -> SearchHit:
-    at = at if at >= 0 else search_words.find_first_term(place.text, words)
+def _show_line(place: FoundPlace, words: Iterable[str], at: int) -> SearchHit:
+    at = at if at >= 0 else search_words.find_first_term(place.text, [*words])
     line = place.hit.line + place.text.count("\n", 0, at)
     return replace(place.hit, snippet=search_words.cut_snippet(place.text, at), line=line)

@@ -69,7 +69,7 @@ def query_terms(query: str) -> list[str]:
     return [term for term in terms if _WORDS.search(term)]
 
 
-def fts_expression(terms: list[str], *, every: bool = True) -> str:
+def fts_expression(terms: Sequence[str], *, every: bool = True) -> str:
     """What FTS5 is asked: every term (or any), as it stands or by its hidden words. A `*` at a term's end means "begins so"."""
     return (" AND " if every else " OR ").join(_fts_term(term) for term in terms)
 

@@ -77,6 +77,40 @@ async def test_words_that_stand_almost_everywhere_are_found_without_being_ranked
     assert {hit.digest for hit in some} == {one.digest for one in stored[2::4]}
 
 
+async def test_a_filter_finds_what_is_older_than_many_places_that_it_leaves_out(
+    workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(full_text_search, "WEIGHED", 3)
+    oldest = await workspace.cache.store_content(b"common word", EntryOrigin("fetch", "page"))
+    for number in range(12):
+        await workspace.cache.store_content(f"common word {number}".encode(), SHELL)
+    await workspace.index.wait_until_indexed()
+    for ranked in (5_000, 20):  # As a word that is rare, and as one that stands almost everywhere.
+        monkeypatch.setattr(full_text_search, "RANKED", ranked)
+        hits = await workspace.index.search_index("common word tool:fetch", limit=1)
+        assert [hit.digest for hit in hits] == [oldest.digest]
+
+
+async def test_the_index_is_asked_once_for_each_word(workspace: StoredWorkspace) -> None:
+    for number in range(300):
+        await workspace.cache.store_content(f"in src/some_module/file_{number % 9}.py: w{number % 4}".encode(), SHELL)
+    await workspace.index.wait_until_indexed()
+    asked: list[str] = []
+    connection = workspace.index._catalogue.connection
+    connection.set_trace_callback(asked.append)
+    assert await workspace.index.search_index("src/some_module/file_3.py w1 w2")
+    connection.set_trace_callback(None)
+    assert len([one for one in asked if one.startswith("SELECT") and " MATCH " in one]) == 3
+
+
+async def test_what_the_user_said_comes_before_the_same_words_of_the_agent(workspace: StoredWorkspace) -> None:
+    said = [ModelReplied((Text("a blue lighthouse"),), "m", Stop.END), UserSaid((Text("a blue lighthouse"),))]
+    for conversation, facts in (("a", said[:1]), ("b", said[1:]), ("c", said[:1])):
+        await workspace.journal.append_to_journal(conversation, facts)
+    await workspace.index.wait_until_indexed()
+    assert (await workspace.index.search_index("blue lighthouse"))[0].conversation == "b"
+
+
 async def test_accents_and_scripts_without_blanks(workspace: StoredWorkspace) -> None:
     await workspace.cache.store_content("café au lait, 東京タワー".encode(), SHELL)
     await workspace.index.wait_until_indexed()
