@@ -11,6 +11,7 @@ import signal
 import sys
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
@@ -22,7 +23,6 @@ from helix_desktop.store import fleet_task_files, workspace_link
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
     from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskResult, FleetTaskState
-    from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench
     from helix_desktop.workbench.fleet_worker import FleetWorker
 
@@ -42,7 +42,9 @@ def add_worker_command(nouns: Subparsers) -> None:
     worker.add_argument("--ignore-task-allow", action="store_true", help="tasks may do only what this worker's --allow and the workspace's rules allow")  # fmt: skip
     worker.add_argument("--drain", action="store_true", help="exit when no tasks are waiting")
     worker.add_argument("--json", action="store_true", help="print a line of JSON for each task that ended")
-    worker.set_defaults(run=_run_worker_command, work=work_in_workspace, lasting=True)
+    worker.set_defaults(
+        run=_run_worker_command, work=partial(workspace_access.act_on_workbench, _work_on_tasks), lasting=True
+    )
 
 
 def _run_worker_command(arguments: argparse.Namespace) -> int:
@@ -100,14 +102,7 @@ async def _work_in_one(arguments: argparse.Namespace, workspace: str, console: C
     return 0
 
 
-async def work_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    from helix_desktop import workbench
-
-    async with workbench.use_workbench(workspace, arguments.places) as bench:
-        return await _work_on_tasks(arguments, bench, console)
-
-
-async def _work_on_tasks(arguments: argparse.Namespace, bench: Workbench, console: Console) -> int:
+async def _work_on_tasks(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
     from helix_desktop.gateway import gateway_workspaces
     from helix_desktop.workbench.fleet_worker import FleetWorker
 
@@ -144,6 +139,7 @@ async def _work_on_tasks(arguments: argparse.Namespace, bench: Workbench, consol
             await worker.work_until_drained(until_empty=arguments.drain)
             return 0
         own.append(worker)
+        bench.sharing.fetch_seconds = 5.0  # Nobody reads here what other machines write.
         forget = gateway_workspaces.set_release_handler(bench.id, lambda: worker.drain(0.0))
         try:
             await worker.work_until_drained(until_empty=arguments.drain)

@@ -5,6 +5,7 @@ a step has cost is added before the task's next one, in the transaction that not
 two leaves nothing that is counted twice or never.
 """
 
+from collections import defaultdict
 from dataclasses import field
 from typing import Any
 
@@ -86,18 +87,13 @@ class FleetNotes:
         return rows
 
     async def read_state(self) -> FleetState:
-        found = FleetState()
-        rows = [
-            (*name.partition(" ")[::2], amount) for name, amount in await self._run(_READ, self._space, ALL_WORKSPACES)
-        ]
-        for kind, about, amount in rows:
-            if kind == "worker":
-                found.workers[about] = bool(amount)
-            elif kind in ("limit", "spent"):
-                (found.limits if kind == "limit" else found.spent)[about] = amount
-        paused, unable = (tuple(about for kind, about, _ in rows if kind == wanted) for wanted in ("pause", "unable"))
-        is_stopped = any(kind == "stop" for kind, *_ in rows)
-        return FleetState(found.workers, found.limits, found.spent, paused, unable, is_stopped)
+        found = defaultdict[str, dict[str, float]](dict)
+        for name, amount in await self._run(_READ, self._space, ALL_WORKSPACES):
+            kind, _, about = name.partition(" ")
+            found[kind][about] = amount
+        workers = {name: bool(amount) for name, amount in found["worker"].items()}
+        paused, unable = tuple(found["pause"]), tuple(found["unable"])
+        return FleetState(workers, found["limit"], found["spent"], paused, unable, "stop" in found)
 
     async def renew_worker(self, worker: str, seconds: float) -> bool:
         """It lives for so long at least. Whether it was told to drain."""

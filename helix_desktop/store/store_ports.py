@@ -33,8 +33,8 @@ Batch = tuple[str, Sequence[Fact]]  # A conversation's id, and facts to append t
 class StoreJournal:
     """ports.JournalPort on the journal file. Facts of several conversations that come together share one transaction, and one sync.
 
-    `changed` is called, on the event loop, after facts were written; `damaged` when a fact was met that is. `asked` is called before
-    facts are written, and raises ActionRefused where another machine writes in that conversation.
+    `changed` is called, on the event loop, after facts were written; `damaged` when a fact was met that is. `asked`: so many facts of
+    a conversation are written within; it raises ActionRefused where another machine writes there.
     """
 
     def __init__(
@@ -44,15 +44,15 @@ class StoreJournal:
         self._thread = thread
         self._changed = changed
         self._damaged = damaged
-        self.asked: Callable[[str], object] = allow_any_writer
+        self.asked: Callable[[str, int], contextlib.AbstractAsyncContextManager[object]] = allow_any_writer
         self._waiting: list[tuple[Batch, Future[Sequence[Recorded]]]] = []
 
     async def append_to_journal(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
         """On the disk when this returns. Cancelling the wait does not take back what was begun."""
-        self.asked(conversation)
-        outcome: Future[Sequence[Recorded]] = Future()
-        self._thread.submit_work(self._stage_facts, (conversation, facts), outcome)
-        recorded = await asyncio.wrap_future(outcome)
+        async with self.asked(conversation, len(facts)):
+            outcome: Future[Sequence[Recorded]] = Future()
+            self._thread.submit_work(self._stage_facts, (conversation, facts), outcome)
+            recorded = await asyncio.wrap_future(outcome)
         self._changed()
         return recorded
 
@@ -406,5 +406,6 @@ class StoreCache:
         return CollectResult(len(gone), freed)
 
 
-def allow_any_writer(_conversation: str) -> None:
+def allow_any_writer(_conversation: str, _count: int) -> contextlib.AbstractAsyncContextManager[None]:
     """No other machine has it."""
+    return contextlib.nullcontext()

@@ -16,13 +16,14 @@ from helix_desktop.tools.toolbox import CallHooks
 class ConversationFence:
     """`ensure_may_act` returns when the worker may act, and raises StoreFailed when it never may again; `ensure_may_call` also
     when others know of the calls that are about to run. `budget`: dollars for the conversation and its sub-agents; 0: no limit.
-    `waiting`: the conversations in which a call waits for other tasks.
+    `waiting`: the conversations in which a call waits for other tasks. `is_ending`: whether its turn was told to stop.
     """
 
     ensure_may_act: Callable[[], Awaitable[None]]
     ensure_may_call: Callable[[], Awaitable[None]]
     budget: float = 0.0
     waiting: list[str] = field(default_factory=list)
+    is_ending: Callable[[], bool] = bool
     removed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -32,23 +33,23 @@ class ConversationFences:
     def __init__(self, hooks: CallHooks, parent_of: Callable[[str], str]) -> None:
         self._hooks = hooks
         self._parent_of = parent_of
-        self._fences: dict[str, ConversationFence] = {}
+        self.held: dict[str, ConversationFence] = {}
 
     @asynccontextmanager
     async def hold_fence(self, conversation: str, fence: ConversationFence) -> AsyncIterator[None]:
         """One at a time: a task that is claimed again here shares the session with the claim before, which ends first."""
-        while (before := self._fences.get(conversation)) is not None:
+        while (before := self.held.get(conversation)) is not None:
             await before.removed.wait()
-        self._fences[conversation] = fence
+        self.held[conversation] = fence
         try:
             yield
         finally:
-            del self._fences[conversation]
+            del self.held[conversation]
             fence.removed.set()
 
     def find_fence(self, conversation: str) -> ConversationFence | None:
-        while self._fences and conversation:
-            if (fence := self._fences.get(conversation)) is not None:
+        while self.held and conversation:
+            if (fence := self.held.get(conversation)) is not None:
                 return fence
             conversation = self._parent_of(conversation)
         return None
@@ -68,7 +69,7 @@ class ConversationFences:
             await fence.ensure_may_act()
 
     def limit_conversation_cost(self, conversation: str, limits: TurnLimits) -> TurnLimits:
-        fence = self._fences.get(conversation)
+        fence = self.held.get(conversation)
         return replace(limits, conversation_cost=fence.budget) if fence and fence.budget else limits
 
     async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None:

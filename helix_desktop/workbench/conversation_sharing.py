@@ -21,14 +21,15 @@ from helix_desktop.store.shared.postgres_heads import heads_of_connection
 from helix_desktop.store.shared.shared_store_link import SENT_AGAIN, SHARED, SharedStoreLink
 from helix_desktop.store.store_ports import allow_any_writer
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.workbench.conversation_fences import ConversationFences
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup, unshare_and_return_problem
+from helix_desktop.workbench.unsent_facts import UnsentFacts
 
 EVERY = 1.0  # In seconds. While the store can be reached, facts are exchanged this often.
 SLOWER = 10.0  # In seconds. While the store is out of reach, attempts are at most this far apart.
 LAST = 0.8  # In seconds. When the workspace closes, the last facts must be sent within this time.
 TURN_PATIENCE = 8.0  # In seconds. A turn waits this long for the store before it begins without it.
-MOST_UNSENT_FACTS = 5_000  # With more unsent facts than this, no turn begins while the store answers.
 SEND_PATIENCE = 20.0  # In seconds. At its end, a turn waits this long until the store has all facts.
 SOON = 0.05  # In seconds. Facts that are appended within this time are sent together.
 
@@ -52,6 +53,7 @@ class SharingStatus:
 class SharedWorkbench(Protocol):
     workspace: StoredWorkspace
     sessions: OpenSessions
+    fences: ConversationFences
 
     def hold_conversation(self, conversation: str) -> AbstractAsyncContextManager[None]: ...
 
@@ -74,8 +76,9 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         self._conversations: ConversationSync | None = None
         self._listeners: list[Changed] = []
         self._poke = asyncio.Event()
-        # Conversations whose turn began when no other machine had the lease.
-        self._working: set[str] = set()
+        self._working: set[str] = set()  # Their turn began when no other machine had the lease.
+        self.fetch_seconds = EVERY  # Facts of others are looked for this often, and before each turn.
+        self._fetched = float("-inf")
         self._starting: set[str] = set()  # Conversations whose turn waits for facts from elsewhere.
         self._connect: Connect | None = None
         self._connecting = asyncio.Lock()
@@ -85,6 +88,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         self._writing: dict[str, str] = {}
         self._entries: Callable[[], int] = lambda: 0
         self.sharing_state = SharingStatus()
+        self.unsent = UnsentFacts(bench.fences)
         # If two machines wrote in a conversation: the fork with the facts from this machine.
         self.branch_by_conversation: dict[str, str] = {}
 
@@ -105,11 +109,11 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
 
     async def take_over_conversation(self, conversation: str) -> None:
         """Continue here. Where the engine is away it is done as far as it can be, and `SharedStoreUnreachable` says so."""
-        if self._conversations is None:
+        if (conversations := await self._conversations_if_reached()) is None:
             return
         machine = self.machine_writing_now(conversation) or self.machine_that_wrote_last(conversation)
         try:
-            await self._conversations.take_over_lease(conversation)
+            await conversations.take_over_lease(conversation)
         except SharedStoreUnreachable as error:
             raise SharedStoreUnreachable(
                 f"The shared store is not responding, so {machine} can't know that you are continuing here.",
@@ -120,16 +124,20 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
 
     async def sync_conversations_now(self) -> None:
         """Send and fetch what is new, and raise what is in the way."""
+        await self.fetch_facts_of_others()
+        await self._send_facts_now()
+
+    async def _send_facts_now(self) -> None:
         if self._next_step is None or self._next_step.done():
-            self._next_step = self._bench.spawn_workbench_task(self._sync_after_running_one(), name="send what is new")
+            self._next_step = self._bench.spawn_workbench_task(self._send_after_running_one(), name="send what is new")
         await asyncio.shield(self._next_step)
 
-    async def _sync_after_running_one(self) -> None:
-        """Runs a sync after the current one, which may have begun too early. Waiters share it."""
+    async def _send_after_running_one(self) -> None:
+        """Sends after what is being sent, which may have begun too early. Waiters share it."""
         async with self._stepping:
             self._next_step = None
             if (conversations := await self._conversations_if_reached()) is not None:
-                await conversations.sync_once()
+                await conversations.send_new_facts()
 
     async def fetch_facts_of_others(self) -> None:
         """Look for what others wrote, and raise what is in the way."""
@@ -162,7 +170,8 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         if strict or self.sharing_state.state != "away":
             try:
                 await self.acquire_lease_for_turn(conversation)
-                await self._wait_until_fewer_unsent()
+                if not self.unsent.has_room():
+                    await self.wait_until_sent()
             except ActionRefused:
                 raise
             except HelixError:
@@ -172,27 +181,19 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         if strict:
             await self.wait_until_sent()
 
-    async def _wait_until_fewer_unsent(self) -> None:
-        """Waits until fewer facts are unsent, so that a failure of this computer cannot lose too much work."""
-        before = await self.count_facts_not_sent()
-        while before > MOST_UNSENT_FACTS:
-            await self.wait_until_sent()
-            now = await self.count_facts_not_sent()
-            # Another machine writes in this conversation, so the rest cannot be sent.
-            if now >= before:
-                return
-            before = now
-
-    async def count_facts_not_sent(self) -> int:
-        conversations = self._conversations
+    async def count_facts_not_sent(self, *, was_sent: bool = False) -> int:
+        """Facts of conversations that the others do not have yet. `was_sent`: after all was sent that could be."""
+        conversations, written = self._conversations, self.unsent.written
         if conversations is None:
             return 0
-        return sum((await conversations.thread.run_there(conversations.sync_state.count_facts_to_send)).values())
+        waiting = await conversations.thread.run_there(conversations.sync_state.count_facts_to_send)
+        self.unsent.note_count(waiting, written, was_sent=was_sent)
+        return sum(waiting.values())
 
     async def wait_until_sent(self) -> None:
         """Returns when the store has what was done here; Away where that takes too long."""
         try:
-            await asyncio.wait_for(self.sync_conversations_now(), SEND_PATIENCE)
+            await asyncio.wait_for(self._send_facts_now(), SEND_PATIENCE)
         except TimeoutError as error:
             raise _unconfirmed_error() from error
 
@@ -226,7 +227,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         """From now on, once `connect` succeeds. `entries`: how many contents wait to be sent."""
         self._entries, self._connect = entries, connect
         self.sharing_state = SharingStatus("starting", address=address)
-        self._bench.workspace.journal.asked = self._ask_for_lease
+        self._bench.workspace.journal.asked = self._hold_while_writing
         self._task = self._bench.spawn_workbench_task(self._sync_until_cancelled(), name="keep in step")
         self._notify_sharing_listeners()
 
@@ -265,18 +266,28 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         if isinstance(event, FactAppended | ConversationReplaced):
             self._poke.set()
 
-    def _ask_for_lease(self, conversation: str) -> None:
-        """Asks the store for the lease. Raises ActionRefused when another machine writes there; a
-        turn that began earlier is finished and becomes a branch.
-        """
-        if machine := self.machine_writing_now(conversation):
-            raise ActionRefused(
-                f"{machine} is working in this conversation.",
-                remedy="To take over the conversation, choose “Continue here”.",
-            )
-        session = self._bench.sessions.find_open_session(conversation)
-        if session is not None and not session.is_idle:
-            self._working.add(conversation)
+    @asynccontextmanager
+    async def _hold_while_writing(self, conversation: str, count: int) -> AsyncIterator[None]:
+        """Facts are written within. ActionRefused when another machine writes there, unless a turn began earlier: it becomes a branch."""
+        async with self.unsent.hold_room(count, partial(self._may_wait_for_room, conversation), self._poke.set):
+            if machine := self.machine_writing_now(conversation):
+                raise ActionRefused(
+                    f"{machine} is working in this conversation.",
+                    remedy="To take over the conversation, choose “Continue here”.",
+                )
+            session = self._bench.sessions.find_open_session(conversation)
+            if session is not None and not session.is_idle:
+                self._working.add(conversation)
+            yield
+
+    def _may_wait_for_room(self, conversation: str) -> bool:
+        """Not where facts of others may be about to be added, since nothing is sent before that."""
+        fence, session = (
+            self._bench.fences.find_fence(conversation),
+            self._bench.sessions.find_open_session(conversation),
+        )
+        is_closed = session is None or not (session.is_idle or conversation in self._starting)
+        return fence is not None and not fence.is_ending() and self._connect is not None and is_closed
 
     async def _sync_until_cancelled(self) -> None:
         pause = EVERY
@@ -318,7 +329,10 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         try:
             if (conversations := await self._connect_conversations()) is not None:
                 await conversations.renew_leases(tuple(self._working))
-                await conversations.sync_once()
+                if clock.monotonic() >= self._fetched + self.fetch_seconds:
+                    await conversations.fetch_new_facts()
+                    self._fetched = clock.monotonic()
+                await conversations.send_new_facts()
         except SharedStoreUnreachable as error:
             await self._set_sharing_status("away", str(error))
             return False
@@ -336,7 +350,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         conversations, before = self._conversations, self.sharing_state
         waiting, writing = self._entries(), self._writing
         if conversations is not None:
-            waiting += await self.count_facts_not_sent()
+            waiting += await self.count_facts_not_sent(was_sent=not state)
             writing = conversations.leases.conversations_written_elsewhere()
             why = why or self.unreadable_conversation_reason()
         since = 0.0 if not state else before.since if before.state == state else clock.time()

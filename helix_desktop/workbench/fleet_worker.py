@@ -27,7 +27,6 @@ from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStrea
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskList, FleetTaskResult, FleetTaskState
 from helix_desktop.workbench.conversation_fences import ConversationFence
-from helix_desktop.workbench.conversation_sharing import MOST_UNSENT_FACTS
 from helix_desktop.workbench.delegated_agents import result_of_agent
 from helix_desktop.workbench.fleet_step_gate import BudgetSpent, FleetStepGate
 from helix_desktop.workbench.open_workbench import Workbench
@@ -75,6 +74,7 @@ class ClaimedFleetTask:
     session: Session | None = None
     is_lost: bool = False
     gives_back: bool = False
+    is_ending: bool = False
     is_stopped: bool = False  # True if the user has stopped this task's turn.
     waiting: list[str] = field(default_factory=list)  # The task's conversations in which a call waits for other tasks.
     _held_again: asyncio.Event = field(default_factory=asyncio.Event)
@@ -84,6 +84,7 @@ class ClaimedFleetTask:
         self._held_again.set()
 
     def stop_turn(self) -> None:
+        self.is_ending = True
         if self.session is not None:
             self.session.stop_turn(LET_GO)
 
@@ -106,10 +107,8 @@ class FleetWorker:
         self._list = task_list
         self._at_once = at_once
         self._allowed = frozenset(allowed)
-        # How many conversations of ended tasks stay on this disk, if the store has them; 0: all.
-        self.most_kept = 0
-        # True if tasks may bring their own permissions. Anyone who has the workspace's key can add tasks.
-        self.tasks_may_allow = True
+        self.most_kept = 0  # So many conversations of ended tasks stay on this disk; 0: all.
+        self.tasks_may_allow = True  # Anyone who has the workspace's key can add tasks.
         self.report: Report | None = None  # Called with every task that ends.
         self._name = f"{bench.sharing.machine_name} {_PROCESS}.{next(_numbers)}"
         self._claimed: dict[asyncio.Task[None], ClaimedFleetTask] = {}
@@ -163,7 +162,7 @@ class FleetWorker:
     async def _claim_and_start(self) -> int:
         room = self._at_once - sum(not one.waiting for one in self._claimed.values())
         try:
-            if room <= 0 or await self._bench.sharing.count_facts_not_sent() > MOST_UNSENT_FACTS:
+            if room <= 0 or not self._bench.sharing.unsent.has_room():
                 return 0
             if (await self._list.notes.read_state()).dollars_left("") <= 0:
                 return 0
@@ -226,7 +225,7 @@ class FleetWorker:
     async def _run_claimed_task(self, claimed: ClaimedFleetTask) -> None:
         task = claimed.task
         may_step, may_call = partial(self._ensure_may_step, claimed), partial(self._ensure_may_call, claimed)
-        fence = ConversationFence(may_step, may_call, task.order.budget, claimed.waiting)
+        fence = ConversationFence(may_step, may_call, task.order.budget, claimed.waiting, lambda: claimed.is_ending)
         try:
             async with self._bench.fences.hold_fence(task.id, fence), AsyncExitStack() as last:
                 last.push_async_callback(self._bench.sessions.close_sessions, [task.id])
@@ -270,7 +269,8 @@ class FleetWorker:
         """The conversation of this task as the machine that had it before left it."""
         bench, sharing, order = self._bench, self._bench.sharing, task.order
         sharing.branch_by_conversation.pop(task.id, None)
-        await sharing.fetch_facts_of_others()
+        if task.claims > 1:  # Another machine may have its sub-agents' conversations.
+            await sharing.fetch_facts_of_others()
         await sharing.take_over_conversation(task.id)  # A standby may have lost claims.
         if bench.conversation_row(task.id) is None:
             if order.agent and bench.workforce.roles.find_role_file(order.agent) is None:

@@ -276,13 +276,15 @@ class Laptop:
         contents = replace(fact_segments.decode_head(self._seal.decrypt_row(self._name, head.sealed)), machine="laptop")
         sealed = self._seal.encrypt_row(self._name, fact_segments.encode_head(contents))
         move = HeadUpdate(self._name, head.version, b"l" * 16, sealed, seconds, force=True)
-        assert self._heads.update_head(move)[0]
+        assert self._heads.update_heads([move])[0][0]
 
     def damage(self) -> None:
         """As a disk might."""
         (head,) = self._heads.fetch_heads([self._name])
         sealed = head.sealed[:-1] + bytes([head.sealed[-1] ^ 1])
-        assert self._heads.update_head(HeadUpdate(self._name, head.version, b"l" * 16, sealed, 0.0, force=True))[0]
+        assert self._heads.update_heads([HeadUpdate(self._name, head.version, b"l" * 16, sealed, 0.0, force=True)])[0][
+            0
+        ]
 
     def close(self) -> None:
         self._engine.close()

@@ -37,8 +37,9 @@ import psycopg
 
 from helix_desktop import tasks
 from helix_desktop.store.shared import row_encryption
-from helix_desktop.workbench.conversation_sharing import MOST_UNSENT_FACTS
+from helix_desktop.workbench.unsent_facts import MOST_UNSENT_FACTS
 from tests.benchmarks.fleet import _content
+from tests.faults.processor_time import ProcessorTimes
 from tests.faults.shared_kill import SETTINGS, Pair
 from tests.faults.store_report import report
 from tests.peers import pgbouncer, postgres
@@ -54,10 +55,11 @@ RELEASE = 5.0  # seconds between two looks for conversations that may leave
 FAILOVER = 12.0  # seconds without claims after a promotion
 LAGGING = {"synchronous_standby_names": "''"}
 LOOK = 0.05  # seconds between two looks at what is not yet in the store
-UNSENT = (  # as the worker counts it: what a conversation has beyond what the others are known to have
-    "SELECT coalesce(sum(max(0, last_seq - coalesce((SELECT seq FROM in_step WHERE conversation = id), 0))), 0)"
-    " FROM conversations"
+UNSENT = (  # as the worker counts it: what a conversation has beyond what the others are known to have; `%s`: the oldest row
+    "SELECT coalesce(sum(max(0, last_seq - max(coalesce((SELECT seq FROM in_step WHERE conversation = id), 0), min(forked_at,"
+    " coalesce((SELECT seq FROM in_step WHERE conversation = forked_from), 0))))), 0) FROM conversations WHERE rowid > %s"
 )
+NEWEST = "(SELECT max(rowid) - 1000 FROM conversations)"  # those in which somebody works are among these
 CLOCKS = (0, 3, -5)  # hours that the homes' clocks are wrong by
 # In what the model is told of a call that was cut off, or stopped by its worker before or while it ran.
 UNCERTAIN = re.compile("It may have had effects|was not run|before it had ended|was stopped before it was done")
@@ -69,8 +71,8 @@ def program_with_clock(hours: int, bound: int) -> str:
         "import sys; from helix_desktop import cli; from helix_desktop.store import fleet_notes;"
         f"fleet_notes.FAILOVER_SECONDS = {FAILOVER}; from helix_desktop.workbench import fleet_worker;"
         f"fleet_worker.TASK_LEASE_SECONDS, fleet_worker.RELEASE_SECONDS = {LEASE}, {RELEASE};"
-        "from helix_desktop.workbench import conversation_sharing;"
-        f"conversation_sharing.MOST_UNSENT_FACTS = fleet_worker.MOST_UNSENT_FACTS = {bound};"
+        "from helix_desktop.workbench import unsent_facts;"
+        f"unsent_facts.MOST_UNSENT_FACTS = {bound};"
         "sys.exit(cli.main(sys.argv[1:]))"
     )
 
@@ -131,6 +133,7 @@ class Home:
         (folder / name).mkdir(mode=0o700)
         (folder / name / "settings.toml").write_text(f'[sharing]\nmachine = "{name}"\n')
         self.log = (folder / f"{name}.log").open("ab")
+        self.journal: Path | None = None
         self.workers: list[subprocess.Popen[bytes]] = []
         self.paused: list[tuple[float, subprocess.Popen[bytes]]] = []  # and when they go on
         self.run("workspace", "new", "Fleet", "--folder", str(self.project))
@@ -178,11 +181,16 @@ class Home:
                 self.paused.remove((at, worker))
                 worker.send_signal(signal.SIGCONT)
 
-    def count_unsent(self) -> int:
+    def count_unsent(self, oldest: str = NEWEST) -> int:
         """Facts of this home that a loss of its disk would take along. 0 where nothing is shared so far."""
-        for journal in Path(self.environment["HELIX_HOME"]).rglob("journal.sqlite3"):
-            with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as connection:
-                return int(connection.execute(UNSENT).fetchone()[0])
+        if self.journal is None:
+            self.journal = next(Path(self.environment["HELIX_HOME"]).rglob("journal.sqlite3"), None)
+        if self.journal is not None:
+            with (
+                suppress(sqlite3.Error),
+                closing(sqlite3.connect(f"file:{self.journal}?mode=ro", uri=True)) as connection,
+            ):
+                return int(connection.execute(UNSENT % oldest).fetchone()[0])
         return 0
 
     def ledger(self) -> list[str]:
@@ -210,8 +218,10 @@ class Trial:
     sessions: Sequence[tuple[int, ...]] = (SESSION,)
     uncertain: set[str] = field(default_factory=set)
     homes: list[Home] = field(default_factory=list)
+    ended: int = 0
     pair: Pair | None = None
     pooler: pgbouncer.Pooler | None = None
+    times: ProcessorTimes = field(default_factory=ProcessorTimes)
 
     def run(self) -> None:
         self.chance, self.began = random.Random(self.seed), time.monotonic()
@@ -234,6 +244,9 @@ class Trial:
                 tasks.start_thread(partial(_watch_unsent, self, ended), name="watch what is not sent")
             _kill_until_done(self)
             self.found["seconds"] = round(time.monotonic() - self.began)
+            self.look_at_processor_times()
+            for part, seconds in sorted(self.times.totals().items()):
+                self.found[f"ms of processor time a task: {part}"] = round(1000 * seconds / max(1, self.ended))
             _check_outcome(self)
 
     def _make_homes(self, folder: Path, model_server: str, last: ExitStack) -> None:
@@ -265,6 +278,15 @@ class Trial:
             row = connection.execute("SELECT count(*) FROM helix.tasks WHERE state = ANY(%s)", [list(ENDED)]).fetchone()
             return int(row[0]) if row else None
         return None
+
+    def look_at_processor_times(self) -> None:
+        for home in self.homes:
+            for worker in home.workers:
+                self.times.look("workers", worker.pid)
+        if self.pooler is not None:
+            self.times.look("pgbouncer", self.pooler.pid)
+            self.times.look("postgres", self.server.pid)
+        self.times.look_at_threads()
 
     def end_early(self, *_: object) -> None:
         self.seconds = 0.001
@@ -321,7 +343,8 @@ def _watch_unsent(trial: Trial, ended: threading.Event) -> None:
     found = trial.found
     while not ended.wait(LOOK):
         found["looks at what is not in the store"] += 1
-        most = max(home.count_unsent() for home in trial.homes)
+        oldest = "0" if found["looks at what is not in the store"] % 200 == 0 else NEWEST
+        most = max(home.count_unsent(oldest) for home in trial.homes)
         found["facts not in the store at most"] = max(found["facts not in the store at most"], most)
         if most > trial.bound:
             found[f"LOST: looks that found more than {trial.bound} facts of a home that are not in the store"] += 1
@@ -344,8 +367,10 @@ def _kill_until_done(trial: Trial) -> None:
         time.sleep(2.0 + 3.0 * trial.chance.random())
         for home in homes:
             home.resume_paused()
+        trial.look_at_processor_times()
         if (ended := trial.count_ended()) is None:
             continue
+        trial.ended = ended
         if ended >= trial.tasks:
             return
         if ended != seen:

@@ -43,6 +43,10 @@ class Pooler:
             )
         self._wait()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def _wait(self) -> None:
         until = time.monotonic() + 60
         while self._process.poll() is None and time.monotonic() < until:

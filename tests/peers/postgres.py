@@ -63,6 +63,11 @@ class Server:
         secret = f":{self.password}" if self.password else ""
         return f"postgresql://helix{secret}@127.0.0.1:{self.port}/postgres"
 
+    @property
+    def pid(self) -> int:
+        """Of the postmaster; 0 while none runs."""
+        return self._process.pid if self._process is not None else 0
+
     def configure(self, options: dict[str, str]) -> None:
         with (self.data / "postgresql.conf").open("a") as file:
             file.writelines(f"{name} = {value}\n" for name, value in options.items())

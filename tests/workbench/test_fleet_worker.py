@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.facts import Fact, Recorded, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.errors import ActionRefused, SharedStoreUnreachable, StoreFailed, StoreFull
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.store.fleet_task_files import open_fleet_task_list
@@ -26,11 +26,11 @@ from helix_desktop.store.fleet_tasks import (
 from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
-from helix_desktop.workbench import Workbench, fleet_worker
+from helix_desktop.workbench import Workbench, conversation_sharing, fleet_worker, unsent_facts
 from helix_desktop.workbench.fleet_step_gate import FleetStepGate
 from helix_desktop.workbench.fleet_worker import ClaimedFleetTask, FleetWorker
 from tests.peers.chat_server import ChatServer, refused, reply
-from tests.peers.peer import Answer, Scripted
+from tests.peers.peer import Answer, Scripted, Seen
 from tests.store.shared.memory_rows import MemoryHeads, MemoryRowStore, MemoryServer
 from tests.workbench.conftest import Desks
 from tests.workbench.test_limits import DEAR
@@ -72,6 +72,22 @@ class Hold:
 
 def worker_of(bench: Workbench, tasks: FleetTaskList) -> FleetWorker:
     return FleetWorker(bench, tasks, at_once=2, allowed=["edits"])
+
+
+def share(bench: Workbench) -> MemoryRowStore:
+    seal = RowCipher(bytes(range(32)))
+    engine = MemoryRowStore(MemoryServer(), seal.space)
+    connected = SharedStoreConnection(AsyncRowStore(engine), seal)
+
+    async def connect() -> SharedStoreConnection:
+        return connected
+
+    bench.workspace.share_content("memory://", connect)
+    bench.sharing.start_conversation_sync(
+        partial(bench.workspace.shared_conversations, connected, MemoryHeads(time.monotonic), "here"),
+        address="postgresql://",
+    )
+    return engine
 
 
 async def test_a_budget_lets_a_task_go_beyond_it_by_one_request_at_most(desks: Desks, folder: Path) -> None:
@@ -355,20 +371,9 @@ async def test_an_agent_works_with_the_tools_its_file_names(desks: Desks, folder
 async def test_conversations_of_ended_tasks_leave_this_disk_and_come_back_when_their_task_goes_on(
     desks: Desks, folder: Path
 ) -> None:
-    seal = RowCipher(bytes(range(32)))
     answers = [refused(400), *(reply(f"Answer {number}.") for number in range(4)), reply("It goes on.")]
     async with place(desks, folder, *answers) as (bench, tasks, _):
-        engine = AsyncRowStore(MemoryRowStore(MemoryServer(), seal.space))
-        connected = SharedStoreConnection(engine, seal)
-
-        async def connect() -> SharedStoreConnection:
-            return connected
-
-        bench.workspace.share_content("memory://", connect)
-        bench.sharing.start_conversation_sync(
-            partial(bench.workspace.shared_conversations, connected, MemoryHeads(time.monotonic), "here"),
-            address="postgresql://",
-        )
+        share(bench)
         worker = worker_of(bench, tasks)
         worker._at_once, worker.most_kept = 1, 2
         wanted = [NewFleetTask(FleetTaskOrder(f"task {number}")) for number in range(5)]
@@ -391,3 +396,42 @@ async def test_a_worker_whose_workspace_closes_leaves_its_tasks_to_others(desks:
         await bench._tasks.aclose()
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(), 60)
         assert {task.state for task in await tasks.list_fleet_tasks()} == {FleetTaskState.WAITING}
+
+
+@pytest.mark.parametrize(("bound", "number"), [(60, 8), (1, 2)])
+async def test_what_is_not_in_the_store_never_exceeds_the_bound_while_all_tasks_write(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch, bound: int, number: int
+) -> None:
+    """The store takes nothing until as many tasks have begun as may. With a bound that is too small, each append goes alone."""
+    monkeypatch.setattr(unsent_facts, "MOST_UNSENT_FACTS", bound)
+    monkeypatch.setattr(conversation_sharing, "TURN_PATIENCE", 0.1)  # A turn begins before the store answers.
+
+    def answer(seen: Seen) -> Answer:
+        return reply("Made.") if seen.body["messages"][-1]["role"] == "tool" else CALL
+
+    async with place(desks, folder, *[answer] * 2 * number) as (bench, tasks, server):
+        lock, journal, sizes, unsent = share(bench)._lock_if_reachable(), bench.workspace.journal, [0], [0]
+        await bench.sharing.sync_conversations_now()
+        append = journal.append_to_journal
+
+        async def append_and_count(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+            sizes.append(len(facts))
+            recorded = await append(conversation, facts)
+            unsent.append(await bench.sharing.count_facts_not_sent())
+            return recorded
+
+        monkeypatch.setattr(journal, "append_to_journal", append_and_count)
+        await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write")) for _ in range(number)])
+        worker = worker_of(bench, tasks)
+        worker._at_once = number
+        with lock:
+            working = asyncio.create_task(worker.work_until_drained(until_empty=True))  # noqa: TID251
+            waiting = before = set[object]()
+            while (
+                len(server.bodies) < number and not waiting & before
+            ):  # Those that wait for room, and do not just write.
+                await asyncio.sleep(0.3)
+                waiting, before = set(bench.sharing.unsent._line), waiting
+        await asyncio.wait_for(working, 120)
+        assert {task.state for task in await tasks.list_fleet_tasks()} == {FleetTaskState.DONE}
+        assert max(unsent) <= max(bound, *sizes)

@@ -42,8 +42,8 @@ HeadMark = tuple[str, int]
 class ConversationHeads(Protocol):
     """Compare-and-set over named rows of one workspace. All calls block, and may be made again after an error."""
 
-    def update_head(self, move: HeadUpdate) -> tuple[bool, ConversationHead | None]:
-        """Whether it was done, and the row as it is now; None where there is none."""
+    def update_heads(self, moves: Sequence[HeadUpdate]) -> list[tuple[bool, ConversationHead | None]]:
+        """Of each whether it was done, and the row as it is now; None where there is none."""
 
     def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], HeadMark]:
         """The rows that changed behind a change (0: all), each at least once, and the mark to go on from next time."""

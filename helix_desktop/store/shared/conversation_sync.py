@@ -120,9 +120,8 @@ class ConversationSync:
 
     async def sync_once(self) -> None:
         """Look for what is new there, then send what is new here."""
-        async with self._busy:
-            await self._fetch_changed_heads()
-        await self._send_all_new_facts()
+        await self.fetch_new_facts()
+        await self.send_new_facts()
 
     async def fetch_new_facts(self) -> None:
         async with self._busy:
@@ -173,7 +172,7 @@ class ConversationSync:
 
     async def send_and_release_leases(self) -> None:
         """Send what waits, and let go of every lease."""
-        await self._send_all_new_facts()
+        await self.send_new_facts()
         async with self._busy:
             held = self.leases.list_held()
             for at in range(0, len(held), CONVERSATIONS_IN_BATCH):
@@ -347,7 +346,7 @@ class ConversationSync:
         found = await self.remote.fetch_in_batches([one.name for one in wanted])
         return await asyncio.to_thread(_decrypt_facts, self.seal, seen, known, wanted, found)
 
-    async def _send_all_new_facts(self) -> None:
+    async def send_new_facts(self) -> None:
         """In batches, so that little of it waits for the loop the agents work on. Between them, turns may begin."""
         async with self._busy:
             left = list(await self.thread.run_there(self.sync_state.count_facts_to_send))
@@ -430,6 +429,7 @@ class ConversationSync:
         head is looked at. `force`: by default where it was taken over.
         """
         seconds = self.lease if seconds is None else seconds
+        wanted = sorted(wanted, key=lambda one: one[0].conversation)  # No two machines wait for each other.
         forced = [known.conversation in self.leases.taken_over if force is None else force for known, _ in wanted]
         asked = self.now()
         answers = await self.remote.run_in_thread(self._update_heads_now, wanted, forced, seconds)
@@ -456,15 +456,12 @@ class ConversationSync:
     def _update_heads_now(
         self, wanted: Sequence[tuple[SharedProgress, HeadContents]], forced: Sequence[bool], seconds: float
     ) -> list[tuple[bool, ConversationHead | None]]:
-        """On a thread of the engine: one after the other, each by itself."""
-        found = []
+        moves = []
         for (known, contents), force in zip(wanted, forced, strict=True):
             name = self._head_row_name(known.conversation)
             sealed = self.seal.encrypt_row(name, fact_segments.encode_head(contents))
-            found.append(
-                self.heads.update_head(HeadUpdate(name, known.version, self.sync_state.machine, sealed, seconds, force))
-            )
-        return found
+            moves.append(HeadUpdate(name, known.version, self.sync_state.machine, sealed, seconds, force))
+        return self.heads.update_heads(moves)
 
     async def _publish_removal(self, conversation: str) -> None:
         """It was removed for good here: the others keep what they have, and it is not shared any more."""

@@ -38,11 +38,12 @@ class PostgresHeads:
         self._engine = engine
         self._space = space
 
-    def update_head(self, move: HeadUpdate) -> tuple[bool, ConversationHead | None]:
-        moved, there = self._engine.run_transaction(self._update_statement(move), (_GET, (self._space, [move.name])))
-        if moved:
-            return True, ConversationHead(*moved[0])
-        return False, ConversationHead(*there[0]) if there else None
+    def update_heads(self, moves: Sequence[HeadUpdate]) -> list[tuple[bool, ConversationHead | None]]:
+        """In one transaction."""
+        asked = [each for one in moves for each in (self._update_statement(one), (_GET, (self._space, [one.name])))]
+        rows = self._engine.run_transaction(*asked)
+        pairs = zip(rows[::2], rows[1::2], strict=True)
+        return [(bool(moved), next((ConversationHead(*row) for row in moved or there), None)) for moved, there in pairs]
 
     def _update_statement(self, move: HeadUpdate) -> tuple[str, Sequence[Any]]:
         if move.version == 0:

@@ -100,6 +100,7 @@ class SharedStoreLink:
         self._connected: SharedStoreConnection | None = None
         self._progress = link_progress.read_link_progress(stores.folder)
         self._written = 0.0
+        self._looked = 0.0  # When the store was asked for new tombstones last.
         self._heard: set[bytes] = set()
         # Digests that other machines have forgotten, so they need not be told to forget them.
         self._obeying: frozenset[Digest] = frozenset()
@@ -203,6 +204,7 @@ class SharedStoreLink:
         gone, *_ = await self._fetch_new_tombstones(await self._ensure_transfer())
         if gone:
             self._obeying |= frozenset(gone)
+            self._looked = 0.0
             self.notify_new_content()
 
     def was_forgotten(self, digest: Digest) -> bool:
@@ -234,7 +236,10 @@ class SharedStoreLink:
         while True:
             self._woken.clear()
             try:
-                await self.sync_forgotten_content()
+                is_due = clock.monotonic() >= self._looked + LOOK_EVERY_SECONDS
+                if is_due or self._progress.burying or self._progress.renewing:
+                    await self.sync_forgotten_content()
+                    self._looked = clock.monotonic()
                 await self.send_waiting_content()
                 if clock.time() - self._progress.published > _DAY:
                     await self.announce_and_send_missing()

@@ -16,7 +16,6 @@ from typing import Any
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Fact, Forgotten
-from helix_desktop.errors import JournalCorrupt
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import content_forgetting, sqlite_database
 from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_of_fact
@@ -57,8 +56,9 @@ _PENDING = (
         ))
     ),
 )  # fmt: skip
-_UNSENT = (
-    "SELECT id, last_seq - coalesce(seq, 0) FROM pending CROSS JOIN conversations ON id = pending.conversation"
+_UNSENT = (  # What a branch begins with is there as long as it is in the conversation that it came from.
+    "SELECT id, last_seq - max(coalesce(seq, 0), min(forked_at, coalesce((SELECT seq FROM in_step WHERE conversation ="
+    " forked_from), 0))) FROM pending CROSS JOIN conversations ON id = pending.conversation"
     " LEFT JOIN in_step ON in_step.conversation = id WHERE last_seq > coalesce(seq, 0) ORDER BY updated, conversations.rowid"
 )
 _REMOVED = "SELECT conversation FROM pending WHERE NOT EXISTS (SELECT 1 FROM conversations WHERE id = conversation)"
@@ -92,12 +92,9 @@ class SyncState:
         self, journal: JournalFile, seal_: RowCipher | None = None, forgotten: Callable[[Digest], bool] | None = None
     ) -> None:
         self._journal, self._seal, self._forgotten = journal, seal_, forgotten
-        with self._journal_read_errors():
-            for table in (_IN_STEP, _SHARING, _BLANKED):
-                journal.connection.execute(table)
         self.released = ReleasedConversations(journal)
-        with self._journal_read_errors():
-            for statement in _PENDING:
+        with journal.errors:
+            for statement in (_IN_STEP, _SHARING, _BLANKED, *_PENDING):
                 journal.connection.execute(statement)
         if seal_ is not None:
             journal.replacing = self._remember_changed_fact
@@ -119,7 +116,7 @@ class SyncState:
         self._write_value("unread", " ".join(sorted(name.hex() for name in names)))
 
     def get_progress(self, conversation: str) -> SharedProgress:
-        with self._journal_read_errors():
+        with self._journal.errors:
             row = self._journal.connection.execute(
                 "SELECT conversation, seq, chain, version, writer, head FROM in_step WHERE conversation = ?",
                 (conversation,),
@@ -128,7 +125,7 @@ class SyncState:
 
     def get_progress_if_here(self, conversation: str) -> SharedProgress:
         """The same; of a conversation that was removed here nothing is left to go on from."""
-        with self._journal_read_errors():
+        with self._journal.errors:
             there = self._journal.connection.execute(
                 "SELECT 1 FROM conversations WHERE id = ?", (conversation,)
             ).fetchone()
@@ -136,7 +133,7 @@ class SyncState:
         return known if there else replace(known, seq=0, chain=fact_segments.NOTHING)
 
     def list_progress(self) -> tuple[SharedProgress, ...]:
-        with self._journal_read_errors():
+        with self._journal.errors:
             rows = self._journal.connection.execute(
                 "SELECT conversation, seq, chain, version, writer, head FROM in_step"
             )
@@ -213,11 +210,11 @@ class SyncState:
 
     def count_facts_to_send(self) -> dict[str, int]:
         """How many facts of each conversation the others do not have yet, the one that waits longest first."""
-        with self._journal_read_errors():
+        with self._journal.errors:
             return {str(name): int(count) for name, count in self._journal.connection.execute(_UNSENT)}
 
     def list_removed_conversations(self) -> tuple[str, ...]:
-        with self._journal_read_errors():
+        with self._journal.errors:
             return tuple(str(name) for (name,) in self._journal.connection.execute(_REMOVED))
 
     def list_completely_sent(self, wanted: Iterable[str]) -> list[SharedProgress]:
@@ -268,7 +265,7 @@ class SyncState:
 
     def blank_forgotten_facts(self, lines: Sequence[StoredFact]) -> list[StoredFact]:
         """These facts of another machine as they are taken in: what was forgotten here comes back in none of them."""
-        with self._journal_read_errors():
+        with self._journal.errors:
             known = dict(self._journal.connection.execute("SELECT name, rowid FROM blanked"))
         return [self._blank_if_forgotten(line, known) for line in lines] if known or self._forgotten else list(lines)
 
@@ -319,7 +316,7 @@ class SyncState:
         self.plan_new_generation([known.conversation])
 
     def _read_value(self, name: str) -> str:
-        with self._journal_read_errors():
+        with self._journal.errors:
             row = self._journal.connection.execute("SELECT value FROM sharing WHERE name = ?", (name,)).fetchone()
         return str(row[0]) if row else ""
 
@@ -327,9 +324,6 @@ class SyncState:
         with self._journal.in_one_transaction():
             self._journal.connection.execute("INSERT OR REPLACE INTO sharing VALUES(?, ?)", (name, value))
         return value
-
-    def _journal_read_errors(self) -> sqlite_database.SqliteErrors:
-        return sqlite_database.SqliteErrors(JournalCorrupt, "journal")
 
 
 def _fact_in_branch(line: StoredFact, conversation: str) -> StoredFact:

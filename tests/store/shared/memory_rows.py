@@ -141,7 +141,10 @@ class MemoryHeads:
         self._changes = 0
         self.timeline = 1
 
-    def update_head(self, move: HeadUpdate) -> tuple[bool, ConversationHead | None]:
+    def update_heads(self, moves: Sequence[HeadUpdate]) -> list[tuple[bool, ConversationHead | None]]:
+        return [self._update_head(move) for move in moves]
+
+    def _update_head(self, move: HeadUpdate) -> tuple[bool, ConversationHead | None]:
         held = self._rows.get(move.name)
         if held is None:
             if move.version or move.sealed is None:

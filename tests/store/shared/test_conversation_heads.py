@@ -43,46 +43,46 @@ def heads(another: Another) -> ConversationHeads:
 
 
 def test_the_first_to_move_a_head_is_its_writer_for_as_long_as_was_asked(heads: ConversationHeads) -> None:
-    done, head = heads.update_head(HeadUpdate(ONE, 0, HERE, b"first", 30))
+    done, head = heads.update_heads([HeadUpdate(ONE, 0, HERE, b"first", 30)])[0]
     assert done
     assert head is not None
     assert (head.name, head.version, head.writer, head.sealed) == (ONE, 1, HERE, b"first")
     assert 25 < head.lease_seconds_left <= 30
-    done, seen = heads.update_head(HeadUpdate(ONE, 0, THERE, b"mine", 30))
+    done, seen = heads.update_heads([HeadUpdate(ONE, 0, THERE, b"mine", 30)])[0]
     assert not done
     assert seen is not None
     assert (seen.writer, seen.sealed) == (HERE, b"first")
 
 
 def test_a_head_moves_only_from_the_version_that_was_seen(heads: ConversationHeads) -> None:
-    heads.update_head(HeadUpdate(ONE, 0, HERE, b"first", 30))
-    assert heads.update_head(HeadUpdate(ONE, 1, HERE, b"second", 30))[0]
-    done, head = heads.update_head(HeadUpdate(ONE, 1, HERE, b"other", 30))
+    heads.update_heads([HeadUpdate(ONE, 0, HERE, b"first", 30)])[0]
+    assert heads.update_heads([HeadUpdate(ONE, 1, HERE, b"second", 30)])[0][0]
+    done, head = heads.update_heads([HeadUpdate(ONE, 1, HERE, b"other", 30)])[0]
     assert not done
     assert head is not None
     assert (head.version, head.sealed) == (2, b"second")
 
 
 def test_another_machine_waits_for_the_lease_or_takes_it(heads: ConversationHeads) -> None:
-    heads.update_head(HeadUpdate(ONE, 0, HERE, b"first", 30))
-    assert not heads.update_head(HeadUpdate(ONE, 1, THERE, b"there", 30))[0]
-    done, head = heads.update_head(HeadUpdate(ONE, 1, THERE, None, 30, force=True))
+    heads.update_heads([HeadUpdate(ONE, 0, HERE, b"first", 30)])[0]
+    assert not heads.update_heads([HeadUpdate(ONE, 1, THERE, b"there", 30)])[0][0]
+    done, head = heads.update_heads([HeadUpdate(ONE, 1, THERE, None, 30, force=True)])[0]
     assert done
     assert head is not None
     assert (head.writer, head.sealed, head.version) == (THERE, b"first", 2)
-    assert not heads.update_head(HeadUpdate(ONE, 2, HERE, b"late", 30))[0]
+    assert not heads.update_heads([HeadUpdate(ONE, 2, HERE, b"late", 30)])[0][0]
 
 
 def test_a_lease_that_is_over_holds_nobody_back(heads: ConversationHeads) -> None:
-    heads.update_head(HeadUpdate(ONE, 0, HERE, b"first", 0))
-    done, head = heads.update_head(HeadUpdate(ONE, 1, THERE, b"there", 30))
+    heads.update_heads([HeadUpdate(ONE, 0, HERE, b"first", 0)])[0]
+    done, head = heads.update_heads([HeadUpdate(ONE, 1, THERE, b"there", 30)])[0]
     assert done
     assert head is not None
     assert head.writer == THERE
 
 
 def test_a_head_that_is_not_there_is_not_moved_on(heads: ConversationHeads) -> None:
-    assert heads.update_head(HeadUpdate(ONE, 3, HERE, b"lost", 30)) == (False, None)
+    assert heads.update_heads([HeadUpdate(ONE, 3, HERE, b"lost", 30)])[0] == (False, None)
 
 
 def test_what_changed_is_seen_from_the_mark_on(another: Another) -> None:
@@ -91,10 +91,10 @@ def test_what_changed_is_seen_from_the_mark_on(another: Another) -> None:
     assert list(nothing) == []
     names = [bytes([number]) * 32 for number in range(5)]
     for name in names:
-        here.update_head(HeadUpdate(name, 0, HERE, b"one", 30))
+        here.update_heads([HeadUpdate(name, 0, HERE, b"one", 30)])[0]
     found, mark = there.fetch_changed_heads(mark[1])
     assert {head.name for head in found} == set(names)
-    here.update_head(HeadUpdate(names[3], 1, HERE, b"two", 30))
+    here.update_heads([HeadUpdate(names[3], 1, HERE, b"two", 30)])[0]
     found, mark = there.fetch_changed_heads(mark[1])
     assert (names[3], b"two") in {(head.name, head.sealed) for head in found}
     assert {head.name for head in there.fetch_heads(names[:2])} == set(names[:2])
@@ -102,11 +102,11 @@ def test_what_changed_is_seen_from_the_mark_on(another: Another) -> None:
 
 def test_of_many_that_move_at_once_one_wins(another: Another) -> None:
     machines = [(bytes([number]) * 16, another()) for number in range(6)]
-    machines[0][1].update_head(HeadUpdate(ONE, 0, HERE, b"first", 0))
+    machines[0][1].update_heads([HeadUpdate(ONE, 0, HERE, b"first", 0)])[0]
     won: list[bytes] = []
 
     def move(machine: bytes, heads: ConversationHeads) -> None:
-        if heads.update_head(HeadUpdate(ONE, 1, machine, machine, 30))[0]:
+        if heads.update_heads([HeadUpdate(ONE, 1, machine, machine, 30)])[0][0]:
             won.append(machine)
 
     threads = [tasks.start_thread(partial(move, *each), name="machine") for each in machines]
@@ -125,7 +125,7 @@ def test_a_change_that_is_committed_late_is_not_missed(seal: RowCipher, request:
         with psycopg.connect(url) as late:
             statement, values = heads._update_statement(HeadUpdate(ONE, 0, HERE, b"late", 30))
             late.execute(statement.encode(), values)
-            heads.update_head(HeadUpdate(b"2" * 32, 0, THERE, b"soon", 30))
+            heads.update_heads([HeadUpdate(b"2" * 32, 0, THERE, b"soon", 30)])[0]
             found, mark = heads.fetch_changed_heads(0)
             assert [head.sealed for head in found] == [b"soon"]
         found, _ = heads.fetch_changed_heads(mark[1])

@@ -254,6 +254,24 @@ def test_facts_of_a_conversation_that_had_left_this_disk_wait_to_be_sent_like_an
     journal.close()
 
 
+def test_what_a_branch_begins_with_is_safe_as_far_as_the_others_have_it_in_the_first_conversation(
+    tmp_path: Path,
+) -> None:
+    journal = JournalFile(tmp_path / "journal.sqlite3")
+    state = SyncState(journal, RowCipher(KEY))
+    for _ in range(4):
+        journal.append_in_transaction("c", [UserSaid((Text("word", 1),))])
+    journal.copy_conversation("c", 3, "branch")
+    assert state.count_facts_to_send() == {"c": 4, "branch": 4}
+    share(state, "c", 2)
+    assert state.count_facts_to_send() == {"c": 2, "branch": 2}
+    share(state, "c", 4)
+    assert state.count_facts_to_send() == {"branch": 1}
+    share(state, "branch", 4)
+    assert state.count_facts_to_send() == {}
+    journal.close()
+
+
 def test_looking_for_what_waits_takes_no_longer_with_many_conversations(tmp_path: Path) -> None:
     journal = JournalFile(tmp_path / "journal.sqlite3")
     state, steps = SyncState(journal, RowCipher(KEY)), list[int]()
