@@ -97,11 +97,13 @@ def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
         rows.append((tr("Read from the provider's cache"), _format_saved_share(figures.cache_read_share), False))
     if figures.paid:
         rows.append((tr("Cost so far"), format_dollars(figures.paid), False))
-    if figures.sent and figures.saved_share > 0:  # A stopped reply reports no tokens.
-        saved = _format_saved_share(figures.saved_share)
-        if figures.paid_without > figures.paid > 0:
-            saved += f" · {format_dollars(figures.paid_without - figures.paid)}"
-        rows.append((tr("Saved"), saved, True))
+    if figures.paid_without and figures.paid > 0:
+        dollars = figures.paid_without - figures.paid
+        if dollars > 0:
+            share = _format_saved_share(dollars / figures.paid_without)
+            rows.append((tr("Saved"), f"{share} · {format_dollars(dollars)}", True))
+    elif figures.sent and figures.saved_share > 0:  # A stopped reply reports no tokens.
+        rows.append((tr("Saved"), tr("{share} of the tokens", share=_format_saved_share(figures.saved_share)), True))
     return rows
 
 

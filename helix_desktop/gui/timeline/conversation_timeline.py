@@ -5,7 +5,7 @@ A point stands at every step and at every change of the prefix. A step is what i
 counted after it, times the model's factor. A batch of folds is one event: one change of the prefix, one row of the list.
 
 What was saved from one event to the next belongs to the folds in force then, by what each of them takes out of the view; so
-the sum over all folds is what the context panel says was saved. A handover takes the place of the folds before it.
+the sum over all folds is what the context panel says was saved. What a model was paid to write a fold is that fold's own.
 """
 
 from array import array
@@ -24,6 +24,9 @@ from helix_desktop.fast_dataclass import dataclass
 
 GROUPED = frozenset({facts.FoldKind.MARKER, facts.FoldKind.EXCERPT})
 _OWN_TOOLS = frozenset(ToolName)
+_WRITES_FOLDS = frozenset(
+    {facts.Purpose.HANDOVER, facts.Purpose.OBSERVATIONS, facts.Purpose.REFLECTION, facts.Purpose.COMPACTION}
+)
 LONG_LIST = 30  # A longer list joins neighbouring folds of a kind in GROUPED to one row.
 
 
@@ -98,6 +101,7 @@ class ConversationTimeline:
         self.imported_dollars = 0.0
         self._in_force: list[TimelineEvent] = []  # Events whose folds are in force and save tokens.
         self._settled_seq = 0  # The savings of all facts up to this number are already counted.
+        self._writing = facts.Usage()  # What was paid for folds that are being written.
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
 
@@ -115,6 +119,7 @@ class ConversationTimeline:
         """Reads one more fact; True if it added a point or an event. A fact new to the history advances it too."""
         if recorded.seq > self.history.seq:
             self.history.advance_state(recorded)
+        self._keep_cost_for_fold(recorded)
         match recorded.fact:
             case facts.ModelReplied():
                 ledger = self.history.record.ledger
@@ -194,6 +199,15 @@ class ConversationTimeline:
             event.saved_dollars += share * dollars
         self._settled_seq = until
 
+    def _keep_cost_for_fold(self, recorded: facts.Recorded) -> None:
+        """What was paid to write a fold belongs to that fold, and not to those before it."""
+        spent = recorded.fact
+        if isinstance(spent, facts.Spent) and spent.purpose in _WRITES_FOLDS:
+            self.credit_savings_to_folds(recorded.seq - 1)
+            self._settled_seq = recorded.seq
+            tokens, cost = self._writing.input + spent.usage.input, self._writing.cost + spent.usage.cost
+            self._writing = facts.Usage(tokens, cost=cost)
+
     def find_event_of_fold(self, fold: str) -> TimelineEvent | None:
         return self._event_of.get(fold)
 
@@ -237,8 +251,8 @@ class ConversationTimeline:
             event = self._build_timeline_event(recorded, len(self.points))
             self.events.append(event)
             self.credit_savings_to_folds(event.seq)
-            if fact.kind in (facts.FoldKind.HANDOVER, facts.FoldKind.TRUNCATION):
-                self._in_force.clear()
+            event.saved_tokens, event.saved_dollars = -self._writing.input, -self._writing.cost
+            self._writing = facts.Usage()
             self._in_force.append(event)
             if fact.batch:
                 self._event_of_batch[fact.batch] = event

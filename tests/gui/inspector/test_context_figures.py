@@ -73,7 +73,7 @@ def test_savings() -> None:
         ("Saved", "84% · $6.14"),
     ]
     assert rows[-1][2]
-    assert context_figures.build_savings_rows(Savings(1, 1_000, 2_000, 0, 0.0, 0.0))[-1][1] == "50%"
-    assert context_figures.build_savings_rows(Savings(1, 1, 2_000, 0, 0.0, 0.0))[-1][1] == "99%"
+    assert context_figures.build_savings_rows(Savings(1, 1_000, 2_000, 0, 0.0, 0.0))[-1][1] == "50% of the tokens"
+    assert context_figures.build_savings_rows(Savings(1, 1, 2_000, 0, 0.0, 0.0))[-1][1] == "99% of the tokens"
     assert len(context_figures.build_savings_rows(Savings(1, 0, 2_000, 0, 0.0, 0.0))) == 2
     assert len(context_figures.build_savings_rows(Savings(0, 0, 0, 0, 0.0, 0.0))) == 2

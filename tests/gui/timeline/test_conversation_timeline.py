@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from helix_desktop.engine import token_budget
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
@@ -16,8 +18,10 @@ from helix_desktop.engine.facts import (
     ModelReplied,
     Origin,
     PartRef,
+    Purpose,
     Refolded,
     Rewound,
+    Spent,
     Stop,
     Stored,
     Text,
@@ -164,6 +168,28 @@ def test_what_the_folds_saved_is_together_what_the_panel_says_was_saved(written:
     before = [event.saved_tokens for event in story.events]
     story.credit_savings_to_folds()
     assert [event.saved_tokens for event in story.events] == before
+
+
+def test_what_writing_a_fold_costs_is_its_own_and_takes_nothing_from_the_folds_before_it(written: Written) -> None:
+    story = story_of(written)
+    story.credit_savings_to_folds()
+    *_, before = [event.saved_dollars for event in story.events]
+    markers = story.events[1].saved_dollars
+    written.add(Spent(Purpose.HANDOVER, "fast", Usage(input=20_000, output=800, cost=0.25)))
+    written.handover(3)
+    story = story_of(written)
+    story.credit_savings_to_folds()
+    *_, second, third = [event.saved_dollars for event in story.events]
+    assert (story.events[1].saved_dollars, second) == pytest.approx((markers, before))
+    assert third == pytest.approx(-0.25)
+    assert fold_sentences.describe_saving(story.events[-1]) == "cost $0.250 so far"
+    totals = token_budget.compute_savings(story.history)
+    saved = totals.paid_without - totals.paid
+    written.step(20_000)
+    story = story_of(written)
+    story.credit_savings_to_folds()
+    assert story.events[1].saved_tokens > 0, "a handover over markers leaves them what they save"
+    assert token_budget.compute_savings(story.history).paid_without - totals.paid > saved
 
 
 def test_messages_changes_and_errors_have_their_lanes(written: Written) -> None:
