@@ -1,7 +1,7 @@
 """The HTTP protocol of the program's own servers: uvicorn's, with limits on headers, which it lacks.
 
-Headers are read before anybody can ask for a token, so without a limit any user of this computer could fill the
-server's memory.
+Headers are read before anybody can ask for a token, so without a limit any user of this computer
+could fill the server's memory.
 """
 
 import asyncio

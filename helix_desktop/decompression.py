@@ -94,9 +94,9 @@ def decompress_zstd_frame(content: bytes, limit_bytes: int) -> bytes:
 
 @contextmanager
 def open_foreign_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A ZIP file from outside. BadZipFile where it is none, where it has too many members, or one that is not read here:
-    twice there, encrypted, or compressed in a way whose output cannot be limited. A member yields no more than it says, and
-    is read with a size.
+    """A ZIP file from outside. BadZipFile where it is none, where it has too many members, or one
+    that is not read here: twice there, encrypted, or compressed in a way whose output cannot be
+    limited. A member yields no more than it says, and is read with a size.
     """
     with _ArchiveFile(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
         members = archive.infolist()

@@ -1,8 +1,8 @@
 """What is wrong with this installation, and what to do about it.
 
-Each check is a small function that yields findings; one that fails in a way nobody thought of is a finding too. The
-diagnostics file holds the findings, versions, settings and the end of the log, blotted: nothing of what was said or
-stored, so that a user can read it in a minute and then send it.
+Each check is a small function that yields findings; one that fails in a way nobody thought of is a
+finding too. The diagnostics file holds the findings, versions, settings and the end of the log,
+blotted: nothing of what was said or stored, so that a user can read it in a minute and then send it.
 """
 
 import asyncio

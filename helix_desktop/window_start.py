@@ -1,7 +1,7 @@
 """The desktop program: a painted window first, then everything behind it (program.py).
 
-Nothing heavy is imported here: what this module needs decides how soon the window is there. One program runs for a
-user: a second start brings the first one's window to the front.
+Nothing heavy is imported here: what this module needs decides how soon the window is there. One
+program runs for a user: a second start brings the first one's window to the front.
 """
 
 import argparse

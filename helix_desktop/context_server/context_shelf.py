@@ -1,7 +1,7 @@
 """What builtin_context_cache does, without a word of MCP: plain coroutines on one workspace that return plain values.
 
-The tools of the agent inside do the same through `engine/content_recall.py`. Every name of an entry is looked up in this
-workspace alone, so a hash of another one is not there.
+The tools of the agent inside do the same through `engine/content_recall.py`. Every name of an entry
+is looked up in this workspace alone, so a hash of another one is not there.
 """
 
 import asyncio
@@ -48,9 +48,9 @@ class ShelfCatalogue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ContextShelf:
-    """One workspace as the server needs it. `compact` is None where there is no model to do it. `run_task_command`: the words after
-    `task` on the command line, and what it prints with `--json`. `use_agent_session`: opens the conversation in which a connected
-    agent worked last.
+    """One workspace as the server needs it. `compact` is None where there is no model to do it.
+    `run_task_command`: the words after `task` on the command line, and what it prints with `--json`.
+    `use_agent_session`: opens the conversation in which a connected agent worked last.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Turns what a foreign agent says and receives into facts of a conversation here, so that its context can be folded.
 
-A replay follows a recording and the gateway follows a live client. Both call the same methods in the same order. This
-module must not know where the messages come from.
+A replay follows a recording and the gateway follows a live client. Both call the same methods in the
+same order. This module must not know where the messages come from.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

@@ -131,8 +131,8 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class RetryDelay:
-    """The client waits before it tries again. The user sees this and may stop it; `wake` ends the wait at once. `is_overload`: the
-    provider has too much to do, or gets too many requests.
+    """The client waits before it tries again. The user sees this and may stop it; `wake` ends the
+    wait at once. `is_overload`: the provider has too much to do, or gets too many requests.
     """
 
     why: str

@@ -1,5 +1,5 @@
-"""Decides where a request asks the provider to cache it: after its head, after what is known, after the last change and
-at its end.
+"""Decides where a request asks the provider to cache it: after its head, after what is known, after
+the last change and at its end.
 
 A provider looks for cached content only at a mark of the new request or shortly before one, and only at places an
 earlier request marked. So one mark is set at the last place that was marked before and is unchanged. After a fold,

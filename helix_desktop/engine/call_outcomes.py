@@ -1,8 +1,8 @@
 """Finds out what a call did from its arguments and output: which files it made, why it failed, what it proves.
 
-Recorders and tools report success differently, so a command's output is read as well as its exit code. A line that
-merely mentions an error, in a file or a log, is not a failure. The patterns are therefore those with which programs
-end.
+Recorders and tools report success differently, so a command's output is read as well as its exit
+code. A line that merely mentions an error, in a file or a log, is not a failure. The patterns are
+therefore those with which programs end.
 """
 
 import json
@@ -72,8 +72,8 @@ def command_of_call(tool: str, given: Mapping[str, object], arguments: str) -> s
 
 
 def find_call_subject(arguments: str) -> tuple[str, str]:
-    """What a call is about: its path, its command, its query, else its first text; and where, for a search or an
-    editor's command. The arguments may be cut off.
+    """What a call is about: its path, its command, its query, else its first text; and where, for a
+    search or an editor's command. The arguments may be cut off.
     """
     looked_at = arguments[:SUBJECT]
     found = {key: _unescape_json(match[1]) for key, at in _VALUE_OF_KEY.items() if (match := at.search(looked_at))}

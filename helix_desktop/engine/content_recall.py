@@ -212,8 +212,8 @@ async def recall_folded_messages(
 ) -> str:
     """Returns the messages a fold covers, word for word, with outputs by their hash. More than a page becomes an entry.
 
-    With `words`, returns the passages that contain them, from these messages and their outputs. Without a name,
-    searches everything that summaries cover.
+    With `words`, returns the passages that contain them, from these messages and their outputs.
+    Without a name, searches everything that summaries cover.
     """
     branch, asked = state.branch, words.strip()
     folds = [_require_fold(state, name)] if name.strip() or not asked else _live_summaries(state)

@@ -1,5 +1,5 @@
-"""Details that must not be lost. They are collected from facts without a model, checked against a summary and kept
-across handovers.
+"""Details that must not be lost. They are collected from facts without a model, checked against a
+summary and kept across handovers.
 
 Critical details are demands, prohibitions and figures of the user, decisions, files that were made, commands that fail
 or work, open tasks, lessons, and what an agent reports. They appear word for word in the document with their seq, as

@@ -1,9 +1,9 @@
-"""Writes the document of a fold over a span. This is the second of three phases; no lock is held, so the conversation
-goes on meanwhile.
+"""Writes the document of a fold over a span. This is the second of three phases; no lock is held, so
+the conversation goes on meanwhile.
 
-It tries in turn: the fast model, a model with a long window, writing in pieces, truncation. An attempt that fails,
-hangs, or returns nothing or too little is followed by the next. Apart from that, what a model wrote is never rejected:
-it is shortened, completed, and given the details it left out.
+It tries in turn: the fast model, a model with a long window, writing in pieces, truncation. An
+attempt that fails, hangs, or returns nothing or too little is followed by the next. Apart from that,
+what a model wrote is never rejected: it is shortened, completed, and given the details it left out.
 """
 
 import asyncio

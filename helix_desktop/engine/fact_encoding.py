@@ -1,7 +1,7 @@
 """Facts as JSON text and back. The stored form: `{"fact": ..., "version": ..., fields}`; bytes that never change.
 
-Defaults are left out, so a field added later with a default reads from old journals and writes nothing new.
-A shape that changes otherwise raises its entry in VERSIONS and adds a step to UPGRADES.
+Defaults are left out, so a field added later with a default reads from old journals and writes
+nothing new. A shape that changes otherwise raises its entry in VERSIONS and adds a step to UPGRADES.
 """
 
 import dataclasses

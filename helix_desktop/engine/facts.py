@@ -5,8 +5,8 @@ reference into them stays true. Tokens are counted once, when a fact is made, wi
 `token_budget.py` corrects them per model. Texts of any size live in the fact, except tool outputs, attachments and
 oversized messages: those are entries of the cache and the fact carries a `Stored`.
 
-How a fact becomes JSON, and back from any version, is in `fact_encoding.py`. To change a fact: give every new field a
-default (old journals lack it), or raise its version there and add the step.
+How a fact becomes JSON, and back from any version, is in `fact_encoding.py`. To change a fact: give
+every new field a default (old journals lack it), or raise its version there and add the step.
 """
 
 from dataclasses import field

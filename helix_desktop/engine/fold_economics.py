@@ -12,8 +12,8 @@ What a conversation has recalled counts too (`FoldExperience`): recalls take a s
 all of it nothing more is folded for gain. A recall reads the context again, so a fold that takes many small or much used
 parts away costs more than it saves: what the agent wrote itself stays until a handover.
 
-`resources/help/savings.md` has the figures, and `python -m tests.benchmarks.policies --traces DIR` measures them, beside other
-systems' policies and under four price tables.
+`resources/help/savings.md` has the figures, and `python -m tests.benchmarks.policies --traces DIR`
+measures them, beside other systems' policies and under four price tables.
 """
 
 import math
@@ -111,8 +111,8 @@ def clearing_threshold(
         return LEAST_SAVING
     if rent_per_token <= 0:
         return math.inf if seen.net_share <= 0 else LEAST_SAVING
-    # The tokens a clearing must free to repay rewriting, and one recall, in half as many steps as so far.
-    # With this limit, a short conversation does not pay for savings that it never gets.
+    # The tokens a clearing must free to repay rewriting, and one recall, in half as many steps as so
+    # far. With this limit, a short conversation does not pay for savings that it never gets.
     certain = (rewrite * max(0.0, rest) + seen.recall) / (rent_per_token * PAYBACK_SHARE * seen.steps)
     return max(certain, math.sqrt(2 * rewrite * max(0.0, rest) * growth / rent_per_token))
 
@@ -157,8 +157,8 @@ class HandoverPlan:
 
 
 def carrying_cost(tokens: int, price: RelativePrices) -> float:
-    """What one step pays to carry a part. Added up per part over the steps it stood there, and gone with the part:
-    what was paid for an output that is a marker by now is no reason for a handover.
+    """What one step pays to carry a part. Added up per part over the steps it stood there, and gone
+    with the part: what was paid for an output that is a marker by now is no reason for a handover.
     """
     return price.read * tokens
 
@@ -179,8 +179,8 @@ def handover_cost(
 
 
 def handover_pays(rent_paid: float, saved_per_step: float, cost: float, seen: FoldExperience = NO_EXPERIENCE) -> bool:
-    """Rent or buy: whether the rent `rent_paid` so far for what it would take away has reached its cost, and what each step
-    will save pays it back in time.
+    """Rent or buy: whether the rent `rent_paid` so far for what it would take away has reached its
+    cost, and what each step will save pays it back in time.
     """
     return seen.net_share * min(rent_paid, saved_per_step * PAYBACK_SHARE * seen.steps) >= cost
 
@@ -191,8 +191,8 @@ def expected_rewriting_cost(tokens: int, price: RelativePrices) -> float:
 
 
 def chance_of_return(away: float, life: float, pauses: Sequence[float]) -> float:
-    """The chance that a pause of `away` seconds so far ends within `life` more: as pauses usually do, and as those of the
-    conversation did.
+    """The chance that a pause of `away` seconds so far ends within `life` more: as pauses usually
+    do, and as those of the conversation did.
     """
     usual = 1 - (away / (away + life)) ** RETURN_SLOPE if away > 0 else 1.0
     longer = [pause for pause in pauses if pause > away]
@@ -218,9 +218,9 @@ CARRIED_STEPS = 20  # A recalled text is expected to stay in the context for thi
 def whole_entry_tokens(context: int, steps: int, price: RelativePrices, least: int, most: int) -> int:
     """Up to how many tokens an entry that is recalled by its hash comes back whole.
 
-    The rest behind a first page of `least` tokens is needed as often as not. Given at once it is written and carried
-    also where it is not needed; asked for, another request reads the `context` again. Of the steps to come as many are
-    expected as there were.
+    The rest behind a first page of `least` tokens is needed as often as not. Given at once it is
+    written and carried also where it is not needed; asked for, another request reads the `context`
+    again. Of the steps to come as many are expected as there were.
     """
     another_request = price.read * context + price.output * ASKING_TOKENS
     each_token = price.write + price.read * min(steps, CARRIED_STEPS)

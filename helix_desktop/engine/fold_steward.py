@@ -105,8 +105,8 @@ class FoldSteward:
     async def excerpt_large_results(
         self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str] | None = None, seqs: Sequence[int] = ()
     ) -> tuple[facts.Fact, ...]:
-        """The excerpts to append behind the batch in one transaction; `keeps`: by call, what it asked to keep; `seqs`:
-        of those at the beginning of the batch that are recorded already.
+        """The excerpts to append behind the batch in one transaction; `keeps`: by call, what it
+        asked to keep; `seqs`: of those at the beginning of the batch that are recorded already.
         """
         try:
             return await self._admission.excerpt_large_outputs(batch, keeps or {}, seqs)

@@ -61,8 +61,8 @@ class TextForms:
 
 
 class _SearchHint(Generic[AnyStr]):
-    """Where it may stand: cheap to find, since the pattern is slow. The longest run of letters and digits as it is, or one
-    of them escaped, of which there are few.
+    """Where it may stand: cheap to find, since the pattern is slow. The longest run of letters and
+    digits as it is, or one of them escaped, of which there are few.
     """
 
     def __init__(self, text: str, escape: Escape, codec: str = "") -> None:

@@ -53,8 +53,8 @@ class OutputAdmission:
     async def excerpt_large_outputs(
         self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str], seqs: Sequence[int]
     ) -> tuple[facts.Fact, ...]:
-        """The facts to append behind the batch's own, in the same transaction: excerpts, and what asking cost. `seqs`:
-        of those at its beginning that are recorded already.
+        """The facts to append behind the batch's own, in the same transaction: excerpts, and what
+        asking cost. `seqs`: of those at its beginning that are recorded already.
         """
         policy = self.conversation.policy
         if policy.admission == "off":

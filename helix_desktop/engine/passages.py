@@ -64,8 +64,8 @@ def find_passages_in_texts(
 def _choose_passages(
     tokens: TokenCounter, lines: Sequence[str], hits: Hits, text_of: Callable[[int], Span], limit: int
 ) -> list[Span]:
-    """The passages there is room for, each around a line that no better one shows. `text_of`: between which lines a passage
-    around a line may lie.
+    """The passages there is room for, each around a line that no better one shows. `text_of`:
+    between which lines a passage around a line may lie.
     """
     chosen: list[Span] = []
     shown: set[str] = set()

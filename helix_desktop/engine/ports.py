@@ -38,8 +38,8 @@ class CacheEntry:
 
 
 class ContentCache(Protocol):
-    """Content by the SHA-256 of its bytes. `store_content` returns after the content is on the disk; putting twice is harmless,
-    and `media_type` is that of this time.
+    """Content by the SHA-256 of its bytes. `store_content` returns after the content is on the disk;
+    putting twice is harmless, and `media_type` is that of this time.
 
     Every read is checked: CacheCorrupt, never wrong bytes. A digest that is not there is NotFound.
     """

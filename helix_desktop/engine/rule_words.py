@@ -1,8 +1,8 @@
 """Words by which people state a rule, a limit or a preference, by language: one pack each, easy to add to.
 
-A sentence with such a word is kept word for word. `RULES` are words of demands; `WISHES` also stand in sentences that
-demand nothing, so what they find comes after the demands where there is little room. One sentence too many costs a few
-tokens, one too few loses a rule: so both are generous.
+A sentence with such a word is kept word for word. `RULES` are words of demands; `WISHES` also stand
+in sentences that demand nothing, so what they find comes after the demands where there is little
+room. One sentence too many costs a few tokens, one too few loses a rule: so both are generous.
 """
 
 import re

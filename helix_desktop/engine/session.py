@@ -206,8 +206,8 @@ class Session:
         return price.cost_when_sent(self._crew.clock.current_time()) + words
 
     def estimate_saving_of_markers(self) -> float:
-        """What making markers of old outputs now would save of the next message, in dollars, where its provider's cache is cold and
-        the policy would not do it by itself; 0.0: nothing worth it.
+        """What making markers of old outputs now would save of the next message, in dollars, where
+        its provider's cache is cold and the policy would not do it by itself; 0.0: nothing worth it.
         """
         price = self.next_message_cost()
         if price is None or price.is_cache_warm(self._crew.clock.current_time()):

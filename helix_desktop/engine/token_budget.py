@@ -1,8 +1,8 @@
 """Tokens, windows and prices: one number for the meter and for every trigger.
 
-Tokens are counted once, when a fact is made, with the base encoding. What a model really bills is that times one
-factor per model, learned from what the provider reports. Every threshold is compared with the corrected number, and
-the meter shows the same one.
+Tokens are counted once, when a fact is made, with the base encoding. What a model really bills is
+that times one factor per model, learned from what the provider reports. Every threshold is compared
+with the corrected number, and the meter shows the same one.
 """
 
 from collections.abc import Mapping
@@ -161,8 +161,8 @@ def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
 
 
 def estimate_next_message(state: Moment, policy: Policy, *, before: int = 0) -> NextMessageCost | None:
-    """What sending now costs with the last request still in the provider's cache, and without; None: no price known.
-    `before`: sent in place of this message and all that came after it.
+    """What sending now costs with the last request still in the provider's cache, and without; None:
+    no price known. `before`: sent in place of this message and all that came after it.
     """
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:

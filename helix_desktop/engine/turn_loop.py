@@ -67,8 +67,8 @@ def _build_tools_offered(crew: SessionCollaborators) -> facts.ToolsOffered:
 def build_note_facts(
     wanted: Iterable[StandingNote], crew: SessionCollaborators, conversation: Conversation, before: int = 0
 ) -> list[facts.Fact]:
-    """Notes that are new or have changed, said at the end and pinned: the prefix stays, and no fold shortens them.
-    `before`: how many facts are appended in front of these.
+    """Notes that are new or have changed, said at the end and pinned: the prefix stays, and no fold
+    shortens them. `before`: how many facts are appended in front of these.
     """
     notes, new_facts = conversation.state.branch.notes, list[facts.Fact]()
     for note in wanted:

@@ -60,8 +60,8 @@ def content_for_model(stored: Stored, content: bytes) -> str | Image:
 
 
 def estimate_entry_tokens(size: int, beginning: bytes, count: Callable[[str], int]) -> int:
-    """The tokens of an entry of so many bytes, by proportion beyond the sample. A turn, the index and whoever attaches it count the
-    same text, so a counter that remembers counts it once.
+    """The tokens of an entry of so many bytes, by proportion beyond the sample. A turn, the index
+    and whoever attaches it count the same text, so a counter that remembers counts it once.
     """
     sample = beginning[:SAMPLE]
     return count(sample.decode("utf-8", "replace")) * max(size, 1) // max(len(sample), 1)

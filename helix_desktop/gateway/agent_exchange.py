@@ -1,7 +1,7 @@
 """One request of an agent and its reply: folded on the way there, and freed of hidden calls on the way back.
 
-Whatever fails in here, the agent gets what it would have got without: its own request goes on as it came,
-but without what the user took out of it.
+Whatever fails in here, the agent gets what it would have got without: its own request goes on as it
+came, but without what the user took out of it.
 """
 
 import asyncio

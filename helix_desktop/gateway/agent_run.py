@@ -65,8 +65,8 @@ def _program_not_found_error(agent: KnownAgent) -> NotFound:
 
 
 def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUpstream, str], private: Path) -> int:
-    """The agent to its end, with the terminal and the signals its own. Its exit code. `private`: a folder of this user's alone,
-    for files with the address in them.
+    """The agent to its end, with the terminal and the signals its own. Its exit code. `private`: a
+    folder of this user's alone, for files with the address in them.
     """
     with tempfile.TemporaryDirectory(prefix="wrap-", dir=private) as scratch:
         launch = agent.launch(AgentStart(urls, arguments, os.environ, Path(scratch) / "agent"))

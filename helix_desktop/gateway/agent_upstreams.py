@@ -1,7 +1,7 @@
 """Reads where an agent sends its requests by its own settings, as the agent reads them.
 
-An address of the user's own becomes the upstream of the agent's registration. What the gateway cannot stand in front of is refused
-with a sentence, before the agent starts.
+An address of the user's own becomes the upstream of the agent's registration. What the gateway
+cannot stand in front of is refused with a sentence, before the agent starts.
 """
 
 import re
@@ -117,8 +117,8 @@ def claude_settings_files(where: AgentSurroundings) -> list[Path]:
 
 
 def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str, str]:
-    """The environment of an agent, with what its settings add: proxies and certificates may stand there. A folder's settings count
-    where the user trusts the folder.
+    """The environment of an agent, with what its settings add: proxies and certificates may stand
+    there. A folder's settings count where the user trusts the folder.
     """
     files = claude_settings_files(where) if agent == "claude" else []
     trusts = where.folder == where.home or _is_folder_trusted(where)

@@ -384,8 +384,8 @@ def check_opening_signs(content: BodyBytes, at: int, most: int = MOST_OPENING_SI
 def parse_values_of_list(
     content: BodyBytes, name: bytes, first: int | None = None
 ) -> tuple[array[int], array[int], list[Json]]:
-    """The objects of the list of that name: where each begins and ends, and what it is, of which only so many are held.
-    MessagesNotFound where there is none.
+    """The objects of the list of that name: where each begins and ends, and what it is, of which
+    only so many are held. MessagesNotFound where there is none.
     """
     at = _end_of_repeat(_SPACE, content, 0)
     if content[at : at + 1] != b"{":
@@ -441,8 +441,8 @@ def _parse_values_from(
 
 
 def _parse_group_of_values(content: BodyBytes, at: int) -> tuple[list[int], list[int], list[Json]] | None:
-    """As many objects of a list as a slice holds: what parses up to the end of one is whole. None where it is not seen where
-    each of them ends, because as many ends are not found.
+    """As many objects of a list as a slice holds: what parses up to the end of one is whole. None
+    where it is not seen where each of them ends, because as many ends are not found.
     """
     stop = at + SLICE
     for _ in range(_SEAM_TRIES):

@@ -34,8 +34,8 @@ class Ticket:
     """Identifies a request that has been sent on, so that its reply can be recorded.
 
     `messages`: how many it had; `last`: the hash of all of them; `saw`: the newest fact when it was
-    sent; `live`: its reply is recorded; `ahead`: it was sent before its messages were recorded, and where there
-    are many (`is_import`) its agent does not wait for that.
+    sent; `live`: its reply is recorded; `ahead`: it was sent before its messages were recorded, and
+    where there are many (`is_import`) its agent does not wait for that.
     """
 
     conversation: str

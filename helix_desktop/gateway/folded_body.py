@@ -75,8 +75,8 @@ def build_folded_body(
     marked: Collection[int] | None = None,
     kept: PreviousBody | None = None,
 ) -> dict[str, Json]:
-    """The request with the entries in place of its messages. `marked_units`: those of the client's that may carry a mark of the
-    provider's cache (None: any).
+    """The request with the entries in place of its messages. `marked_units`: those of the client's
+    that may carry a mark of the provider's cache (None: any).
     """
     protocol: Any = WIRE_MODULES[wire]
     first = count_leading_instructions(messages)
@@ -138,8 +138,8 @@ def _count_known_entries(before: BuiltMessages, messages: Sequence[Wired], first
 
 
 def pair_calls_with_results(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> dict[str, Json] | None:
-    """The request with one result for every call, as all providers want it: what is missing is added, what answers no call is
-    left out. None where there is neither.
+    """The request with one result for every call, as all providers want it: what is missing is
+    added, what answers no call is left out. None where there is neither.
     """
     protocol: Any = WIRE_MODULES[wire]
     units: Units = []

@@ -315,8 +315,8 @@ class GatewayApp:
         self.agent_activity[request.arrival.agent].conversation = conversation
 
     async def ask_agent_model(self, conversation: str, question: str, alone: str, most: int) -> tuple[str, Usage, str]:
-        """Ask the agent's model for a fold, with the agent's own key: behind its last request, so that the provider's cache is
-        read; or, where `alone` has instructions, a text by itself.
+        """Ask the agent's model for a fold, with the agent's own key: behind its last request, so
+        that the provider's cache is read; or, where `alone` has instructions, a text by itself.
         """
         last = self._last_requests.get(conversation)
         if last is None:

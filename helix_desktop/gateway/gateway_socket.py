@@ -55,8 +55,8 @@ def reserve_port(port: int) -> socket.socket | None:
 
 
 def _check_nobody_listens(port: int) -> None:
-    """OSError where a process of this user listens there already: the kernel lets both have the port. Another user's socket, or
-    another program's, has been refused before.
+    """OSError where a process of this user listens there already: the kernel lets both have the
+    port. Another user's socket, or another program's, has been refused before.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)

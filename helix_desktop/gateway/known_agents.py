@@ -87,8 +87,8 @@ def _build_claude_launch(start: AgentStart) -> AgentLaunch:
 
 
 def _build_codex_launch(start: AgentStart) -> AgentLaunch:
-    """Every user of the machine can read a command line, so the token goes by a header from the environment. A provider of the
-    user's own keeps all but its address.
+    """Every user of the machine can read a command line, so the token goes by a header from the
+    environment. A provider of the user's own keeps all but its address.
     """
     ((upstream, url),) = start.urls.items()
     base, _, token = url.partition("/t/")

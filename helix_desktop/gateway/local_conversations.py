@@ -244,8 +244,8 @@ class LocalAgentConversations:
     async def _record_forwarded_request(
         self, follower: OpenAgentConversation, track: MessageLine, arrival: Arrival, messages: Sequence[Wired]
     ) -> None:
-        """The request goes out first, and what is answered at once comes through; the end of the reply waits for this, but for a
-        long history, which takes a millisecond a message.
+        """The request goes out first, and what is answered at once comes through; the end of the
+        reply waits for this, but for a long history, which takes a millisecond a message.
         """
         with suppress(TimeoutError):
             await asyncio.wait_for(track.is_wanted.wait(), AHEAD_SECONDS)
@@ -308,8 +308,8 @@ class LocalAgentConversations:
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
     ) -> list[tuple[str, str, str, bool]]:
-        """A reply with calls of ours is recorded, and they are answered: id, name, text and whether it went well. `refusal`: what
-        all of them are told instead.
+        """A reply with calls of ours is recorded, and they are answered: id, name, text and whether
+        it went well. `refusal`: what all of them are told instead.
         """
         track = self._line_of_ticket(ticket)
         answered = [
@@ -329,8 +329,8 @@ class LocalAgentConversations:
         return answered
 
     async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown: str) -> None:
-        """The agent's reply is recorded; `shown` is the key of what the agent saw of it; empty: it broke off, and is paid all the
-        same. None: the last hidden one was it.
+        """The agent's reply is recorded; `shown` is the key of what the agent saw of it; empty: it
+        broke off, and is paid all the same. None: the last hidden one was it.
         """
         recording = self._record_reply(ticket, replied, shown)
         if ticket.is_import:
@@ -370,8 +370,8 @@ class LocalAgentConversations:
             await follower.update_entries(track)
 
     async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
-        """The provider found the request too long: what it becomes after a fold, which may have been made since it was sent.
-        None where nothing more can be folded.
+        """The provider found the request too long: what it becomes after a fold, which may have been
+        made since it was sent. None where nothing more can be folded.
         """
         track = self._line_of_ticket(ticket)
         if track is None or not ticket.live:
@@ -471,8 +471,8 @@ def _is_long_history(messages: Sequence[Wired], track: MessageLine) -> bool:
 
 
 def _end_of_next_batch(messages: Sequence[Wired], first: int) -> int:
-    """Where a part ends that begins with `first`: before a reply, so that results stay together. Where no reply comes, it
-    ends all the same: other agents wait for each commit.
+    """Where a part ends that begins with `first`: before a reply, so that results stay together.
+    Where no reply comes, it ends all the same: other agents wait for each commit.
     """
     most = min(first + 2 * MESSAGES_IN_COMMIT, len(messages))
     replies = (at for at in range(first + MESSAGES_IN_COMMIT, most) if messages[at].speaker is Speaker.ASSISTANT)

@@ -28,8 +28,8 @@ class As:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part shown as `text`; None: left out. `kind`: result, call or said, and of a reply text or reasoning; `name`: the call's id, of
-    a text what it was; `place`: of said parts.
+    """A part shown as `text`; None: left out. `kind`: result, call or said, and of a reply text or
+    reasoning; `name`: the call's id, of a text what it was; `place`: of said parts.
     """
 
     kind: str
@@ -104,8 +104,8 @@ class ViewEntriesBuilder:
     whole: bool = True
 
     async def build_entries(self, view: View, before: ViewEntries | None = None) -> ViewEntries:
-        """What the request's messages become; `before`: what the last view came to, of the same line of messages. After a fold it is
-        worked out anew, and others are let in meanwhile.
+        """What the request's messages become; `before`: what the last view came to, of the same line
+        of messages. After a fold it is worked out anew, and others are let in meanwhile.
         """
         first = 0
         blocks: Sequence[Block] = view.blocks
@@ -139,8 +139,8 @@ class ViewEntriesBuilder:
             yield self._changed_message(at, recorded_facts, blocks)
 
     def _is_history_unchanged(self, view: View) -> bool:
-        """Whether nothing is folded, taken out or hidden. Then the agent's history goes on as it is, however odd: what the view
-        makes of two results of one call is for our own requests.
+        """Whether nothing is folded, taken out or hidden. Then the agent's history goes on as it is,
+        however odd: what the view makes of two results of one call is for our own requests.
         """
         folded = any(block.fold for block in view.blocks) or self.conversation.state.branch.exclusions
         return not folded and all(isinstance(entry, As | Changed) for entry in self.out)
@@ -245,8 +245,8 @@ class ViewEntriesBuilder:
                 yield Returned(fact.call, name, text, fact.ok)
 
     def _insert_messages_without_facts(self, first: int, known: int) -> None:
-        """Messages no fact stands for (empty ones) stay where they are, unless a fold covers the place. Those before `first`
-        are among the `known` entries.
+        """Messages no fact stands for (empty ones) stay where they are, unless a fold covers the
+        place. Those before `first` are among the `known` entries.
         """
         seqs = self.seqs
         there = {entry.at for entry in self.out[known:] if isinstance(entry, As | Changed)}

@@ -1,9 +1,9 @@
 """Rollouts of Codex: `~/.codex/sessions/…/rollout-*.jsonl`, one item of the Responses API per line.
 
 Tried with what 0.169.0 writes here, and with the older bare items. Newer files wrap an item as
-`{"type": "response_item", "payload": item}` among other events. What the model put out between two inputs (reasoning, a message,
-its calls) is one reply. Events tell the model (`turn_context`), what a request cost (`token_count`), a command's whole output, and
-where the history was compacted.
+`{"type": "response_item", "payload": item}` among other events. What the model put out between two
+inputs (reasoning, a message, its calls) is one reply. Events tell the model (`turn_context`), what a
+request cost (`token_count`), a command's whole output, and where the history was compacted.
 """
 
 import glob

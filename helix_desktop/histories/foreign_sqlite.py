@@ -55,8 +55,8 @@ def is_sqlite_file(path: Path) -> bool:
 
 
 def connect_foreign_database(path: Path, mode: str = "ro", timeout: float = 2.0) -> ForeignConnection:
-    """A connection with its limits set, over which nothing was read yet. sqlite3.Error where a file beside the database, which SQLite
-    may write to, is also a file somewhere else.
+    """A connection with its limits set, over which nothing was read yet. sqlite3.Error where a file
+    beside the database, which SQLite may write to, is also a file somewhere else.
     """
     size, is_read_only = 0, mode == "ro"
     for end in ("", "-wal", "-shm", "-journal"):

@@ -1,7 +1,7 @@
 """Sessions of goose: the database `~/.local/share/goose/sessions/sessions.db`, and the older `.jsonl` files.
 
-Untried: written after goose's public sources. A message that the agent no longer sees (`agentVisible` false) was summarised; the
-summary is a message that only the agent sees.
+Untried: written after goose's public sources. A message that the agent no longer sees
+(`agentVisible` false) was summarised; the summary is a message that only the agent sees.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -138,8 +138,8 @@ def read_history_file(path: Path) -> ImportedSessions:
 def read_sessions(
     path: Path, told: ReadingComplaints, kind: str = "", copy: Path | None = None
 ) -> Iterator[RecordedSession]:
-    """The sessions of a file, one by one, whatever it holds; NotFound, and InvalidInput for what is too large. `copy`: what is read
-    in its place, because the file itself may have changed.
+    """The sessions of a file, one by one, whatever it holds; NotFound, and InvalidInput for what is
+    too large. `copy`: what is read in its place, because the file itself may have changed.
     """
     there = copy or path
     try:

@@ -92,8 +92,8 @@ def build_branch_sessions(
     read: Callable[[Sequence[int], ReadingComplaints], HistoryMessages],
     told: ReadingComplaints,
 ) -> list[RecordedSession]:
-    """A session for each line of the tree, named by its first own row; `first` says what they have in common. What is wrong with a
-    row is told once, with the first line.
+    """A session for each line of the tree, named by its first own row; `first` says what they have
+    in common. What is wrong with a row is told once, with the first line.
     """
     made: list[RecordedSession] = []
     for at, branch in enumerate(tree.branches):

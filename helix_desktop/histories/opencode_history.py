@@ -1,8 +1,8 @@
 """Sessions of opencode: the database `~/.local/share/opencode/opencode.db`, and the JSON files before it (`storage/`).
 
-Tried with what 1.18.33 writes here, and 1.1.65 for the JSON files. A message has
-parts; a tool's part has the call and the result. A result that opencode cleared is marked so, and is still there. A compaction is a part of
-a message, and the reply to it, marked `summary`, is the summary.
+Tried with what 1.18.33 writes here, and 1.1.65 for the JSON files. A message has parts; a tool's
+part has the call and the result. A result that opencode cleared is marked so, and is still there. A
+compaction is a part of a message, and the reply to it, marked `summary`, is the summary.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -70,8 +70,8 @@ class RecordedCompaction:
 class RecordedSession:
     """`name` says where it comes from: the file, and a number where one file holds several sessions.
 
-    `kind` and `session` name it among all; `forked_from` shares its first `forked_at` messages; `parent_call` of `parent`
-    made it, for a sub-agent.
+    `kind` and `session` name it among all; `forked_from` shares its first `forked_at` messages;
+    `parent_call` of `parent` made it, for a sub-agent.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """A conversation of this program as a recorded session, the form in which the writers of the agents' formats take it.
 
-The opposite of `recording_facts`. All that was said and done is in it. A handover that covers the beginning is a compaction; a
-result that the other program had shortened is the text it had shown.
+The opposite of `recording_facts`. All that was said and done is in it. A handover that covers the
+beginning is a compaction; a result that the other program had shortened is the text it had shown.
 """
 
 from collections.abc import Sequence

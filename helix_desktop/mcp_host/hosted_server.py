@@ -1,7 +1,7 @@
 """One of the user's MCP servers: a task that owns its connection, and the tools it offers.
 
-The task alone opens and closes the connection (the SDK demands it), starts it again with a growing pause when it
-fails, and never makes anybody wait: a server that is not ready has no tools.
+The task alone opens and closes the connection (the SDK demands it), starts it again with a growing
+pause when it fails, and never makes anybody wait: a server that is not ready has no tools.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ async def _wait_until_shell_ended(process: Process) -> None:
 async def _end_shell_process(process: Process) -> None:
     """Ends the shell with the signals of a closed terminal, so that it can clean up, and then by force.
 
-    One after another: a second signal cuts the tidying up short. An interactive shell heeds the first alone, and one
-    under nohup the second.
+    One after another: a second signal cuts the tidying up short. An interactive shell heeds the
+    first alone, and one under nohup the second.
     """
     for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):

@@ -55,8 +55,8 @@ class McpServerHost:
         return self._servers[name]
 
     def list_ready_tools(self) -> Sequence[hosted_server.McpServerTool]:
-        """Of all servers that are ready, now: what a Toolbox is given as `more`. Of two with one name only the first is offered, so that
-        a call goes to the server that the question names.
+        """Of all servers that are ready, now: what a Toolbox is given as `more`. Of two with one
+        name only the first is offered, so that a call goes to the server that the question names.
         """
         offered: dict[str, hosted_server.McpServerTool] = {}
         for server in self._servers.values():

@@ -86,8 +86,8 @@ def build_tool_spec(server: str, tool: Any) -> ToolSpec:
 
 
 def build_tool_name(server: str, tool: str) -> str:
-    """At most 64 characters of those every provider takes. A name that was cut or changed, that could be another server's, or that looks
-    like one with a digest, is told apart by a digest.
+    """At most 64 characters of those every provider takes. A name that was cut or changed, that
+    could be another server's, or that looks like one with a digest, is told apart by a digest.
     """
     import hashlib
     import re

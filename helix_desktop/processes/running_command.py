@@ -99,8 +99,8 @@ class RunningCommand:
             self.lifeline = -1
 
     async def end_and_wait(self) -> int:
-        """End it and wait until nothing of it is left; the exit code. In a task that is being cancelled as well, where
-        `asyncio.timeout` of Python 3.11.2 does not time out.
+        """End it and wait until nothing of it is left; the exit code. In a task that is being
+        cancelled as well, where `asyncio.timeout` of Python 3.11.2 does not time out.
         """
         self.kill_process_tree()
         if not self.is_reading:  # A pipe that nobody reads is never closed and would delay the end of the process.

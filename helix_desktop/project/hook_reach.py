@@ -1,7 +1,7 @@
 """What a hook's command reaches: the files it names, and whether all it runs is the user's own.
 
-What a command runs cannot be known in general (imports, `make`, `npm`). So what is known is covered by trust, and what is not
-known to be the user's own counts as the folder's.
+What a command runs cannot be known in general (imports, `make`, `npm`). So what is known is covered
+by trust, and what is not known to be the user's own counts as the folder's.
 """
 
 import hashlib
@@ -30,8 +30,8 @@ _RECIPES = {  # For each program, the files that it runs from the current folder
 
 
 def text_of_named_files(command: str, folder: Path) -> str:
-    """The files a command names, as they are now: what is trusted with it. A long one or one that is no text by its hash.
-    InvalidInput where they are too many or too large for this.
+    """The files a command names, as they are now: what is trusted with it. A long one or one that is
+    no text by its hash. InvalidInput where they are too many or too large for this.
     """
     return "".join(f"\n\n--- {path}\n{_text_or_hash(path)}" for path in find_named_files(command, folder))
 

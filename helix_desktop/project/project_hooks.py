@@ -30,8 +30,8 @@ USUAL_SECONDS, MOST_SECONDS = 60.0, 600.0
 
 @dataclass(frozen=True, slots=True)
 class ProjectHook:
-    """One command for one event. `trust`: the hash that the user trusts; `is_of_user`: it is in the user's own settings and runs
-    nothing but what is theirs.
+    """One command for one event. `trust`: the hash that the user trusts; `is_of_user`: it is in the
+    user's own settings and runs nothing but what is theirs.
     """
 
     event: str

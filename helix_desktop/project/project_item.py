@@ -135,8 +135,8 @@ def _compute_once(path: Path, stat: os.stat_result, known: dict[_Key, str], make
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """The values between the two lines `---`, all of them texts, lists or tables, and what follows. InvalidInput says what is
-    wrong; a text without any has no values.
+    """The values between the two lines `---`, all of them texts, lists or tables, and what follows.
+    InvalidInput says what is wrong; a text without any has no values.
     """
     if not text.startswith("---"):
         return {}, text

@@ -1,7 +1,7 @@
 """Rules files of a folder: which there are, what they import, and when they come into force.
 
-Those of a root hold always; those of a folder below it from the moment a file below them is touched; Cursor's rules with
-`globs` from the moment a file that fits is touched.
+Those of a root hold always; those of a folder below it from the moment a file below them is touched;
+Cursor's rules with `globs` from the moment a file that fits is touched.
 """
 
 import re

@@ -116,8 +116,8 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def _hash_other_files(folder: Path, skill: Path) -> tuple[str, int]:
-    """The names and hashes of the files beside SKILL.md: who trusts a skill trusts these as well. And how many there are
-    beyond what is looked at.
+    """The names and hashes of the files beside SKILL.md: who trusts a skill trusts these as well.
+    And how many there are beyond what is looked at.
     """
     files = [each for each in _files_below(folder) if each != skill]
     lines, size = [], 0

@@ -1,7 +1,7 @@
 """What a provider's refusal means: status and body → one error of the tree, with a sentence and a way on.
 
-Providers differ in where they put the sentence and agree on little else, so the sentence itself is looked at. The lists
-below are what the providers and the local servers are known to say.
+Providers differ in where they put the sentence and agree on little else, so the sentence itself is
+looked at. The lists below are what the providers and the local servers are known to say.
 """
 
 import re

@@ -1,7 +1,7 @@
 """A reply being put together from the pieces of a stream.
 
-Every provider names the part a piece belongs to in its own way (an index, an item's id, nothing at all); the draft keeps
-parts by a `key` of the provider's choice, in the order in which they began.
+Every provider names the part a piece belongs to in its own way (an index, an item's id, nothing at
+all); the draft keeps parts by a `key` of the provider's choice, in the order in which they began.
 """
 
 import json

@@ -24,8 +24,8 @@ class ReplyReaderBase(ABC):
 
     @abstractmethod
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
-        """The deltas of this event. Raises a ModelFailed when the provider reports an error in the stream, and
-        ValueError when the event is not what the protocol knows.
+        """The deltas of this event. Raises a ModelFailed when the provider reports an error in the
+        stream, and ValueError when the event is not what the protocol knows.
         """
 
     @property

@@ -37,8 +37,8 @@ class PieceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One part of a message. `text`: of a call its arguments as JSON, of an image its base64. `id`: of the call, also in its
-    result; `path`: where the piece stands in the units of its message.
+    """One part of a message. `text`: of a call its arguments as JSON, of an image its base64. `id`:
+    of the call, also in its result; `path`: where the piece stands in the units of its message.
     """
 
     kind: PieceKind

@@ -203,9 +203,9 @@ def _models_of_llama_cpp(found: json_values.Object) -> Iterator[tuple[str, json_
 async def learn_about_model(
     configured: ConfiguredProviders, provider: str, model: str, key: str | None, connections: ProviderConnections
 ) -> ModelInfo:
-    """What is known of a model somebody is choosing: asked of the provider, and for a server on this machine loaded, to
-    learn the window it really runs with. NotFound when a local server has no such model; other providers' lists may
-    lack models that can be used.
+    """What is known of a model somebody is choosing: asked of the provider, and for a server on this
+    machine loaded, to learn the window it really runs with. NotFound when a local server has no such
+    model; other providers' lists may lack models that can be used.
     """
     config = configured.find_provider(provider)
     said = dict(await fetch_reported_models(config, key, connections))

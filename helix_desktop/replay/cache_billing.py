@@ -115,8 +115,8 @@ class BillingLedger:
         asks: RecallReason = RecallReason.RECALLED,
         why: Why = never_recalled,
     ) -> Usage:
-        """The request in which the agent asks for what it misses. Its reading and its call are a recall's; what is new in it
-        the next request would have written.
+        """The request in which the agent asks for what it misses. Its reading and its call are a
+        recall's; what is new in it the next request would have written.
         """
         usage = self.bill_cached_request(pieces, output, at, why, beside=False)
         carried = sum(tokens for content, tokens in pieces if why(content) is RecallReason.NO)

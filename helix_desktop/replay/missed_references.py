@@ -253,8 +253,8 @@ class MissedReferences:
         return [replace(pages[0], round=at, holds=frozenset(), seeks=seeks)]
 
     def _pages_of_entry(self, entry: ShownEntry, missed: Uses, words: str) -> list[RecalledPage]:
-        """What is used much of is read whole, in one round. Else by words first, and where that does not bring all, page
-        after page.
+        """What is used much of is read whole, in one round. Else by words first, and where that does
+        not bring all, page after page.
         """
         pages = self._all_pages_of(entry)
         if len(pages) == 1 and len(entry.text) <= SHORT:

@@ -165,8 +165,8 @@ class ReplayObserver:
                 return self._text_of_stored(stored) if stored else ""
 
     async def _verify_new_hashes(self, blocks: Sequence[Block]) -> None:
-        """Bring back the original behind every hash that stands anywhere, the first time it does. One that the recording
-        speaks of and the cache does not have is no promise of ours.
+        """Bring back the original behind every hash that stands anywhere, the first time it does.
+        One that the recording speaks of and the cache does not have is no promise of ours.
         """
         fresh = [block for block in blocks if id(block) not in self._seen]
         self._seen = {id(block): block for block in blocks}

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConnectedAgentRow:
-    """`start_command` starts it once; `connected`: the address stands in its configuration; `reason_not_folded`: why its requests go on whole.
-    Conversations and tokens are today's.
+    """`start_command` starts it once; `connected`: the address stands in its configuration;
+    `reason_not_folded`: why its requests go on whole. Conversations and tokens are today's.
     """
 
     name: str

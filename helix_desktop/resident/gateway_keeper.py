@@ -44,8 +44,8 @@ class GatewayKeeper:
         return self._process.pid if self._process is not None else 0
 
     def start_first_gateway(self, port: int = 0) -> None:
-        """Listen on this port, which agents of this home know, or on the usual one or any other that is free, and start the first
-        gateway.
+        """Listen on this port, which agents of this home know, or on the usual one or any other that
+        is free, and start the first gateway.
         """
         try:
             self._socket = listen_on_loopback(port or GATEWAY_PORT, is_reserved=bool(port))

@@ -102,8 +102,8 @@ class Resident:
         }
 
     async def read_installed_registrations(self) -> None:
-        """The agents whose settings have an address of this gateway. Where its port is somebody else's now, they would get the
-        agents' keys: so the address is taken out of those settings.
+        """The agents whose settings have an address of this gateway. Where its port is somebody
+        else's now, they would get the agents' keys: so the address is taken out of those settings.
         """
         found = await asyncio.to_thread(agent_settings.installed_registrations, self._where.config)
         self._installed = {one.token: one for one in found}

@@ -36,8 +36,8 @@ class WorkSchedule:
     handled: float = 0.0
 
     def next_due(self, after: float) -> float:
-        """The first due time after a moment. A time that a change of the clocks leaves out is due when it would have been without
-        the change; one that comes twice is due the first time.
+        """The first due time after a moment. A time that a change of the clocks leaves out is due
+        when it would have been without the change; one that comes twice is due the first time.
         """
         zone, (hour, minute) = find_time_zone(self.zone), parse_time_of_day(self.at)
         day = datetime.fromtimestamp(after, zone).date() - timedelta(days=1)

@@ -1,8 +1,8 @@
 """Which of the places that a search found answer it best.
 
-A place counts by how many of the words it has, the rare ones above all, whether they stand in one line and in the order
-in which they were asked for, and by what is near it. The constants were chosen on one half of recorded sessions and of LoCoMo
-(`tests/benchmarks/searching.py`).
+A place counts by how many of the words it has, the rare ones above all, whether they stand in one
+line and in the order in which they were asked for, and by what is near it. The constants were chosen
+on one half of recorded sessions and of LoCoMo (`tests/benchmarks/searching.py`).
 """
 
 import math
@@ -48,8 +48,8 @@ class FoundPlace:
 
 
 def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> list[SearchHit]:
-    """The best place of each entry and fact, in order, each with the line that has the most of the words. `words`: with
-    their weight, which the rarer ones have, in the order of the query.
+    """The best place of each entry and fact, in order, each with the line that has the most of the
+    words. `words`: with their weight, which the rarer ones have, in the order of the query.
     """
     stems = list(dict.fromkeys(map(stem_of_word, words)))
     folded = [place.text.casefold() for place in places]

@@ -23,8 +23,8 @@ STORE, KEY = "HELIX_STORE", "HELIX_STORE_KEY"
 
 
 def wants_link(workspace: StoredWorkspace, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether its settings say that it is shared. One that an earlier version shared through the environment says
-    nothing, but was in step with the space that the key there belongs to.
+    """Whether its settings say that it is shared. One that an earlier version shared through the
+    environment says nothing, but was in step with the space that the key there belongs to.
     """
     shared = workspace.settings.shared
     if shared.get("url") or not environ.get(STORE) or "environment" in shared:

@@ -64,8 +64,8 @@ def _folder_pattern_fits(pattern: str, parts: Sequence[str]) -> bool:
 def _compile_hidden_patterns(
     patterns: tuple[str, ...],
 ) -> tuple[tuple[tuple[str, bool, bool], ...], re.Pattern[str] | None]:
-    """Each pattern as it is compared, whether it shows again what others hide, and whether it fits whole paths; and, where
-    all fit names, one expression that a hidden name has to match.
+    """Each pattern as it is compared, whether it shows again what others hide, and whether it fits
+    whole paths; and, where all fit names, one expression that a hidden name has to match.
     """
     rows = []
     for text in patterns:

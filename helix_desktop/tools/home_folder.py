@@ -1,8 +1,8 @@
 """What a command in the sandbox sees of the user's home: toolchains, caches of the workspace's own, and what the user opened.
 
-Everything else is absent, so nobody has to know where the next program keeps its keys. Where the home folder itself is
-one of the workspace's folders, its entries that begin with a dot are absent instead. An entry that is a link is closed
-where it leads to.
+Everything else is absent, so nobody has to know where the next program keeps its keys. Where the
+home folder itself is one of the workspace's folders, its entries that begin with a dot are absent
+instead. An entry that is a link is closed where it leads to.
 """
 
 # ruff: noqa: PTH110, PTH112, PTH116, PTH119 -- for each command: paths as texts are faster

@@ -1,8 +1,8 @@
 """A private copy of a git repository: it borrows objects; refs, index and settings are its own.
 
-Unlike a worktree of git's it shares nothing that can be written, so whoever works in it reaches neither
-the user's branches nor their hooks. Both may come from anywhere, and an agent has worked in the copy:
-where a file of git's leads elsewhere, nothing is done.
+Unlike a worktree of git's it shares nothing that can be written, so whoever works in it reaches
+neither the user's branches nor their hooks. Both may come from anywhere, and an agent has worked in
+the copy: where a file of git's leads elsewhere, nothing is done.
 """
 
 import os

@@ -265,8 +265,8 @@ class Sandbox:
                 os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103 -- as above
 
     def _arguments_to_mask(self, paths: Iterable[str], shown: Iterable[str] = ()) -> list[str]:
-        """What lies in a folder that is masked needs no mask: nothing can be made in that one any more, so it begins with places
-        for the folders `shown` in it.
+        """What lies in a folder that is masked needs no mask: nothing can be made in that one any
+        more, so it begins with places for the folders `shown` in it.
         """
         masked: list[str] = []
         for path in sorted(paths, key=len):
@@ -330,8 +330,8 @@ def _arguments_to_mask_path(path: str, empty: Callable[[], Path], roots: Sequenc
 
 
 def _caches_to_link(there: ClosedHome) -> list[tuple[str, str]]:
-    """Caches that a link in an emptied home stands for: a mount for each would double the time a command takes to start.
-    Where a toolchain lies in a cache or around it, that cache is mounted.
+    """Caches that a link in an emptied home stands for: a mount for each would double the time a
+    command takes to start. Where a toolchain lies in a cache or around it, that cache is mounted.
     """
     shown = [place for _, place in there.readable_paths]
     return [
@@ -352,9 +352,9 @@ def _is_setuid_program(program: str) -> bool:
 async def find_sandbox(
     folders: Sequence[Path], scratch: Path, closed: Sequence[Path] = (), caches: Path | None = None
 ) -> Sandbox:
-    """The best sandbox that really works here: each is tried with a command that must not be able to write. Where
-    bubblewrap as such works and only the places it would have to close do not let it, it stays: its commands stop with
-    the reason, and nothing weaker takes its place.
+    """The best sandbox that really works here: each is tried with a command that must not be able to
+    write. Where bubblewrap as such works and only the places it would have to close do not let it,
+    it stays: its commands stop with the reason, and nothing weaker takes its place.
     """
     for kind in (SandboxKind.BUBBLEWRAP, SandboxKind.LANDLOCK):
         sandbox = Sandbox(kind, tuple(folders), scratch, tuple(closed), caches=caches)

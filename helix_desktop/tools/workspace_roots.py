@@ -57,8 +57,8 @@ class FolderEntry:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceRoots:
-    """The folders of a workspace; relative paths start at the first. `closed_paths`: never, though inside a root. `names`: of each
-    folder, what the user calls it, where that is a link to it.
+    """The folders of a workspace; relative paths start at the first. `closed_paths`: never, though
+    inside a root. `names`: of each folder, what the user calls it, where that is a link to it.
     """
 
     folders: tuple[Path, ...]

@@ -259,8 +259,8 @@ class ConversationBranch(LiveFolds):
         self.plain_outputs.clear()
 
     def carried_token_steps(self, first_kept: int) -> int:
-        """Of the messages that stand before `first_kept`: their tokens times the steps that carried them. Documents
-        are left out, and a part that is a marker by now counts as one.
+        """Of the messages that stand before `first_kept`: their tokens times the steps that carried
+        them. Documents are left out, and a part that is a marker by now counts as one.
         """
         tail = [item for item in self.items_from(first_kept) if not item.fold]
         tokens = self.plain_tokens - sum(item.tokens for item in tail)

@@ -118,8 +118,8 @@ class TokenLedger:
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
 
     def billing_factor(self, model: str, seq: int) -> float:
-        """Billed tokens per counted token of a model, as far as was known when `seq` was the newest fact: the median of
-        the last reports and of what is expected.
+        """Billed tokens per counted token of a model, as far as was known when `seq` was the newest
+        fact: the median of the last reports and of what is expected.
         """
         expected = CLAUDE_FACTOR if "claude" in model.lower() else 1.0
         known = self.reports.get(model)
@@ -201,8 +201,8 @@ class TokenLedger:
         return round(_median(known)) if known else 0
 
     def savings_until(self, seq: int, prices: RelativePrices | None = None, *, per_million: float = 0.0) -> Savings:
-        """Up to `seq`. `prices` as shares of the input price, which is `per_million` dollars; without them no money is
-        told. Money is compared over the steps that the provider reported.
+        """Up to `seq`. `prices` as shares of the input price, which is `per_million` dollars;
+        without them no money is told. Money is compared over the steps that the provider reported.
         """
         at = {name: self._sum_paid_here(column, seq) for name, column in self.sums.items()}
         paid_without = 0.0

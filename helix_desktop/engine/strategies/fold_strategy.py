@@ -1,7 +1,7 @@
 """What every strategy looks at, and what it wants done.
 
-A strategy is a module that ends in a `FoldStrategy`, and a line in `all_strategies.py`. What a model must write is asked for and
-checked by the steward, the same way for all.
+A strategy is a module that ends in a `FoldStrategy`, and a line in `all_strategies.py`. What a model
+must write is asked for and checked by the steward, the same way for all.
 """
 
 from collections.abc import Callable
@@ -81,8 +81,8 @@ def first_seq_of_tail(situation: FoldSituation) -> int:
 
 
 def first_seq_kept_in_panic(situation: FoldSituation) -> int:
-    """The first message that stays in panic: whole steps, at least the last one, as many as a quarter of the window, and
-    as there is room beside a large system prompt.
+    """The first message that stays in panic: whole steps, at least the last one, as many as a
+    quarter of the window, and as there is room beside a large system prompt.
     """
     meter = situation.meter
     # What is left for all that folds can make shorter: with a large system prompt, little of the window.

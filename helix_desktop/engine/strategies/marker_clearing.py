@@ -1,7 +1,7 @@
 """Caching: old outputs, and long arguments of old calls, are shown as markers.
 
-A marker's first line is `[CACHED] recall_cached_content("<sha256>")`, the second lets the model decide whether it
-needs the original. The text is kept in the fold's fact, so it never changes.
+A marker's first line is `[CACHED] recall_cached_content("<sha256>")`, the second lets the model
+decide whether it needs the original. The text is kept in the fold's fact, so it never changes.
 """
 
 import itertools
@@ -36,8 +36,8 @@ ARGUMENT = 100  # In characters. A marker's second line quotes at most this much
 class PlannedClearing:
     """Everything from the message `first` to before the message `end` that may become a marker, and the rule.
 
-    `least`: parts shorter than so many tokens stay. Which parts these are is found when it is carried out: a clearing
-    that is only asked for costs nothing.
+    `least`: parts shorter than so many tokens stay. Which parts these are is found when it is
+    carried out: a clearing that is only asked for costs nothing.
     """
 
     first: int

@@ -38,8 +38,8 @@ def is_command_output(returned: ToolReturned, tool: str) -> bool:
 
 
 def find_command_outputs(batch: Sequence[ToolReturned], tools: Sequence[str], used: int, window: int) -> list[int]:
-    """Which outputs of a batch have the limit for commands: none in a short conversation, which may end before a
-    shortened output has paid for its recall.
+    """Which outputs of a batch have the limit for commands: none in a short conversation, which may
+    end before a shortened output has paid for its recall.
     """
     if used < min(SHORT_CONTEXT, window // 4):
         return []

@@ -1,8 +1,8 @@
 """The preview of a long text, for the one who asked for it: first and last lines, the lines that look like errors, those that
 speak of what the call was for, and the structure: keys, columns, headings, signatures with their line numbers.
 
-About as many tokens as asked for, whatever the text is: one line of 5 MB, a million spaces, NULs and escape codes.
-Names are listed only of a text without lines to show them in.
+About as many tokens as asked for, whatever the text is: one line of 5 MB, a million spaces, NULs and
+escape codes. Names are listed only of a text without lines to show them in.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Google's Gemini, over `streamGenerateContent`.
 
-Calls are paired with results by name and place, since the protocol gives no ids. A signature that comes with a part is
-kept as reasoning without text in front of that part, and goes back on it.
+Calls are paired with results by name and place, since the protocol gives no ids. A signature that
+comes with a part is kept as reasoning without text in front of that part, and goes back on it.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """Speaks OpenAI's Responses API without the provider's memory: `store` is false and every item is sent again.
 
-Reasoning comes as encrypted items. They go back word for word in front of what they led to, and only to the same
-provider.
+Reasoning comes as encrypted items. They go back word for word in front of what they led to, and only
+to the same provider.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Undoes changes: finds what can be restored and what somebody else has changed meanwhile, then restores it.
 
-Running it twice is harmless because what is already right is left alone. An undo that was interrupted is simply run
-again.
+Running it twice is harmless because what is already right is left alone. An undo that was
+interrupted is simply run again.
 """
 
 import asyncio

@@ -87,8 +87,8 @@ class WalkResult:
 
 
 class FolderWalk:
-    """One look. `known` is only read; `seen` is for the next look. `watch_listed_folder` hears of each folder before it is listed, and whether it is
-    the same one as at the last look.
+    """One look. `known` is only read; `seen` is for the next look. `watch_listed_folder` hears of
+    each folder before it is listed, and whether it is the same one as at the last look.
     """
 
     def __init__(

@@ -75,8 +75,8 @@ _SUBSTITUTION = re.compile(r"\$\(|`|<\(")
 
 @dataclass(frozen=True, slots=True)
 class StartedProgram:
-    """A program that would be started, with its words as it gets them; `ANY` and `MANY` stand for what the shell fills in.
-    `is_certain`: it surely is one; else it is a word that may be one.
+    """A program that would be started, with its words as it gets them; `ANY` and `MANY` stand for
+    what the shell fills in. `is_certain`: it surely is one; else it is a word that may be one.
     """
 
     words: tuple[str, ...]
