@@ -285,7 +285,7 @@ class TurnLoop:
 
     def _turn_end_at_spending_limit(self) -> facts.TurnEnded | None:
         limits = self._crew.limits()
-        day, ever = self._crew.spent()
+        day, ever = self._crew.spent() if limits.day_cost or limits.workspace_cost else (0.0, 0.0)
         paid = [one.usage.cost for one in self._conversation.state.spent]
         turn, agents = sum(paid[self._paid_before :]), self._crew.agents_spent()
         for what, spent, limit in (

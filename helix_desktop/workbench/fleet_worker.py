@@ -161,10 +161,9 @@ class FleetWorker:
 
     async def _claim_and_start(self) -> int:
         room = self._at_once - sum(not one.waiting for one in self._claimed.values())
+        notes, unsent = self._list.notes, self._bench.sharing.unsent
         try:
-            if room <= 0 or not self._bench.sharing.unsent.has_room():
-                return 0
-            if (await self._list.notes.read_state()).dollars_left("") <= 0:
+            if room <= 0 or not unsent.has_room() or (await notes.read_state()).dollars_left("") <= 0:
                 return 0
             asked = seconds_since_start_of_computer()
             found = await self._list.claim_fleet_tasks(self._name, room, TASK_LEASE_SECONDS)
@@ -214,13 +213,11 @@ class FleetWorker:
         claimed, asked = list(self._claimed.values()), seconds_since_start_of_computer()
         held = await self._list.renew_leases_of_tasks([one.task for one in claimed], TASK_LEASE_SECONDS)
         for one in claimed:
-            if one.task.id in held:
+            one.is_lost = one.is_lost or one.task.id not in held
+            if not one.is_lost:
                 one.extend_lease(asked + TASK_LEASE_SECONDS)
-                if not one.deadline or asked < one.deadline:
-                    continue
-            else:
-                one.is_lost = True
-            one.stop_turn()
+            if one.is_lost or (one.deadline and asked >= one.deadline):
+                one.stop_turn()
 
     async def _run_claimed_task(self, claimed: ClaimedFleetTask) -> None:
         task = claimed.task

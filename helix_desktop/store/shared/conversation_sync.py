@@ -127,7 +127,7 @@ class ConversationSync:
         async with self._busy:
             await self._fetch_changed_heads()
 
-    async def acquire_turn_lease(self, conversation: str) -> None:
+    async def acquire_turn_lease(self, conversation: str, *, takes_over: bool = False) -> None:
         """Fetch what others wrote in it, and be the one machine that writes there. ActionRefused where another one is."""
         if self.leases.holds_lease(conversation, self.lease / 2):
             return
@@ -135,6 +135,8 @@ class ConversationSync:
         async with self._busy:
             for _ in range(_TRIES):
                 await self._merge_heads_named([name])
+                if takes_over:  # Once what was written here is a branch, it is not taken over any more.
+                    self.leases.taken_over.add(conversation)
                 if name in self._waiting:
                     continue
                 await self._fetch_released_conversation(conversation)
@@ -183,7 +185,7 @@ class ConversationSync:
     async def take_over_lease(self, conversation: str) -> None:
         """From now on, this machine writes, even if another one still does; what that has not sent becomes a branch."""
         self.leases.taken_over.add(conversation)  # Recorded even if the server cannot be reached.
-        await self.acquire_turn_lease(conversation)
+        await self.acquire_turn_lease(conversation, takes_over=True)
 
     async def _resend_missing_heads(self) -> None:
         """Sends heads again that are missing or older than known: the store was emptied, restored."""

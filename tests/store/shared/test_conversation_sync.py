@@ -204,6 +204,33 @@ Machines.TestCase.settings = settings(
 TestMachines = Machines.TestCase
 
 
+async def test_what_was_written_apart_does_not_keep_a_machine_from_taking_over(tmp_path: Path) -> None:
+    clock = Clock()
+    heads, shelf = MemoryHeads(clock.now), MemoryServer(clock.now)
+    ways = [Way(MemoryRowStore(shelf, b"space"), heads) for _ in range(2)]
+    one, two = [Machine.make(name, tmp_path, way, clock) for name, way in zip(("one", "two"), ways, strict=True)]
+    await one.begin("c", "Pairs")
+    await one.step()
+    await two.step()
+    await one.write("c", "here")
+    await two.write("c", "apart")
+    await one.step()
+    await two.shared.take_over_lease("c")
+    assert two.shared.leases.find_machine_writing("c") == ""
+    ((conversation, branch),) = two.desk.parted_
+    assert "apart" in repr((await two.everything())[branch])
+    await two.write(conversation, "it goes on")
+    for machine in (two, one):
+        await machine.step()
+    assert [text in repr((await one.everything())["c"]) for text in ("here", "it goes on", "apart")] == [
+        True,
+        True,
+        False,
+    ]
+    for machine in (one, two):
+        await machine.aclose()
+
+
 async def test_a_fork_made_before_a_forgetting_was_heard_of_brings_nothing_back(tmp_path: Path) -> None:
     clock = Clock()
     heads, shelf = MemoryHeads(clock.now), MemoryServer(clock.now)
