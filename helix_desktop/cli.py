@@ -23,7 +23,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         place = _pop_target_argument(given)
         return _run_command_line(given, place) if given else _open_window(None, place)
     except HelixError as error:
-        print(error, file=sys.stderr)
+        from helix_desktop.console import escape_control_characters
+
+        print(escape_control_characters(str(error)), file=sys.stderr)
         return WRONG_USE if isinstance(error, InvalidInput) else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -105,7 +105,7 @@ async def _restore_files(bench: Workbench, arguments: argparse.Namespace, consol
     line = f"{format_things(len(undone.restored), 'file or folder was', 'files and folders were')} restored."
     await print_result(arguments, console, result, line)
     for one in left if not arguments.json else ():
-        await console.print_error(f"{escape_control_characters(one['path'])} was not changed: {one['why']}.")
+        await console.print_error(f"{one['path']} was not changed: {one['why']}.")
     return 1 if left else 0
 
 
@@ -122,7 +122,7 @@ async def _print_restore_plan(
             "merge": "has changed since then; only the agent's lines would be undone",
         }[arguments.conflicts],
     }
-    lines = [f"{escape_control_characters(places[one.path])} {words[one.how.value]}" for one in plan]
+    lines = [f"{places[one.path]} {words[one.how.value]}" for one in plan]
     found = [{"path": places[one.path], "how": one.how.value} for one in plan]
     await print_result(arguments, console, found, *lines)
 

@@ -96,4 +96,6 @@ async def export_conversation_file(arguments: argparse.Namespace, workspace: Sto
     facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
     contents = await workspace.cache.read_contents(session_export.entries_needed_for_export(facts))
     lines = list(session_export.export_openai_lines(facts, contents.get))
-    return await print_result(arguments, console, lines, *(json.dumps(line, ensure_ascii=False) for line in lines))
+    for line in lines if not arguments.json else ():
+        await console.print_line(json.dumps(line, ensure_ascii=False))
+    return await print_result(arguments, console, lines)

@@ -17,7 +17,7 @@ from helix_desktop.commands.workspace_access import (
     print_result,
     run_if_confirmed,
 )
-from helix_desktop.console import Console, escape_control_characters
+from helix_desktop.console import Console
 from helix_desktop.errors import format_things
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ async def _print_copy(bench: Workbench, arguments: argparse.Namespace, console: 
     lines += [note for made in copy.repositories for note in made.notes]
     lines += [f"Not committed: {name}" for name in found.uncommitted]
     lines += [f"Also changed in {', '.join(others)}: {path}" for path, others in found.overlaps.items()]
-    lines = [_format_copy_line(copy, found), *map(escape_control_characters, lines)]
+    lines = [_format_copy_line(copy, found), *lines]
     return await print_result(arguments, console, _describe_copy(bench, copy, found), *lines)
 
 
@@ -103,4 +103,4 @@ def _format_copy_line(copy: FolderCopy, found: CopyContents) -> str:
     )
     state += f", {overlaps} also changed in other copies" if found.overlaps else ""
     start = f"{copy.id}  {format_local_minute(copy.created)}  {found.bytes / 1e6:,.1f} MB"
-    return f"{start}  {f'copy of {copy.label}: ' if copy.label else ''}{escape_control_characters(state)}"
+    return f"{start}  {f'copy of {copy.label}: ' if copy.label else ''}{state}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from helix_desktop import program_folders
 from helix_desktop.commands import JSON, Subparsers, add_options, workspace_access
-from helix_desktop.console import Console, Terminal, escape_control_characters
+from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.resident.resident_client import CollectingConsole
 from helix_desktop.store import fleet_task_files
@@ -99,7 +99,7 @@ async def _act_and_print(
 
 def _describe_fleet(found: dict[str, Any]) -> list[str]:
     if "trouble" in found:
-        return [escape_control_characters(f"{found['name']}: {found['trouble']}")]
+        return [f"{found['name']}: {found['trouble']}"]
     counts = ", ".join(f"{count} {state}" for state, count in found["tasks"].items())
     lines = [f"{found['name']}: {counts}; ${found['cost']:.2f}"]
     if found["is_stopped"]:
@@ -114,7 +114,7 @@ def _describe_fleet(found: dict[str, Any]) -> list[str]:
     for task in (*found["running"], *found["needs_you"], *found["failed"][:MOST_FAILED]):
         about = task["worker"] if task["state"] == "running" else task["why"]
         lines.append(f"  {task['state']:9}  {task['id']}  {' '.join(task['text'].split())[:60]}  ({about})")
-    return [escape_control_characters(line) for line in lines]
+    return lines
 
 
 async def _stop_tasks(arguments: argparse.Namespace, tasks: FleetTaskList) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from helix_desktop.commands import Subparsers
 from helix_desktop.commands.workspace_access import add_workspace_verb, print_result
-from helix_desktop.console import Console, escape_control_characters
+from helix_desktop.console import Console
 from helix_desktop.engine import exact_text
 from helix_desktop.errors import ActionRefused, AmbiguousName, InvalidInput, NotFound
 from helix_desktop.project.project_item import ProjectItem
@@ -40,7 +40,7 @@ async def print_project_items(arguments: argparse.Namespace, workspace: StoredWo
 
 async def show_project_item(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     item = _item_by_name((await _read_project(workspace)).now.items, arguments.item)
-    line = f"{item.describe_state}, {escape_control_characters(item.settings_key)}={item.content_sha256}"
+    line = f"{item.describe_state}, {item.settings_key}={item.content_sha256}"
     result = {**_project_item_as_json(item), "text": item.text}
     return await print_result(arguments, console, result, exact_text.mark_text(item.text), line)
 
@@ -99,7 +99,7 @@ async def _print_items(
     """All of them, or those with these keys."""
     items = [item for item in items if keys is None or item.settings_key in keys]
     lines = [
-        f"{item.kind:<8} {item.describe_state:<26} {item.content_sha256[:LEAST]}  {escape_control_characters(item.name)}  {escape_control_characters(item.settings_key)}"
+        f"{item.kind:<8} {item.describe_state:<26} {item.content_sha256[:LEAST]}  {item.name}  {item.settings_key}"
         for item in items
     ]
     nothing = "This folder contains no agent instructions, skills, hooks or servers."

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from helix_desktop.commands import Options, Subparsers, add_verb
+from helix_desktop.console import escape_control_characters
 from helix_desktop.engine.context_policy import Policy, preset_policy
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.ports import TokenCounter
@@ -62,7 +63,7 @@ def run_replay_command(arguments: argparse.Namespace) -> int:
     terms = [_build_replay_terms(arguments, name) for name in names]
     imported = history_reading.sessions_for_replay(history_reading.read_history_files(arguments.files))
     for complaint in imported.complaints:
-        print(complaint, file=sys.stderr)
+        print(escape_control_characters(complaint), file=sys.stderr)
     counter = token_counting.TiktokenCounter()
     together = arguments.one_conversation and imported.recordings
     recordings = [join_recordings(imported.recordings)] if together else imported.recordings
@@ -73,7 +74,7 @@ def run_replay_command(arguments: argparse.Namespace) -> int:
         print(json.dumps(figures, ensure_ascii=False, indent=1))
         return 0
     for result in results:
-        print("\n".join(text_report.report_lines(result)), end="\n\n")
+        print(escape_control_characters("\n".join(text_report.report_lines(result))), end="\n\n")
     if compared:
         print("\n".join(text_report.comparison_lines(results)), end="\n\n")
     print(text_report.LEGEND)
@@ -108,6 +109,7 @@ def replay_recording(
 
 def _build_progress_display(where: str, count: int) -> Callable[[int], None]:
     """A bar on a terminal; one line per session anywhere else."""
+    where = escape_control_characters(where)
     if not sys.stderr.isatty():
         return lambda at: print(f"{where}: {count} messages", file=sys.stderr) if at == count else None
 

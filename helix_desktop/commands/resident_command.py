@@ -6,6 +6,7 @@ import json
 import sys
 
 from helix_desktop.commands import Subparsers, add_verb, format_local_minute
+from helix_desktop.console import escape_control_characters
 from helix_desktop.gateway import agent_run
 from helix_desktop.program_folders import find_program_folders
 from helix_desktop.resident import resident_client
@@ -32,7 +33,8 @@ def _print_resident_status(arguments: argparse.Namespace) -> int:
         print(f"The background process {found['pid']} has been running since {format_local_minute(found['since'])}.")
         print(f"The gateway's address is 127.0.0.1:{found['port']}." if found["port"] else "It has no address.")
         for one in found["registered"]:
-            print(" ".join(filter(None, (f"- {one['agent'] or 'any agent'}", one["folder"], one["upstream"]))))
+            told = filter(None, (f"- {one['agent'] or 'any agent'}", one["folder"], one["upstream"]))
+            print(escape_control_characters(" ".join(told)))
     return 0
 
 

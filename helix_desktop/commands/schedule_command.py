@@ -9,7 +9,7 @@ from dataclasses import asdict
 from helix_desktop import program_folders
 from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_verb, format_local_minute, workspace_access
 from helix_desktop.commands.workspace_access import find_chosen_workspace, open_all_workspaces, print_result
-from helix_desktop.console import Terminal, escape_control_characters
+from helix_desktop.console import Terminal
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.resident import schedule_changes, schedules
 from helix_desktop.resident.schedules import WorkSchedule
@@ -85,9 +85,7 @@ def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -
         following = due[one.id]
         said = f"next {format_local_minute(following)}" if isinstance(following, float) else following
         when = f"{one.at} {one.zone}, {days}; {said}"
-        lines.append(
-            f"{one.id}  {when}  {names.get(one.workspace, one.workspace)}: {escape_control_characters(one.text)[:60]}"
-        )
+        lines.append(f"{one.id}  {when}  {names.get(one.workspace, one.workspace)}: {one.text[:60]}")
     result = [{**asdict(one), "next_due": due[one.id] if isinstance(due[one.id], float) else None} for one in found]
     return asyncio.run(print_result(arguments, Terminal(), result, *(lines or ["There are no schedules."])))
 

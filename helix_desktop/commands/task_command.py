@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.commands import Options, Subparsers, format_local_minute, workspace_access
-from helix_desktop.console import Console, escape_control_characters
+from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.store import fleet_task_files, fleet_tasks
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -166,7 +166,7 @@ async def _list_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTas
     found = await tasks.list_fleet_tasks(arguments.state, arguments.most)
     lines = []
     for task in found:
-        text = escape_control_characters(" ".join(task.order.text.split()))[:60]
+        text = " ".join(task.order.text.split())[:60]
         lines.append(f"{task.id}  {task.state.value:9}  {format_local_minute(task.added)}  {text}")
     result = [fleet_tasks.task_as_json(task) for task in found]
     return await workspace_access.print_result(arguments, console, result, *(lines or ["There are no tasks."]))
@@ -182,7 +182,7 @@ async def _print_tasks(arguments: argparse.Namespace, found: Sequence[fleet_task
         by = f" (on {task.worker})" if task.worker else ""
         where = f" -w {shlex.quote(arguments.workspace)}" if arguments.workspace else ""
         words = filter(None, (task.result.why, _describe_retry(task, where), task.result.answer))
-        lines += [f"{task.id}  {task.state.value}{by}", *map(escape_control_characters, words)]
+        lines += [f"{task.id}  {task.state.value}{by}", *words]
     return await workspace_access.print_result(
         arguments, console, [fleet_tasks.task_as_json(task) for task in found], *lines
     )
@@ -191,7 +191,10 @@ async def _print_tasks(arguments: argparse.Namespace, found: Sequence[fleet_task
 def _describe_retry(task: fleet_tasks.FleetTask, where: str) -> str:
     if task.state is fleet_tasks.FleetTaskState.NEEDS_YOU:
         return f"To allow it, run `task retry {task.id} --allow {task.result.asked}{where}`."
-    ended = task.state in (fleet_tasks.FleetTaskState.FAILED, fleet_tasks.FleetTaskState.CANCELLED)
+    ended = task.result is not fleet_tasks.UNREADABLE and task.state in (
+        fleet_tasks.FleetTaskState.FAILED,
+        fleet_tasks.FleetTaskState.CANCELLED,
+    )
     return f"To continue it, run `task retry {task.id}{where}`." if ended else ""
 
 

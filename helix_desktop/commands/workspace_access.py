@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from helix_desktop import commands, errors, program_folders, program_settings, running_instance
 from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb
-from helix_desktop.console import Console, Terminal
+from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.engine.ports import EmptyTrashResult
 from helix_desktop.engine.tool_names import ALLOWED_GROUPS, ToolName
 from helix_desktop.secrets import SecretStorage
@@ -310,7 +310,9 @@ async def print_result(arguments: argparse.Namespace, console: Console, value: A
     if arguments.json:
         await print_json(console, value)
     for line in () if arguments.json else lines:
-        await console.print_line(line)
+        await console.print_line(
+            escape_control_characters(line)
+        )  # Also into a pipe: `less -R` and `head` pass them on.
     return 0
 
 

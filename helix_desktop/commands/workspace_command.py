@@ -100,7 +100,7 @@ def run_import_workspace(arguments: argparse.Namespace) -> int:
         print(escape_control_characters(proposed), file=sys.stderr)
     notes = known.folder / "notes.txt"
     if notes.exists():  # This file lists what could not be migrated.
-        print(notes.read_text(encoding="utf-8").rstrip(), file=sys.stderr)
+        print(escape_control_characters(notes.read_text(encoding="utf-8").rstrip()), file=sys.stderr)
     return _print_known_workspace(arguments, known)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from helix_desktop import program_folders, running_instance
 from helix_desktop.commands import Options, Subparsers, add_verb
+from helix_desktop.console import escape_control_characters
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams, project_workspace
 from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
@@ -64,7 +65,7 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
         agent_run.check_agent_program(agent)
     _print_notices(arguments, agent.title, surroundings, upstreams)
     if arguments.dry_run:
-        print("\n".join(f"{agent.title}, {one.describe_route()}." for one in upstreams))
+        print(*(escape_control_characters(f"{agent.title}, {one.describe_route()}.") for one in upstreams), sep="\n")
         return 0
     workspace = _workspace_id_for_agent(where, arguments.workspace)
     environ = agent_upstreams.read_agent_environment(agent.name, surroundings)

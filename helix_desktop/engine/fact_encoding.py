@@ -7,6 +7,7 @@ nothing new. A shape that changes otherwise raises its entry in VERSIONS and add
 import dataclasses
 import functools
 import json
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,9 @@ _TAGGED: Mapping[str, type] = {
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _READ = json.JSONDecoder().raw_decode  # Faster than `json.loads`, because this skips no white space.
 VERSIONS: Mapping[str, int] = {}
+# What others may send (an archive, a shared store) as the ID of a conversation: it also names files and stands in links.
+CONVERSATION_ID = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,80}")
+LATEST_TIME = 1e11  # In seconds. A later time cannot be shown as a date everywhere.
 _Read = Callable[[typing.Any], object]
 UPGRADES: Mapping[tuple[str, int], Callable[[dict[str, object]], dict[str, object]]] = {}
 

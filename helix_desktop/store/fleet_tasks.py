@@ -11,6 +11,7 @@ The same statements run in SQLite, for one computer, and in PostgreSQL, where wh
 import asyncio
 import hashlib
 import json
+import math
 import re
 import secrets
 import time
@@ -21,13 +22,15 @@ from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound, SharedStoreUnreachable
+from helix_desktop.engine import fact_encoding
+from helix_desktop.errors import AmbiguousName, HelixError, InvalidInput, NotFound, SharedStoreUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_notes import FleetNotes
-from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Statement
+from helix_desktop.store.fleet_statements import Rows, RunStatements, SqlDialect, Statement
 from helix_desktop.store.shared.row_encryption import RowCipher
 
 HOPELESS_SECONDS = 5.0
+MOST_CLAIMS = 20  # A task whose worker is lost after so many claims fails: it may be what ends its workers.
 TASKS_IN_CALL = 250  # One transaction adds at most this many tasks.
 
 
@@ -100,7 +103,7 @@ _ADD_NEED = (  # A task that exists already gets no new dependencies.
     " WHERE space = %s AND id = %s) ON CONFLICT DO NOTHING RETURNING task"
 )
 _COLUMNS = "id, state, priority, added, worker, claims, CASE WHEN deadline > 0 THEN deadline - {now} ELSE 0 END, sealed, result"
-_OVERDUE = "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND until < {now} RETURNING id"
+_OVERDUE = "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND until < {now} RETURNING id, claims"
 _CLAIM = (
     "UPDATE {t}tasks SET state = 'running', worker = %s, until = {now} + %s, claims = claims + 1 WHERE space = %s AND id IN"
     " (SELECT w.id FROM {t}tasks AS w WHERE w.space = %s AND w.state = 'waiting' AND (w.deadline = 0 OR w.deadline > {now})"
@@ -116,9 +119,7 @@ _HOPELESS = (  # Waiting tasks that can never run: the deadline passed, or a nee
     " JOIN {t}tasks AS d ON d.space = n.space AND d.id = n.needs"
     " WHERE n.space = %s AND d.state IN ('failed', 'cancelled'))) LIMIT 500"
 )
-_RELEASE = (
-    "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND worker NOT LIKE %s RETURNING id"
-)
+_RELEASE = "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND worker NOT LIKE %s RETURNING id, claims"
 _RENEW = (  # The stored number of claims is smaller if a standby took over without the last one.
     "UPDATE {t}tasks SET state = 'running', worker = %s, claims = %s, until = {now} + %s WHERE space = %s AND id = %s"
     " AND ((claims = %s AND worker = %s AND state = 'running') OR (claims < %s AND state IN ('waiting', 'running')))"
@@ -146,6 +147,8 @@ _COUNT = (
 )
 _STOP = "UPDATE {t}tasks SET state = 'waiting', worker = '' WHERE space = %s AND state = 'running' RETURNING id"
 FAILED_BEFORE = FleetTaskResult("This task was waiting for a task that failed or was cancelled.")
+UNREADABLE = FleetTaskResult("This task cannot be read. It is damaged, or a newer version of Helix Desktop added it.")
+TOO_MANY_CLAIMS = FleetTaskResult(f"The task was started {MOST_CLAIMS} times or more, and its worker was lost again.")
 TOO_LATE = FleetTaskResult("The task did not start before its deadline.")
 
 
@@ -199,7 +202,7 @@ class FleetTaskList:
 
     async def claim_fleet_tasks(self, worker: str, most: int, seconds: float) -> list[FleetTask]:
         """Up to `most` tasks that nobody has, or whose lease ended, for so long. Away for a while after a standby took over."""
-        _, failover, _, rows = await self._run_statements(
+        _, failover, lost, rows = await self._run_statements(
             [
                 *self.notes.build_failover_statements(),
                 self._statement(_OVERDUE, self._space),
@@ -212,7 +215,20 @@ class FleetTaskList:
             )
         if not rows or time.monotonic() > self._looked + HOPELESS_SECONDS:
             await self._end_hopeless_tasks()
-        return sorted(map(self._decode_row, rows), key=lambda task: (-task.priority, task.added))
+        given_up = await self._end_given_up_tasks(lost)
+        found = [self._decode_row(row) for row in rows if row[0] not in given_up]
+        for task in found:
+            if task.result is UNREADABLE:
+                await self._end_unless_ended(task.id, FleetTaskState.FAILED, UNREADABLE)
+        readable = [task for task in found if task.result is not UNREADABLE]
+        return sorted(readable, key=lambda task: (-task.priority, task.added))
+
+    async def _end_given_up_tasks(self, lost: Rows) -> frozenset[str]:
+        """Of the tasks whose worker was lost, those that were claimed too often."""
+        given_up = frozenset(task for task, claims in lost if claims >= MOST_CLAIMS)
+        for task in given_up:
+            await self._end_unless_ended(task, FleetTaskState.FAILED, TOO_MANY_CLAIMS)
+        return given_up
 
     async def _end_hopeless_tasks(self) -> None:
         """It looks at all that wait, so where there is work it is done now and then."""
@@ -224,7 +240,8 @@ class FleetTaskList:
 
     async def release_orphaned_tasks(self, process: str) -> None:
         """Let tasks be claimed again that no worker of this process has. Only where no other process can have them."""
-        await self._run_statements([self._statement(_RELEASE, self._space, f"% {process}.%")])
+        (lost,) = await self._run_statements([self._statement(_RELEASE, self._space, f"% {process}.%")])
+        await self._end_given_up_tasks(lost)
 
     async def renew_leases_of_tasks(self, tasks: Sequence[FleetTask], seconds: float) -> frozenset[str]:
         """Those of these that are still this worker's, and stay so for so long."""
@@ -263,7 +280,9 @@ class FleetTaskList:
         return bool(rows)
 
     async def retry_fleet_task(self, task: FleetTask, allowed: Sequence[str] = ()) -> bool:
-        """Let it go on without a deadline, with what it may do besides. False where it waits, runs or is done."""
+        """Let it go on without a deadline, with what it may do besides. False where it waits, runs, is done, or cannot be read."""
+        if task.result is UNREADABLE:
+            return False
         order = replace(task.order, allowed=tuple(dict.fromkeys((*task.order.allowed, *allowed))))
         sealed = self._encode("task", task.id, order)
         (rows,) = await self._run_statements([self._statement(_RETRY, sealed, self._space, task.id)])
@@ -318,12 +337,19 @@ class FleetTaskList:
         return decoded
 
     def _decode_row(self, row: tuple[Any, ...]) -> FleetTask:
+        """One that cannot be read has failed with `UNREADABLE`, and the others are not affected."""
         task, state, priority, added, worker, claims, left, sealed, result = row
-        what, came = self._decode("task", task, sealed), self._decode("task result", task, result)
-        order = FleetTaskOrder(**{**what, "allowed": tuple(what["allowed"])})
-        return FleetTask(
-            task, FleetTaskState(state), priority, added, worker, claims, left, order, FleetTaskResult(**came)
-        )
+        with suppress(HelixError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            what = self._decode("task", task, sealed)
+            order = FleetTaskOrder(**{**what, "allowed": tuple(what["allowed"])})
+            came = FleetTaskResult(**self._decode("task result", task, result))
+            texts = (order.text, order.agent, order.model, came.why, came.answer, came.asked, *order.allowed)
+            numbers = (left, order.budget, came.cost)
+            is_sound = all(isinstance(text, str) for text in texts) and all(map(math.isfinite, numbers))
+            if is_sound and 0 <= added < fact_encoding.LATEST_TIME and fact_encoding.CONVERSATION_ID.fullmatch(task):
+                return FleetTask(task, FleetTaskState(state), priority, added, worker, claims, left, order, came)
+        ended = FleetTaskState.CANCELLED if state == FleetTaskState.CANCELLED else FleetTaskState.FAILED
+        return FleetTask(task, ended, priority, 0.0, "", claims, 0.0, FleetTaskOrder(""), UNREADABLE)
 
 
 def new_task_id() -> str:

@@ -272,7 +272,7 @@ def _parse_export_line(raw: bytes) -> Any:
 
 def _parse_fact_line(raw: bytes, ends: dict[str, int]) -> StoredFact:
     conversation, seq, time, fact = _parse_export_line(raw)
-    if not (isinstance(conversation, str) and 0 < len(conversation) <= 200 and isinstance(fact, str)):
+    if not (fact_encoding.CONVERSATION_ID.fullmatch(conversation) and isinstance(fact, str)):
         raise ValueError("a fact has no conversation")
     if seq != ends.get(conversation, 0) + 1:
         raise ValueError(f"record {ends.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing")

@@ -5,12 +5,14 @@ is opened is the beginning of an answer whose program was killed, and becomes a 
 """
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
 
 from helix_desktop.atomic_files import write_file_atomically
+from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.collaborators import TaskSpawner
 from helix_desktop.engine.conversation import Conversation
@@ -89,7 +91,10 @@ class PartialReplies:
             self._writing = False
 
     def _partial_reply_file(self, conversation: str) -> Path:
-        return self._folder / f"{conversation}.json"
+        """The ID of a conversation that an earlier version let in may be any text, such as a path."""
+        is_name = fact_encoding.CONVERSATION_ID.fullmatch(conversation)
+        name = conversation if is_name else hashlib.sha256(conversation.encode("utf-8", "replace")).hexdigest()
+        return self._folder / f"{name}.json"
 
     def _write_partial_reply(self, conversation: str, text: str) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,22 @@ def test_a_task_is_done_in_the_conversation_with_its_id(workspace: Path, helix: 
     assert row["id"] == task
     assert helix("task", "wait", "-w", "Here", task)[0] == 0
     assert work(helix) == []
+
+
+def test_a_worker_whose_name_orders_the_terminal_about_is_only_shown(
+    tmp_path: Path, workspace: Path, helix: Helix
+) -> None:
+    """The name is not encrypted in a shared store; and a pipe may lead to a terminal."""
+    task = add(helix, "say here")
+    (file,) = tmp_path.rglob("tasks.sqlite3")
+    with closing(sqlite3.connect(file)) as there, there:
+        there.execute("UPDATE tasks SET state = 'running', until = 1e12, worker = ?", ("\x1b]52;c;cm0=\x07laptop",))
+    for command in (["task", "show", "-w", "Here", task], ["fleet", "status", "-w", "Here"]):
+        out = helix(*command)[1]
+        assert "\x1b" not in out
+        assert "\x07" not in out
+    code, _, err = helix("task", "show", "-w", "\x1b]52;c;cm0=\x07", task)
+    assert (code, "\x1b" in err) == (1, False)
 
 
 def test_a_worker_without_a_model_or_its_key_leaves_the_tasks_waiting(

@@ -159,6 +159,11 @@ async def test_an_incomplete_file_is_refused_and_leaves_nothing(
     [
         ("facts.jsonl", b'["a", 2, 1.0, "{}"]\n', InvalidInput),
         ("facts.jsonl", b"[]\n", InvalidInput),
+        (
+            "facts.jsonl",
+            b'["/home/me/settings", 1, 1.0, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n',
+            InvalidInput,
+        ),
         ("facts.jsonl", b'["a", 1, 1.0, "{\\"fact\\":\\"FromTheFuture\\",\\"version\\":1}"]\n', WrittenByNewerVersion),
         ("entries.bin", b'{"sha256":"zz"}\n', InvalidInput),
         (

@@ -54,6 +54,21 @@ async def test_a_kill_in_the_middle_of_an_answer_leaves_what_was_shown(
     assert not partial.exists(), "a fact needs no second place"
 
 
+async def test_a_conversation_whose_id_is_a_path_writes_into_no_other_folder(desks: Desks, folder: Path) -> None:
+    """An earlier version imported such a conversation."""
+    mine = folder / "settings.json"
+    mine.write_text("mine")
+    desk = desks()
+    bench = await desk.create_workspace("Path", folder)
+    await bench.choose_model_for_role("demo/demo")
+    session = await bench.start_conversation("Path", identity=str(mine.with_suffix("")))
+    session.send_message((Text("say hello"),))
+    await session.wait_until_idle()
+    await desk.aclose()
+    assert mine.read_text() == "mine"
+    assert not list(bench.workspace.folder.glob("partial/*"))
+
+
 async def test_it_becomes_a_fact_once_when_the_conversation_is_opened_again(desks: Desks, folder: Path) -> None:
     first = desks()
     bench = await first.create_workspace("Again", folder)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import zstandard
 
 from helix_desktop.decompression import decompress_zstd_frame
+from helix_desktop.engine import fact_encoding
 from helix_desktop.errors import JournalCorrupt, WrittenByNewerVersion
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.journal_file import StoredFact, checksum_of_fact
@@ -85,10 +86,16 @@ def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
         about = json.loads(head)
         if about["segment"] > VERSION:
             raise _newer_version_error()
-        conversation, first = str(about["conversation"]), int(about["first"])
+        conversation, first = _check_conversation_id(about["conversation"]), int(about["first"])
         return tuple(_fact_from_row(conversation, first + at, row) for at, row in enumerate(rows))
     except (zstandard.ZstdError, ValueError, KeyError, TypeError) as error:
         raise JournalCorrupt("A part of a shared conversation cannot be read.", remedy=_REMEDY) from error
+
+
+def _check_conversation_id(text: str) -> str:
+    if not fact_encoding.CONVERSATION_ID.fullmatch(text):
+        raise ValueError("this is not the ID of a conversation")
+    return text
 
 
 def _fact_from_row(conversation: str, seq: int, row: str) -> StoredFact:
@@ -119,7 +126,10 @@ def decode_head(content: bytes) -> HeadContents:
         segments = tuple(
             FactSegment(bytes.fromhex(name), int(first), int(last)) for name, first, last in body["segments"]
         )
-        names, chain = (str(body["conversation"]), str(body["machine"])), bytes.fromhex(body["chain"])
+        names, chain = (
+            (_check_conversation_id(body["conversation"]), str(body["machine"])),
+            bytes.fromhex(body["chain"]),
+        )
         generation, is_removed = int(body["generation"]), bool(body["gone"])
         return HeadContents(*names, int(body["last"]), chain, segments, generation, is_removed)
     except (ValueError, KeyError, TypeError) as error:

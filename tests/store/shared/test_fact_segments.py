@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,15 @@ from helix_desktop.store.shared.fact_segments import MOST_FACTS_IN_SEGMENT, Fact
 
 def line(seq: int, fact: str = "{}", time: float = 1.5) -> StoredFact:
     return StoredFact(0, "c", seq, time, fact, checksum_of_fact("c", seq, time, fact))
+
+
+@pytest.mark.parametrize("foreign", ["", "../../x", "/home/me/settings", ".hidden", "a" * 81, 5])
+def test_an_id_that_would_be_a_path_is_refused(foreign: str) -> None:
+    row = zstandard.ZstdCompressor().compress(json.dumps({"segment": 1, "conversation": foreign, "first": 1}).encode())
+    with pytest.raises(JournalCorrupt):
+        fact_segments.unpack_segment(row)
+    with pytest.raises(JournalCorrupt):
+        fact_segments.decode_head(fact_segments.encode_head(HeadContents(foreign, "laptop")))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound, SharedSt
 from helix_desktop.store.fleet_statements import POSTGRES, SQLITE, Rows, Statement
 from helix_desktop.store.fleet_task_files import SqliteTaskTables
 from helix_desktop.store.fleet_tasks import (
+    MOST_CLAIMS,
     FleetTaskList,
     FleetTaskOrder,
     FleetTaskResult,
@@ -219,6 +222,65 @@ async def test_each_cost_is_counted_once_for_its_task_agent_day_and_fleet(tasks:
     assert (state.dollars_left("reader"), state.dollars_left("")) == (0.5, 0.5)
     await tasks.notes.set_limit("fleet", 0.0)
     assert (await tasks.notes.read_state()).dollars_left("") == float("inf")
+
+
+async def change_row(tasks: FleetTaskList, change: str, *values: object) -> None:
+    await tasks._run_statements([tasks._statement(f"UPDATE {{t}}tasks SET {change}", *values)])  # noqa: S608 - no foreign words
+
+
+def as_encoded(tasks: FleetTaskList, task: str, **fields: object) -> bytes:
+    """What somebody with the key, or a newer version, may write in the place of an order."""
+    content = json.dumps({"text": "x", "allowed": []} | fields).encode()
+    return (
+        tasks._seal.encrypt_row(tasks._seal.keyed_row_name("task", task.encode()), content) if tasks._seal else content
+    )
+
+
+@pytest.mark.parametrize("damage", ["bytes", "newer", "type", "number", "time", "state", "id"])
+async def test_a_task_that_cannot_be_read_stops_no_other(tasks: FleetTaskList, damage: str) -> None:
+    """A bit that was lost, a newer version, the store's operator, or somebody with the key."""
+    bad, good = await tasks.add_fleet_tasks([NewFleetTask(order("bad")), NewFleetTask(order("good"))])
+    fields: dict[str, dict[str, object]] = {"newer": {"field": 1}, "type": {"text": 5}, "number": {"budget": "all"}}
+    change = {
+        "bytes": ("sealed = %s WHERE id = %s", b"damaged", bad),
+        "time": ("added = %s WHERE id = %s", math.inf, bad),
+        "state": ("state = %s WHERE id = %s", "made up", bad),
+        "id": ("id = %s WHERE id = %s", "../../settings", bad),
+    }.get(damage) or ("sealed = %s WHERE id = %s", as_encoded(tasks, bad, **fields[damage]), bad)
+    await change_row(tasks, *change)
+    listed = {task.order.text: task for task in await tasks.list_fleet_tasks()}
+    assert (listed["good"].state, listed[""].state) == (FleetTaskState.WAITING, FleetTaskState.FAILED)
+    assert "cannot be read" in listed[""].result.why
+    assert [task.id for task in await tasks.claim_fleet_tasks("me", 10, 30)] == [good]
+    assert not await tasks.retry_fleet_task(listed[""])
+    (states, _, _) = await tasks.count_fleet_tasks()
+    assert states[FleetTaskState.FAILED] == int(damage != "state")
+
+
+async def test_a_task_that_cannot_be_read_can_be_cancelled(tasks: FleetTaskList) -> None:
+    (bad,) = await tasks.add_fleet_tasks([NewFleetTask(order("bad"))])
+    await change_row(tasks, "sealed = %s", b"damaged")
+    assert await tasks.cancel_fleet_task((await tasks.find_fleet_task(bad)).id)
+    assert (await tasks.find_fleet_task(bad)).state is FleetTaskState.CANCELLED
+    assert await tasks.claim_fleet_tasks("me", 10, 30) == []
+
+
+async def test_a_task_whose_workers_are_lost_again_and_again_fails(tasks: FleetTaskList) -> None:
+    """As one that takes all memory; and one that was given back as often has a worker that ended in order."""
+    bad, good = await tasks.add_fleet_tasks([NewFleetTask(order("bad")), NewFleetTask(order("good"))])
+    await tasks.claim_fleet_tasks("me", 2, 30)
+    await change_row(tasks, "until = 1, claims = %s WHERE id = %s", MOST_CLAIMS - 1, bad)
+    await change_row(tasks, "state = 'waiting', worker = '', claims = %s WHERE id = %s", MOST_CLAIMS, good)
+    assert {task.id for task in await tasks.claim_fleet_tasks("me", 2, 30)} == {bad, good}
+    await change_row(tasks, "until = 1 WHERE id = %s", bad)
+    assert await tasks.claim_fleet_tasks("me", 2, 30) == []
+    ended = await tasks.find_fleet_task(bad)
+    assert (ended.state, "worker was lost" in ended.result.why) == (FleetTaskState.FAILED, True)
+    assert (await tasks.find_fleet_task(good)).state is FleetTaskState.RUNNING
+    assert await tasks.retry_fleet_task(ended)
+    assert [task.id for task in await tasks.claim_fleet_tasks("me", 2, 30)] == [bad]
+    await tasks.release_orphaned_tasks("nobody")
+    assert (await tasks.find_fleet_task(bad)).state is FleetTaskState.FAILED
 
 
 async def test_where_all_was_stopped_nothing_is_claimed_before_it_is_allowed(tasks: FleetTaskList) -> None:
