@@ -84,38 +84,22 @@ async def _list_models_of_provider(desk: ProviderTools, config: ProviderConfig) 
 
 
 def _model_as_json(model: ModelInfo) -> dict[str, Any]:
-    prices, abilities = model.prices, model.abilities
-    return {
-        "name": model.name,
-        "window": model.window,
-        "max_output": abilities.max_output,
-        "input": prices.input,
-        "output": prices.output,
-        "cache_read": prices.cache_read,
-        "cache_write": prices.cache_write,
-        "images": abilities.images,
-        "tools": abilities.tools,
-        "reasoning": abilities.reasoning,
-        "note": model.note,
-    }
+    prices = {name: getattr(model.prices, name) for name in ("input", "output", "cache_read", "cache_write")}
+    abilities = {name: getattr(model.abilities, name) for name in ("images", "tools", "reasoning")}
+    limits = {"window": model.window, "max_output": model.abilities.max_output}
+    return {"name": model.name, **limits, **prices, **abilities, "note": model.note}
 
 
 def _format_model_line(model: ModelInfo) -> str:
     price = f"${model.prices.input:g} in, ${model.prices.output:g} out" if model.prices.input else "price unknown"
-    lacks = [
-        word
-        for word, there in (("no tools", model.abilities.tools), ("no images", model.abilities.images))
-        if not there
-    ]
+    lacks = [f"no {name}" for name in ("tools", "images") if not getattr(model.abilities, name)]
     return f"{model.name:<48}{model.window:>10,}  {price:<24}{', '.join([*lacks, model.note])}"
 
 
 def run_choose_model(arguments: argparse.Namespace) -> int:
     """First what is known of the model, then the workspace's choice."""
     code = asyncio.run(run_with_provider_tools(arguments, _check_chosen_model))
-    if code or _changes_figures_only(arguments):
-        return code
-    return run_on_workspace(arguments)
+    return code if code or _changes_figures_only(arguments) else run_on_workspace(arguments)
 
 
 def _changes_figures_only(arguments: argparse.Namespace) -> bool:

@@ -229,9 +229,5 @@ async def _request_test_reply(
             if isinstance(delta, Reply):
                 reply = delta
     said = " ".join(part.text for part in reply.parts if isinstance(part, Text)) if reply else ""
-    return {
-        "model": model,
-        "said": said.strip()[:80],
-        "seconds": clock.current_time() - started,
-        "stop": reply.stop if reply else "",
-    }
+    seconds, stop = clock.current_time() - started, reply.stop if reply else ""
+    return {"model": model, "said": said.strip()[:80], "seconds": seconds, "stop": stop}

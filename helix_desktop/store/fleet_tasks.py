@@ -15,7 +15,7 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, field, replace
 from enum import StrEnum
@@ -215,20 +215,17 @@ class FleetTaskList:
             )
         if not rows or time.monotonic() > self._looked + HOPELESS_SECONDS:
             await self._end_hopeless_tasks()
-        given_up = await self._end_given_up_tasks(lost)
-        found = [self._decode_row(row) for row in rows if row[0] not in given_up]
-        for task in found:
-            if task.result is UNREADABLE:
-                await self._end_unless_ended(task.id, FleetTaskState.FAILED, UNREADABLE)
-        readable = [task for task in found if task.result is not UNREADABLE]
-        return sorted(readable, key=lambda task: (-task.priority, task.added))
+        found = list(map(self._decode_row, rows))
+        failed = await self._end_failed_tasks(lost, found)
+        return sorted((t for t in found if t.id not in failed), key=lambda task: (-task.priority, task.added))
 
-    async def _end_given_up_tasks(self, lost: Rows) -> frozenset[str]:
-        """Of the tasks whose worker was lost, those that were claimed too often."""
-        given_up = frozenset(task for task, claims in lost if claims >= MOST_CLAIMS)
-        for task in given_up:
-            await self._end_unless_ended(task, FleetTaskState.FAILED, TOO_MANY_CLAIMS)
-        return given_up
+    async def _end_failed_tasks(self, lost: Rows, found: Sequence[FleetTask] = ()) -> Collection[str]:
+        """Those of `lost` (their worker was) that were claimed too often, and those of `found` that cannot be read."""
+        failed = {task: TOO_MANY_CLAIMS for task, claims in lost if claims >= MOST_CLAIMS}
+        failed |= {task.id: UNREADABLE for task in found if task.result is UNREADABLE}
+        for task, why in failed.items():
+            await self._end_unless_ended(task, FleetTaskState.FAILED, why)
+        return failed
 
     async def _end_hopeless_tasks(self) -> None:
         """It looks at all that wait, so where there is work it is done now and then."""
@@ -241,7 +238,7 @@ class FleetTaskList:
     async def release_orphaned_tasks(self, process: str) -> None:
         """Let tasks be claimed again that no worker of this process has. Only where no other process can have them."""
         (lost,) = await self._run_statements([self._statement(_RELEASE, self._space, f"% {process}.%")])
-        await self._end_given_up_tasks(lost)
+        await self._end_failed_tasks(lost)
 
     async def renew_leases_of_tasks(self, tasks: Sequence[FleetTask], seconds: float) -> frozenset[str]:
         """Those of these that are still this worker's, and stay so for so long."""
@@ -364,10 +361,6 @@ def task_as_json(task: FleetTask) -> dict[str, Any]:
         "state": task.state.value,
         **asdict(task.result),
         "conversation": task.id if task.claims else "",
-        "worker": task.worker,
-        "claims": task.claims,
-        "priority": task.priority,
-        "added": task.added,
-        "deadline_seconds": task.deadline_seconds,
+        **{name: getattr(task, name) for name in ("worker", "claims", "priority", "added", "deadline_seconds")},
         **{("allow" if name == "allowed" else name): value for name, value in asdict(task.order).items()},
     }

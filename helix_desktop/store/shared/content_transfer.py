@@ -51,15 +51,8 @@ def _chunk_name(seal: RowCipher, digest: Digest, chunk: int) -> bytes:
 
 
 def build_first_row(record: CacheRecord, content: bytes) -> bytes:
-    head = {
-        "entry": VERSION,
-        "size": record.size,
-        "count": record.count_chunks,
-        "time": record.time,
-        "tool": record.about.tool,
-        "source": record.about.source,
-        "media_type": record.about.media_type,
-    }
+    head = {"entry": VERSION, "size": record.size, "count": record.count_chunks, "time": record.time}
+    head |= {name: getattr(record.about, name) for name in ("tool", "source", "media_type")}
     text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
     return len(text).to_bytes(4, "big") + text + (compress_content(content) if record.count_chunks == 1 else b"")
 

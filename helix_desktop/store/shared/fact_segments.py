@@ -105,16 +105,10 @@ def _fact_from_row(conversation: str, seq: int, row: str) -> StoredFact:
 
 
 def encode_head(contents: HeadContents) -> bytes:
-    body = {
-        "head": VERSION,
-        "conversation": contents.conversation,
-        "machine": contents.machine,
-        "last": contents.last,
-        "chain": contents.chain.hex(),
-        "segments": [[one.name.hex(), one.first, one.last] for one in contents.segments],
-        "generation": contents.generation,
-        "gone": contents.is_removed,
-    }
+    names = {name: getattr(contents, name) for name in ("conversation", "machine", "last")}
+    segments = [[one.name.hex(), one.first, one.last] for one in contents.segments]
+    body = {"head": VERSION, **names, "chain": contents.chain.hex(), "segments": segments}
+    body |= {"generation": contents.generation, "gone": contents.is_removed}
     return json.dumps(body, separators=(",", ":")).encode()
 
 
