@@ -65,7 +65,7 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
         agent_run.check_agent_program(agent)
     _print_notices(arguments, agent.title, surroundings, upstreams)
     if arguments.dry_run:
-        print(*(escape_control_characters(f"{agent.title}, {one.describe_route()}.") for one in upstreams), sep="\n")
+        print(escape_control_characters("\n".join(f"{agent.title}, {one.describe_route()}." for one in upstreams)))
         return 0
     workspace = _workspace_id_for_agent(where, arguments.workspace)
     environ = agent_upstreams.read_agent_environment(agent.name, surroundings)

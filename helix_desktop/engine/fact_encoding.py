@@ -26,7 +26,7 @@ _TAGGED: Mapping[str, type] = {
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _READ = json.JSONDecoder().raw_decode  # Faster than `json.loads`, because this skips no white space.
 VERSIONS: Mapping[str, int] = {}
-# What others may send (an archive, a shared store) as the ID of a conversation: it also names files and stands in links.
+# The ID of a conversation that comes from others: it also names files and stands in links.
 CONVERSATION_ID = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,80}")
 LATEST_TIME = 1e11  # In seconds. A later time cannot be shown as a date everywhere.
 _Read = Callable[[typing.Any], object]

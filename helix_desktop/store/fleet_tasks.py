@@ -15,14 +15,14 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, field, replace
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from helix_desktop.engine import fact_encoding
+from helix_desktop.engine.fact_encoding import CONVERSATION_ID, LATEST_TIME
 from helix_desktop.errors import AmbiguousName, HelixError, InvalidInput, NotFound, SharedStoreUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_notes import FleetNotes
@@ -30,7 +30,7 @@ from helix_desktop.store.fleet_statements import Rows, RunStatements, SqlDialect
 from helix_desktop.store.shared.row_encryption import RowCipher
 
 HOPELESS_SECONDS = 5.0
-MOST_CLAIMS = 20  # A task whose worker is lost after so many claims fails: it may be what ends its workers.
+MOST_CLAIMS = 20  # A task whose worker is lost after so many claims fails: it may be the cause.
 TASKS_IN_CALL = 250  # One transaction adds at most this many tasks.
 
 
@@ -217,10 +217,10 @@ class FleetTaskList:
             await self._end_hopeless_tasks()
         found = list(map(self._decode_row, rows))
         failed = await self._end_failed_tasks(lost, found)
-        return sorted((t for t in found if t.id not in failed), key=lambda task: (-task.priority, task.added))
+        return sorted((t for t in found if t.id not in failed), key=lambda t: (-t.priority, t.added))
 
-    async def _end_failed_tasks(self, lost: Rows, found: Sequence[FleetTask] = ()) -> Collection[str]:
-        """Those of `lost` (their worker was) that were claimed too often, and those of `found` that cannot be read."""
+    async def _end_failed_tasks(self, lost: Rows, found: Sequence[FleetTask] = ()) -> dict[str, Any]:
+        """Tasks whose worker was lost that were claimed too often, and those that cannot be read."""
         failed = {task: TOO_MANY_CLAIMS for task, claims in lost if claims >= MOST_CLAIMS}
         failed |= {task.id: UNREADABLE for task in found if task.result is UNREADABLE}
         for task, why in failed.items():
@@ -237,8 +237,8 @@ class FleetTaskList:
 
     async def release_orphaned_tasks(self, process: str) -> None:
         """Let tasks be claimed again that no worker of this process has. Only where no other process can have them."""
-        (lost,) = await self._run_statements([self._statement(_RELEASE, self._space, f"% {process}.%")])
-        await self._end_failed_tasks(lost)
+        found = await self._run_statements([self._statement(_RELEASE, self._space, f"% {process}.%")])
+        await self._end_failed_tasks(*found)
 
     async def renew_leases_of_tasks(self, tasks: Sequence[FleetTask], seconds: float) -> frozenset[str]:
         """Those of these that are still this worker's, and stay so for so long."""
@@ -277,7 +277,7 @@ class FleetTaskList:
         return bool(rows)
 
     async def retry_fleet_task(self, task: FleetTask, allowed: Sequence[str] = ()) -> bool:
-        """Let it go on without a deadline, with what it may do besides. False where it waits, runs, is done, or cannot be read."""
+        """Let it go on without a deadline, with what it may do besides. False where that cannot be."""
         if task.result is UNREADABLE:
             return False
         order = replace(task.order, allowed=tuple(dict.fromkeys((*task.order.allowed, *allowed))))
@@ -340,12 +340,13 @@ class FleetTaskList:
             what = self._decode("task", task, sealed)
             order = FleetTaskOrder(**{**what, "allowed": tuple(what["allowed"])})
             came = FleetTaskResult(**self._decode("task result", task, result))
-            texts = (order.text, order.agent, order.model, came.why, came.answer, came.asked, *order.allowed)
+            texts = order.text, order.agent, order.model, *order.allowed, came.why, came.answer, came.asked
             numbers = (left, order.budget, came.cost)
-            is_sound = all(isinstance(text, str) for text in texts) and all(map(math.isfinite, numbers))
-            if is_sound and 0 <= added < fact_encoding.LATEST_TIME and fact_encoding.CONVERSATION_ID.fullmatch(task):
-                return FleetTask(task, FleetTaskState(state), priority, added, worker, claims, left, order, came)
-        ended = FleetTaskState.CANCELLED if state == FleetTaskState.CANCELLED else FleetTaskState.FAILED
+            is_sound = all(isinstance(one, str) for one in texts) and all(map(math.isfinite, numbers))
+            if is_sound and 0 <= added < LATEST_TIME and CONVERSATION_ID.fullmatch(task):
+                about = task, FleetTaskState(state), priority, added, worker, claims, left
+                return FleetTask(*about, order, came)
+        ended = FleetTaskState("cancelled" if state == "cancelled" else "failed")
         return FleetTask(task, ended, priority, 0.0, "", claims, 0.0, FleetTaskOrder(""), UNREADABLE)
 
 

@@ -91,9 +91,9 @@ class PartialReplies:
             self._writing = False
 
     def _partial_reply_file(self, conversation: str) -> Path:
-        """The ID of a conversation that an earlier version let in may be any text, such as a path."""
+        """An ID that an earlier version let in may be any text, such as a path."""
         is_name = fact_encoding.CONVERSATION_ID.fullmatch(conversation)
-        name = conversation if is_name else hashlib.sha256(conversation.encode("utf-8", "replace")).hexdigest()
+        name = conversation if is_name else hashlib.sha256(conversation.encode(errors="replace")).hexdigest()
         return self._folder / f"{name}.json"
 
     def _write_partial_reply(self, conversation: str, text: str) -> None:
