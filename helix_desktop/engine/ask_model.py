@@ -16,7 +16,6 @@ SYSTEM = (
     "what stands in it. Answer with what is asked for and nothing else, in the language of the conversation."
 )
 
-ONE_TOKEN = 45.0  # In seconds. A provider that takes longer for one token has lost the cache by then.
 TRIES = 4  # A request whose reply breaks off is sent this many times at most, as in a turn.
 # The model's thoughts at the beginning of a reply, which some servers leave in the text.
 _THOUGHT = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)
@@ -69,10 +68,10 @@ class ModelInquiry:
         return reply
 
 
-async def request_one_token(client: ModelClient, request: Request) -> list[Spent]:
-    """Sends a request for what it does to the provider's cache. Returns what it cost."""
+async def request_one_token(client: ModelClient, request: Request, seconds: float) -> list[Spent]:
+    """Sends a request for what it does to the provider's cache. Returns what it cost. Raises TimeoutError after `seconds`."""
     asked = replace(request, model=client.model_name, purpose=Purpose.KEEP_ALIVE, max_output=1)
-    async with asyncio.timeout(ONE_TOKEN):
+    async with asyncio.timeout(seconds):
         replies = [delta async for delta in client.stream_reply(asked) if isinstance(delta, Reply)]
     return [Spent(asked.purpose, reply.model or asked.model, reply.usage) for reply in replies]
 

@@ -15,7 +15,7 @@ from helix_desktop.engine.ask_model import request_one_token
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.fold_steward import FoldSteward
+from helix_desktop.engine.fold_steward import TO_WRITE, FoldSteward
 from helix_desktop.engine.history.request_digest import digest_of_request
 from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionAnswer, PermissionQuestion
@@ -183,10 +183,10 @@ class Session:
         ahead = self.conversation.expected_state
         return token_budget.measure_window(ahead, self.conversation.policy_at(ahead))
 
-    def next_message_cost(self) -> NextMessageCost | None:
-        """About what sending now costs; None where the model's prices are not known."""
+    def next_message_cost(self, instead_of: int = 0) -> NextMessageCost | None:
+        """About what sending now costs, in place of a message; None where the model's prices are not known."""
         ahead = self.conversation.expected_state
-        return token_budget.estimate_next_message(ahead, self.conversation.policy_at(ahead))
+        return token_budget.estimate_next_message(ahead, self.conversation.policy_at(ahead), before=instead_of)
 
     def preview_setup(self, setup: collaborators.ConversationSetup) -> None:
         """Its next request will depend on this: what is shown of it goes by that, and nothing is recorded."""
@@ -197,12 +197,11 @@ class Session:
 
     def estimate_cost_with(self, parts: Sequence[facts.UserPart], *, instead_of: int = 0) -> float:
         """About what these words would cost if they were sent now, in dollars; 0.0: not known. `instead_of`: a message they replace."""
-        ahead = self.conversation.expected_state
-        price = token_budget.estimate_next_message(ahead, self.conversation.policy_at(ahead), before=instead_of)
+        price = self.next_message_cost(instead_of)
         if price is None:
             return 0.0
         tokens = sum(self._with_text_tokens(part).tokens for part in parts)
-        words = token_budget.estimate_billed_tokens(tokens, ahead) * price.per_token
+        words = token_budget.estimate_billed_tokens(tokens, self.conversation.expected_state) * price.per_token
         return price.cost_when_sent(self._crew.clock.current_time()) + words
 
     def estimate_saving_of_markers(self) -> float:
@@ -243,9 +242,10 @@ class Session:
     async def _keep_cache_alive(self) -> None:
         """Sends the last request again, for a reply of one token. Fails without harm: the cache expires, as it would have."""
         client, last = self._crew.models(facts.ModelRole.MAIN), self.conversation.state.branch.steps[-1]
-        if client is not None:
+        paid = len(self.conversation.state.spent)
+        if client is not None and turn_loop.turn_end_at_spending_limit(self._crew, self.conversation, paid) is None:
             with suppress(HelixError, TimeoutError):
-                spent = await request_one_token(client, await self.rebuild_request(last))
+                spent = await request_one_token(client, await self.rebuild_request(last), TO_WRITE)
                 await self.conversation.append_facts(*spent)
         self.steward.watch_for_pause()
         self.conversation.notify_listeners(MeterChanged(self.id))

@@ -108,7 +108,8 @@ class TurnLoop:
 
     async def run_turn(self) -> facts.TurnEnded:
         """Steps until there is an end, which is recorded and returned."""
-        end = self._turn_end_at_spending_limit()  # No turn begins once a spending limit is reached.
+        # No turn begins once a spending limit is reached.
+        end = turn_end_at_spending_limit(self._crew, self._conversation, self._paid_before)
         try:
             while end is None:
                 await record_changed_settings(self._crew, self._conversation)
@@ -281,25 +282,27 @@ class TurnLoop:
         if count >= limits.repeats:
             why = f"{name} was called {count} times with the same arguments and the same result."
             return facts.TurnEnded(facts.TurnEnd.REPEATING, why)
-        return self._turn_end_at_spending_limit()
+        return turn_end_at_spending_limit(self._crew, self._conversation, self._paid_before)
 
-    def _turn_end_at_spending_limit(self) -> facts.TurnEnded | None:
-        limits = self._crew.limits()
-        day, ever = self._crew.spent() if limits.day_cost or limits.workspace_cost else (0.0, 0.0)
-        paid = [one.usage.cost for one in self._conversation.state.spent]
-        turn, agents = sum(paid[self._paid_before :]), self._crew.agents_spent()
-        for what, spent, limit in (
-            ("This turn", turn, limits.turn_cost),
-            ("This conversation", sum(paid) + agents[0], limits.conversation_cost),
-            ("Today", day, limits.day_cost),
-            ("This workspace", ever, limits.workspace_cost),
-            ("All agents of this conversation", *agents),
-        ):
-            if limit and spent >= limit:
-                return facts.TurnEnded(
-                    facts.TurnEnd.SPENDING_LIMIT, f"{what} has cost ${spent:.2f}; the limit is ${limit:.2f}."
-                )
-        return None
+
+def turn_end_at_spending_limit(
+    crew: SessionCollaborators, conversation: Conversation, paid_before: int
+) -> facts.TurnEnded | None:
+    limits = crew.limits()
+    day, ever = crew.spent() if limits.day_cost or limits.workspace_cost else (0.0, 0.0)
+    paid = [one.usage.cost for one in conversation.state.spent]
+    turn, agents = sum(paid[paid_before:]), crew.agents_spent()
+    for what, spent, limit in (
+        ("This turn", turn, limits.turn_cost),
+        ("This conversation", sum(paid) + agents[0], limits.conversation_cost),
+        ("Today", day, limits.day_cost),
+        ("This workspace", ever, limits.workspace_cost),
+        ("All agents of this conversation", *agents),
+    ):
+        if limit and spent >= limit:
+            why = f"{what} has cost ${spent:.2f}; the limit is ${limit:.2f}."
+            return facts.TurnEnded(facts.TurnEnd.SPENDING_LIMIT, why)
+    return None
 
 
 def turn_end_of_error(error: errors.HelixError) -> facts.TurnEnded:

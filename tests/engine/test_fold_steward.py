@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine import context_policy
+from helix_desktop.engine.collaborators import TurnLimits
 from helix_desktop.engine.document_writer import NoDocumentWritten
 from helix_desktop.engine.facts import (
     BreakerClosed,
@@ -673,5 +674,20 @@ def test_a_cache_is_kept_alive_in_a_pause_only_within_the_users_limit_and_while_
         await _pass_lives(trial, 3)
         assert len(trial.made.of(Spent)) == len(spent) + 1
 
-    for work in (stays_off, is_kept, ends_where_it_does_not_pay, keeps_to_the_limit, thinks, is_lost):
+    async def has_reached_a_limit_of_all_spending() -> None:
+        trial, spent = await _away(1.0, 1)
+        session = trial.made.session
+        session._crew = replace(session._crew, limits=lambda: TurnLimits(day_cost=2.0), spent=lambda: (2.5, 2.5))
+        await _pass_lives(trial, 3)
+        assert trial.made.of(Spent) == spent
+
+    for work in (
+        stays_off,
+        is_kept,
+        ends_where_it_does_not_pay,
+        keeps_to_the_limit,
+        thinks,
+        is_lost,
+        has_reached_a_limit_of_all_spending,
+    ):
         jumping_clock.run_on_jumping_loop(work())
