@@ -69,7 +69,7 @@ class ModelInquiry:
 
 
 async def request_one_token(client: ModelClient, request: Request, seconds: float) -> list[Spent]:
-    """Sends a request for what it does to the provider's cache. Returns what it cost. Raises TimeoutError after `seconds`."""
+    """Sends a request for its effect on the provider's cache. Returns what it cost."""
     asked = replace(request, model=client.model_name, purpose=Purpose.KEEP_ALIVE, max_output=1)
     async with asyncio.timeout(seconds):
         replies = [delta async for delta in client.stream_reply(asked) if isinstance(delta, Reply)]

@@ -420,7 +420,7 @@ def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyn
 
 
 def _pays_to_keep_cache(situation: FoldSituation) -> bool:
-    """Whether it is allowed and likely to pay. Thinking needs more than one token; agents' requests are not ours to send."""
+    """Thinking needs more than one token; the requests of connected agents are not ours to send."""
     state, branch = situation.state, situation.branch
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     price = token_budget.estimate_next_message(state, situation.policy)

@@ -184,7 +184,7 @@ class Session:
         return token_budget.measure_window(ahead, self.conversation.policy_at(ahead))
 
     def next_message_cost(self, instead_of: int = 0) -> NextMessageCost | None:
-        """About what sending now costs, in place of a message; None where the model's prices are not known."""
+        """About what sending now costs; None where the model's prices are not known."""
         ahead = self.conversation.expected_state
         return token_budget.estimate_next_message(ahead, self.conversation.policy_at(ahead), before=instead_of)
 
@@ -201,8 +201,8 @@ class Session:
         if price is None:
             return 0.0
         tokens = sum(self._with_text_tokens(part).tokens for part in parts)
-        words = token_budget.estimate_billed_tokens(tokens, self.conversation.expected_state) * price.per_token
-        return price.cost_when_sent(self._crew.clock.current_time()) + words
+        added = token_budget.estimate_billed_tokens(tokens, self.conversation.expected_state)
+        return price.cost_when_sent(self._crew.clock.current_time()) + added * price.per_token
 
     def estimate_saving_of_markers(self) -> float:
         """What making markers of old outputs now would save of the next message, in dollars, where
@@ -240,13 +240,13 @@ class Session:
         return replace(request, stable=reply.stable, settled=reply.settled)
 
     async def _keep_cache_alive(self) -> None:
-        """Sends the last request again, for a reply of one token. Fails without harm: the cache expires, as it would have."""
-        client, last = self._crew.models(facts.ModelRole.MAIN), self.conversation.state.branch.steps[-1]
-        paid = len(self.conversation.state.spent)
-        if client is not None and turn_loop.turn_end_at_spending_limit(self._crew, self.conversation, paid) is None:
+        """Sends the last request again. If that fails, the cache expires, as it would have anyway."""
+        client, state = self._crew.models(facts.ModelRole.MAIN), self.conversation.state
+        end = turn_loop.turn_end_at_spending_limit(self._crew, self.conversation, len(state.spent))
+        if client is not None and end is None:
             with suppress(HelixError, TimeoutError):
-                spent = await request_one_token(client, await self.rebuild_request(last), TO_WRITE)
-                await self.conversation.append_facts(*spent)
+                last = await self.rebuild_request(state.branch.steps[-1])
+                await self.conversation.append_facts(*await request_one_token(client, last, TO_WRITE))
         self.steward.watch_for_pause()
         self.conversation.notify_listeners(MeterChanged(self.id))
 
