@@ -906,7 +906,8 @@ async def _open_folder_tools(
 
     async def record_changes(conversation: str, fact: facts.FilesChanged) -> None:
         if (bench := workbench_of(workspace)) is not None:
-            await bench.file_changes.append_change_fact(conversation, fact)
+            with suppress(HelixError):  # The conversation may have been deleted meanwhile.
+                await bench.file_changes.append_change_fact(conversation, fact)
 
     checkpoints.record_changes = record_changes
     stores = (workspace.cache, workspace.index, shared.access.tokens)
