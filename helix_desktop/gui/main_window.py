@@ -13,7 +13,7 @@ from helix_desktop.engine import session_events, token_budget
 from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, UserPart, UserSaid
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import ActionRefused, HelixError
-from helix_desktop.gui import search_suggestions
+from helix_desktop.gui import help_dialog, search_suggestions
 from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWork
 from helix_desktop.gui.chat.attachment_reading import AttachmentReader
 from helix_desktop.gui.chat.chat_page import ChatPage
@@ -800,7 +800,11 @@ class MainWindow(WindowFrame):
             *search_suggestions.suggest_workspaces(others, self.go_to_place),
             *search_suggestions.suggest_actions(self.window_actions),
             *talks[5:],
+            *search_suggestions.suggest_help_pages(self.show_help),
         ]
+
+    def show_help(self, file: str = help_dialog.CONTENTS) -> None:
+        help_dialog.HelpDialog(file, self).show()
 
     def go_to_place(self, place: WindowPlace) -> None:
         if place.kind == "settings":

@@ -73,6 +73,7 @@ def _wire_rail(window: MainWindow) -> None:
     on("find-workspace", window.ask_for_workspace)
     on("settings", lambda: window.settings_wanted.emit(""))
     on("workspace-settings", lambda: window.settings_wanted.emit("workspace"))
+    on("help", window.show_help)
     on("shortcuts", lambda: window.settings_wanted.emit("shortcuts"))
     on("doctor", lambda: window.settings_wanted.emit("about"))
     on("about", lambda: window.settings_wanted.emit("about"))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Stop, Text, ToolCall, UserSaid
+from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, Stop, Text, ToolCall, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store import full_text_search
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -104,7 +104,10 @@ async def test_the_index_is_asked_once_for_each_word(workspace: StoredWorkspace)
 
 
 async def test_what_the_user_said_comes_before_the_same_words_of_the_agent(workspace: StoredWorkspace) -> None:
-    said = [ModelReplied((Text("a blue lighthouse"),), "m", Stop.END), UserSaid((Text("a blue lighthouse"),))]
+    said: list[Fact] = [
+        ModelReplied((Text("a blue lighthouse"),), "m", Stop.END),
+        UserSaid((Text("a blue lighthouse"),)),
+    ]
     for conversation, facts in (("a", said[:1]), ("b", said[1:]), ("c", said[:1])):
         await workspace.journal.append_to_journal(conversation, facts)
     await workspace.index.wait_until_indexed()
