@@ -42,12 +42,9 @@ def add_model_command(nouns: Subparsers) -> None:
 
 async def print_model_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:
     """A provider that cannot be asked is a line on standard error; the others are listed."""
-    configs = (
-        [desk.configured.find_provider(arguments.provider)] if arguments.provider else await _usable_providers(desk)
-    )
-    answers = await asyncio.gather(
-        *(_list_models_of_provider(desk, config) for config in configs), return_exceptions=True
-    )
+    one = [desk.configured.find_provider(arguments.provider)] if arguments.provider else None
+    asked = [_list_models_of_provider(desk, config) for config in one or await _usable_providers(desk)]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
     models: list[ModelInfo] = []
     for answer in answers:
         if isinstance(answer, HelixError):
@@ -78,9 +75,8 @@ async def _usable_providers(desk: ProviderTools) -> list[ProviderConfig]:
 
 
 async def _list_models_of_provider(desk: ProviderTools, config: ProviderConfig) -> tuple[ModelInfo, ...]:
-    return await model_listing.list_and_save_models(
-        desk.configured, config.name, await desk.key_of_provider(config), desk.connections
-    )
+    key = await desk.key_of_provider(config)
+    return await model_listing.list_and_save_models(desk.configured, config.name, key, desk.connections)
 
 
 def _model_as_json(model: ModelInfo) -> dict[str, Any]:
@@ -128,9 +124,8 @@ async def _check_chosen_model(arguments: argparse.Namespace, desk: ProviderTools
 async def _check_provider_has_model(desk: ProviderTools, config: ProviderConfig, name: str) -> None:
     """Ask the provider; what it does not have is refused, a provider that cannot be asked now is only said."""
     try:
-        await model_listing.learn_about_model(
-            desk.configured, config.name, name, await desk.key_of_provider(config), desk.connections
-        )
+        key = await desk.key_of_provider(config)
+        await model_listing.learn_about_model(desk.configured, config.name, name, key, desk.connections)
     except ModelFailed as error:
         await desk.console.print_error(f"Not checked with the provider: {error}")
 

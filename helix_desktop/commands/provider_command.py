@@ -82,9 +82,8 @@ async def run_with_provider_tools(arguments: argparse.Namespace, work: ProviderW
     where = program_folders.find_program_folders(arguments.home)
     secrets = workspace_access.open_secrets(where)
     async with aclosing(ProviderConnections()) as connections:
-        return await work(
-            arguments, ProviderTools(ConfiguredProviders(where.providers_file), secrets, connections, Terminal())
-        )
+        desk = ProviderTools(ConfiguredProviders(where.providers_file), secrets, connections, Terminal())
+        return await work(arguments, desk)
 
 
 # --- Providers are added and removed ---
@@ -112,15 +111,12 @@ def _provider_from_arguments(arguments: argparse.Namespace, configured: Configur
         config = configured.find_provider(arguments.name)
     except NotFound:
         config = ProviderConfig(arguments.name)
-    changes: dict[str, Any] = {
-        name: value for name in ("kind", "variable", "key_header") if (value := getattr(arguments, name))
-    }
-    for field, given in (("headers", arguments.header), ("query", arguments.query)):
-        if given:
-            changes[field] = _parse_name_value_pairs(given)
+    given = {name: getattr(arguments, name) for name in ("kind", "variable", "key_header")}
+    given["headers"] = _parse_name_value_pairs(arguments.header or [])
+    given["query"] = _parse_name_value_pairs(arguments.query or [])
     if arguments.base_url:
         config = with_base_url(config, arguments.base_url)
-    config = replace(config, **changes)
+    config = replace(config, **{name: value for name, value in given.items() if value})
     if not config.base_url and config.kind != "demo":
         raise InvalidInput(
             f"{arguments.name} is not a known provider, so you need to specify its address.", remedy="Give --base-url."

@@ -87,9 +87,8 @@ def _replay_all_recordings(
     played = []
     for number, recording in enumerate(recordings, 1):
         where = f"{terms.policy.preset} {number}/{len(recordings)} {Path(recording.name).name}"
-        played.append(
-            replay_recording(recording, terms, counter, _build_progress_display(where, len(recording.messages)))
-        )
+        moved = _build_progress_display(where, len(recording.messages))
+        played.append(replay_recording(recording, terms, counter, moved))
     return PolicyResult(terms.policy.preset, terms.window, played)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QLineEdit, QWidget
 
 from helix_desktop.errors import HelixError
@@ -51,8 +52,9 @@ class SharingFormDialog(TransientDialog):
         self._grow_to_text()
 
     def _grow_to_text(self) -> None:
+        """Labels whose text has just changed are measured first."""
         if (layout := self.layout()) is not None:
-            layout.activate()
+            QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest.value)
             self.resize(self.width(), max(self.height(), layout.totalHeightForWidth(self.width())))
 
     def _run_sharing_work(self, work: Coroutine[Any, Any, Any], meanwhile: str, then: Callable[[Any], object]) -> None:

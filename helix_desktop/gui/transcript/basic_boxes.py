@@ -4,7 +4,8 @@ A box knows its text, so that it can be selected, searched and copied, and its h
 with the keyboard and read out. Coordinates are the box's own. Code, tables and lines have modules of their own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Any
 
 from PySide6.QtCore import QPointF, QRectF, Qt
@@ -14,6 +15,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.transcript.chat_intents import ChatIntent
 from helix_desktop.gui.transcript.drawing_style import (
     NO_MARKS,
+    QUOTE,
     DrawingStyle,
     TextMarks,
     build_format_range,
@@ -29,8 +31,6 @@ from helix_desktop.gui.transcript.markdown_blocks import (
 )
 from helix_desktop.gui.translation import tr
 
-INDENT = 22
-QUOTE = 14
 WIDE, HIGH = 240, 180  # In pixels: the largest size of a picture in a message.
 _LINE_END = "\N{LINE SEPARATOR}"
 _ROOM = "\N{NO-BREAK SPACE}"
@@ -168,8 +168,8 @@ class TextBox(LayoutBox):
         colour: str = "text",
         drawn: FormulaLookup | None = None,
     ) -> None:
-        indent = ink.scaled_pixels(INDENT) * paragraph.indent + ink.scaled_pixels(QUOTE) * paragraph.quote
-        super().__init__(ink, max(width - indent, 40.0), left=float(indent), gap=gap)
+        left = ink.left_edge_of(paragraph)
+        super().__init__(ink, max(width - left, 40.0), left=left, gap=gap)
         self._paragraph = paragraph
         self._colour = "muted" if paragraph.quote and colour == "text" else colour
         self._formulas: list[tuple[int, FormulaPicture, str]] = []
@@ -181,9 +181,10 @@ class TextBox(LayoutBox):
         self._line = max([self._line, *(formula.height + ink.scaled_pixels(4) for _, formula, _ in self._formulas)])
         self._layout = QTextLayout(self.text, self._font)
         self._layout.setTextOption(build_wrap_option(self.text))
-        self._layout.setFormats([*_span_formats(ink, spans), *self._formula_space_formats()])
+        self._layout.setFormats([*build_span_formats(ink, spans), *self._formula_space_formats()])
         self.height = break_into_lines(self._layout, self.width, self._line)
-        self.hot_spots = [hot for start, span in _find_linked_spans(spans) for hot in self._link_hot_spots(start, span)]
+        links = [(start, span) for start, span in _spans_with_starts(spans) if span.link][:200]
+        self.hot_spots = [hot for start, span in links for hot in self._link_hot_spots(start, span)]
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.setPen(self.ink.token_colour(self._colour))
@@ -207,8 +208,7 @@ class TextBox(LayoutBox):
         line = self._layout.lineForTextPosition(min(offset, len(self.text)))
         if not line.isValid():
             return QRectF(0, 0, 1, self._line)
-        x = x_of_character(line, offset)
-        return QRectF(x, line.lineNumber() * self._line, 1, self._line)
+        return QRectF(x_of_character(line, offset), line.lineNumber() * self._line, 1, self._line)
 
     def _replace_formulas(self, spans: Sequence[StyledSpan], drawn: FormulaLookup | None) -> tuple[StyledSpan, ...]:
         """A formula that is drawn becomes one sign as wide as its picture; one that is not stands as it was written."""
@@ -272,25 +272,16 @@ class TextBox(LayoutBox):
         return found
 
 
-def _span_formats(ink: DrawingStyle, spans: Sequence[StyledSpan]) -> list[QTextLayout.FormatRange]:
-    found: list[QTextLayout.FormatRange] = []
-    start = 0
-    for span in spans:
-        size = utf16_length(span.text)
-        if span.style or span.link:
-            found.append(build_format_range(start, size, ink.span_format(span.style, link=bool(span.link))))
-        start += size
-    return found
+def build_span_formats(ink: DrawingStyle, spans: Sequence[StyledSpan]) -> list[QTextLayout.FormatRange]:
+    return [
+        build_format_range(start, utf16_length(span.text), ink.span_format(span.style, link=bool(span.link)))
+        for start, span in _spans_with_starts(spans)
+        if span.style or span.link
+    ]
 
 
-def _find_linked_spans(spans: Sequence[StyledSpan]) -> list[tuple[int, StyledSpan]]:
-    found: list[tuple[int, StyledSpan]] = []
-    start = 0
-    for span in spans:
-        if span.link:
-            found.append((start, span))
-        start += utf16_length(span.text)
-    return found[:200]
+def _spans_with_starts(spans: Sequence[StyledSpan]) -> Iterable[tuple[int, StyledSpan]]:
+    return zip(accumulate((utf16_length(span.text) for span in spans), initial=0), spans, strict=False)
 
 
 def utf16_length(text: str) -> int:
@@ -318,8 +309,8 @@ class RuleBox(LayoutBox):
     text = "———"
 
     def __init__(self, ink: DrawingStyle, width: float, rule: RuleBlock, *, gap: float = 0.0) -> None:
-        left = ink.scaled_pixels(INDENT) * rule.indent + ink.scaled_pixels(QUOTE) * rule.quote
-        super().__init__(ink, width - left, left=float(left), gap=gap)
+        left = ink.left_edge_of(rule)
+        super().__init__(ink, width - left, left=left, gap=gap)
         self.height = ink.scaled_pixels(9)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:

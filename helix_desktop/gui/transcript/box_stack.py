@@ -113,18 +113,14 @@ class BoxStack:
         inner = self.boxes[number].caret_rect(offset - self._starts[number])
         return inner.translated(self.boxes[number].left + self._pad[0], self._tops[number] + self._pad[1])
 
-    def word_range_in_text(self, offset: int) -> tuple[int, int]:
+    def range_around(self, offset: int, *, paragraph: bool) -> tuple[int, int]:
+        """From where to where the word, or the paragraph, at an offset goes."""
         number = self.box_index_of_offset(offset)
         if number < 0:
             return offset, offset
-        first, last = self.boxes[number].word_range_at(offset - self._starts[number])
-        return first + self._starts[number], last + self._starts[number]
-
-    def paragraph_range_at(self, offset: int) -> tuple[int, int]:
-        number = self.box_index_of_offset(offset)
-        if number < 0:
-            return offset, offset
-        return self._starts[number], self._starts[number] + utf16_length(self.boxes[number].text)
+        box, start = self.boxes[number], self._starts[number]
+        first, last = (0, utf16_length(box.text)) if paragraph else box.word_range_at(offset - start)
+        return start + first, start + last
 
     def list_hot_spots(self) -> list[HotSpotIndex]:
         return [HotSpotIndex(b, h) for b, box in enumerate(self.boxes) for h in range(len(box.hot_spots))]

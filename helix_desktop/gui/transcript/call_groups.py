@@ -47,7 +47,7 @@ class CallGroups:
         group = self.group_of_item(index)
         return group if group is not None and group.first == index and group.is_collapsible else None
 
-    def add_group_item(self, index: int, *, quiet: bool) -> Iterable[int]:
+    def add_group_item(self, index: int, *, quiet: bool) -> None:
         """One more item of a group. `collapsible_items`: reasoning, of no use without its calls."""
         if self._closed or self.all[-1].last != index - 1:
             self.all.append(CallGroup(index, index))
@@ -57,7 +57,6 @@ class CallGroups:
         group.last = index
         if quiet:
             group.collapsible_items.add(index)
-        return ()
 
     def close_group(self) -> None:
         self._closed = True

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QFontMetricsF, QPainter, QTextLayout
+from PySide6.QtGui import QFontMetricsF, QPainter, QTextLayout, QTextOption
 
 from helix_desktop.gui.transcript import basic_boxes, drawing_style
 from helix_desktop.gui.transcript.code_highlighting import Run, highlight_code
@@ -54,10 +54,7 @@ class CodeBox(basic_boxes.LayoutBox):
         self._language = language if language not in _DIFFS else ""
         self._diff = language in _DIFFS or (whole.startswith(("diff --git ", "--- ")) and "\n@@" in whole[:4000])
         self._layout = QTextLayout(self.text, ink.mono)
-        option = drawing_style.build_wrap_option(wrap=False)
-        option.setTextDirection(Qt.LayoutDirection.LeftToRight)
-        option.setTabStopDistance(4 * ink.code_letter_width)
-        self._layout.setTextOption(option)
+        self._layout.setTextOption(ink.build_code_option(QTextOption.WrapMode.NoWrap))
         self._runs: Iterator[Run] | None = (
             highlight_code("\n".join(self._lines), self._language) if self._language else None
         )
@@ -152,10 +149,7 @@ class CodeBox(basic_boxes.LayoutBox):
         return QRectF(self._side + x - self.scrolled, top, 1, self.ink.code_line_height)
 
     def _lay_out_code(self) -> float:
-        ranges = [
-            drawing_style.build_format_range(start, length, self.ink.highlight_format(name))
-            for start, length, name in self._coloured
-        ]
+        ranges = self.ink.highlight_ranges(self._coloured)
         if self._diff:
             from helix_desktop.gui.shared.difference_rows import find_changed_words
 
@@ -169,42 +163,23 @@ class CodeBox(basic_boxes.LayoutBox):
 
     def _add_show_more_line(self, rest: int, more: basic_boxes.SectionKey) -> None:
         if rest and more:
-            words = format_count(rest, "{n} more line", "{n} more lines")
-            place = QRectF(
-                self._side,
-                self.height - self.ink.scaled_pixels(30),
-                self.ink.scaled_pixels(240),
-                self.ink.scaled_pixels(22),
-            )
-            self.hot_spots.append(
-                basic_boxes.HotSpot(
-                    place, basic_boxes.ToggleSection(more, MORE_LINES), tr("Show more ({rest})", rest=words)
-                )
-            )
+            px, act = self.ink.scaled_pixels, basic_boxes.ToggleSection(more, MORE_LINES)
+            place = QRectF(self._side, self.height - px(30), px(240), px(22))
+            words = tr("Show more ({rest})", rest=format_count(rest, "{n} more line", "{n} more lines"))
+            self.hot_spots.append(basic_boxes.HotSpot(place, act, words))
 
     def _add_copy_button(self) -> None:
         if self._whole:
-            width = max(
-                QFontMetricsF(self.ink.chip).horizontalAdvance(tr("Copy")) + self.ink.scaled_pixels(16),
-                self.ink.scaled_pixels(52),
-            )
-            place = QRectF(
-                self.width - width - self.ink.scaled_pixels(8),
-                self.ink.scaled_pixels(7),
-                width,
-                self.ink.scaled_pixels(22),
-            )
-            self.hot_spots.append(
-                basic_boxes.HotSpot(place, basic_boxes.CopyText(self._whole), tr("Copy"), only_when_near=True)
-            )
+            px, act = self.ink.scaled_pixels, basic_boxes.CopyText(self._whole)
+            width = max(QFontMetricsF(self.ink.chip).horizontalAdvance(tr("Copy")) + px(16), px(52))
+            place = QRectF(self.width - width - px(8), px(7), width, px(22))
+            self.hot_spots.append(basic_boxes.HotSpot(place, act, tr("Copy"), only_when_near=True))
 
     def _draw_copy_button(self, painter: QPainter, hot: basic_boxes.HotSpot) -> None:
         button = isinstance(hot.act, basic_boxes.CopyText)
         painter.setFont(self.ink.chip if button else self.ink.small)
         if button:
-            painter.setPen(self.ink.token_colour("edge"))
-            painter.setBrush(self.ink.token_colour("panel"))
-            painter.drawRoundedRect(hot.place, self.ink.scaled_pixels(6), self.ink.scaled_pixels(6))
+            self.ink.draw_frame(painter, hot.place, "panel", 6, edge="edge")
         painter.setPen(self.ink.token_colour("muted" if button else "accent"))
         flags = Qt.AlignmentFlag.AlignCenter if button else Qt.AlignmentFlag.AlignVCenter
         painter.drawText(hot.place, flags, hot.name)

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QObject, QSize, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QImage, QImageReader
@@ -122,9 +122,9 @@ class FetchedTranscriptContent(QObject):
         for key in [key for key, value in self._kept.items() if isinstance(value, TranscriptItems)]:
             del self._kept[key]
 
-    def _fetch_once(self, key: object, work: object) -> None:
+    def _fetch_once(self, key: object, work: Coroutine[Any, Any, object]) -> None:
         if key in self._asked:
-            work.close()  # type: ignore[attr-defined]
+            work.close()
             return
         self._asked.add(key)
 
@@ -142,12 +142,7 @@ class FetchedTranscriptContent(QObject):
                 self._trouble[digest] = translate_sentences(str(error))
             self.content_arrived.emit()
 
-        self._doing.run_in_background(
-            work,  # type: ignore[arg-type]
-            then=keep_fetched,
-            owner=self,
-            failed=note_fetch_failure,
-        )
+        self._doing.run_in_background(work, then=keep_fetched, owner=self, failed=note_fetch_failure)
 
     async def _read_entry_text(self, stored: Stored) -> str:
         content = await self._source.read(stored.digest, 0, min(stored.size, FIRST))

@@ -1,15 +1,18 @@
 """What boxes are drawn with: the fonts and formats of a theme, made once, and the marks that lie over a text."""
 
 import unicodedata
+from collections.abc import Iterable
 from functools import cached_property
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QTextCharFormat, QTextLayout, QTextOption
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QTextCharFormat, QTextLayout, QTextOption
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.markdown_blocks import TextStyle
+from helix_desktop.gui.transcript.code_highlighting import Run
+from helix_desktop.gui.transcript.markdown_blocks import Block, TextStyle
 
+INDENT, QUOTE = 22, 14  # In pixels: a level of a list, and of a quotation.
 _HEADINGS = {1: 18.0, 2: 16.0, 3: 14.0, 4: 13.0, 5: 13.0, 6: 13.0}
 LINE = 1.5
 CODE_LINE = 1.55
@@ -76,7 +79,11 @@ class DrawingStyle:
             made = self._formats[style, link] = self._build_span_format(style, link=link)
         return made
 
-    def highlight_format(self, name: str) -> QTextCharFormat:
+    def highlight_ranges(self, runs: Iterable[Run]) -> list[QTextLayout.FormatRange]:
+        """The colours of code, for a text layout."""
+        return [build_format_range(start, length, self._highlight_format(name)) for start, length, name in runs]
+
+    def _highlight_format(self, name: str) -> QTextCharFormat:
         made = self._colours.get(name)
         if made is None:
             made = self._colours[name] = QTextCharFormat()
@@ -94,12 +101,10 @@ class DrawingStyle:
 
     def overlay_formats(self, marks: TextMarks) -> list[QTextLayout.FormatRange]:
         """The marks as Qt draws them over a text layout: the selection lies over what is found."""
-        ranges = [
-            build_format_range(
-                at, size, self._background_format("found_current" if number == marks.current else "found")
-            )
-            for number, (at, size) in enumerate(marks.found)
-        ]
+        ranges = []
+        for number, (at, size) in enumerate(marks.found):
+            name = "found_current" if number == marks.current else "found"
+            ranges.append(build_format_range(at, size, self._background_format(name)))
         first, last = marks.selected
         if last > first:
             ranges.append(build_format_range(first, last - first, self._background_format("")))
@@ -129,6 +134,24 @@ class DrawingStyle:
             # No other colour is readable on all of these backgrounds.
             made.setForeground(self.token_colour("text"))
         return made
+
+    def left_edge_of(self, block: Block) -> float:
+        return float(self.scaled_pixels(INDENT) * block.indent + self.scaled_pixels(QUOTE) * block.quote)
+
+    def build_code_option(self, mode: QTextOption.WrapMode) -> QTextOption:
+        """How lines of code break."""
+        option = QTextOption(Qt.AlignmentFlag.AlignLeft)
+        option.setTextDirection(Qt.LayoutDirection.LeftToRight)
+        option.setTabStopDistance(4 * self.code_letter_width)
+        option.setWrapMode(mode)
+        return option
+
+    def draw_frame(self, painter: QPainter, place: QRectF, ground: str, radius: float, *, edge: str = "line") -> None:
+        """A surface with an edge."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(self.token_colour(edge))
+        painter.setBrush(self.token_colour(ground) if ground else Qt.BrushStyle.NoBrush)
+        painter.drawRoundedRect(place, self.scaled_pixels(radius), self.scaled_pixels(radius))
 
     @cached_property
     def selection_colour(self) -> QColor:
@@ -164,12 +187,9 @@ def is_right_to_left(text: str) -> bool:
     return False
 
 
-def build_wrap_option(
-    text: str = "", *, wrap: bool = True, align: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft
-) -> QTextOption:
+def build_wrap_option(text: str, align: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft) -> QTextOption:
     """How lines break. Arabic and Hebrew stand at the right by themselves."""
     option = QTextOption(Qt.AlignmentFlag.AlignRight if is_right_to_left(text) else align)
     option.setTextDirection(Qt.LayoutDirection.LayoutDirectionAuto)
-    mode = QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere if wrap else QTextOption.WrapMode.NoWrap
-    option.setWrapMode(mode)
+    option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
     return option

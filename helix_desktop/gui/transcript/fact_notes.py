@@ -57,10 +57,8 @@ def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
     named = {name for fact in recorded_facts for name in fact.names}
     files = len(named) + sum(max(0, fact.files - len(fact.names)) for fact in recorded_facts)
     added, removed = sum(fact.added for fact in recorded_facts), sum(fact.removed for fact in recorded_facts)
-    words = (
-        format_count(files, "{n} file changed", "{n} files changed")
-        + f" +{format_number(added)} −{format_number(removed)}"
-    )
+    words = format_count(files, "{n} file changed", "{n} files changed")
+    words += f" +{format_number(added)} −{format_number(removed)}"
     left = sorted({name for fact in recorded_facts for name in fact.left_out})
     if not left:
         return words

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QFontMetricsF, QPainter, QPen
+from PySide6.QtGui import QFontMetricsF, QPainter
 
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox, TextBox
 from helix_desktop.gui.transcript.chat_intents import ContinueTurn, OpenKeySettings, OpenModelChooser
@@ -62,12 +62,8 @@ class FailureCardBox(LayoutBox):
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(ink.token_colour("line"), 1))
-        painter.setBrush(ink.token_colour("danger_soft" if self._failed else "code"))
-        painter.drawRoundedRect(
-            QRectF(0.5, 0.5, self.width - 1, self.height - 1), ink.scaled_pixels(8), ink.scaled_pixels(8)
-        )
+        frame = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
+        ink.draw_frame(painter, frame, "danger_soft" if self._failed else "code", 8)
         if marks.selected[1] > marks.selected[0] or marks.found:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(ink.selection_colour)
@@ -86,9 +82,7 @@ class FailureCardBox(LayoutBox):
 
     def _draw_card_button(self, painter: QPainter, hot: HotSpot, *, near: bool) -> None:
         ink = self.ink
-        painter.setPen(QPen(ink.token_colour("edge"), 1))
-        painter.setBrush(ink.token_colour("window" if near else "panel"))
-        painter.drawRoundedRect(hot.place, ink.scaled_pixels(8), ink.scaled_pixels(8))
+        ink.draw_frame(painter, hot.place, "window" if near else "panel", 8, edge="edge")
         painter.setFont(ink.text)
         painter.setPen(ink.token_colour("text"))
         painter.drawText(hot.place, Qt.AlignmentFlag.AlignCenter, hot.name)

@@ -14,7 +14,7 @@ from PySide6.QtSvg import QSvgRenderer
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.transcript import formula_worker
-from helix_desktop.gui.transcript.basic_boxes import FormulaPicture, LayoutBox, utf16_length, utf16_slice
+from helix_desktop.gui.transcript.basic_boxes import FormulaPicture, LayoutBox, utf16_length
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.markdown_blocks import MathBlock
 from helix_desktop.processes import starter
@@ -25,7 +25,6 @@ MOST_BYTES = 1 << 30  # In bytes: how much address space the drawing process may
 START_SECONDS, WAIT_SECONDS = 20.0, 5.0  # Long enough for a busy machine. The process limits its own processor time.
 WIDEST = 8_000  # In pixels. No edge of a formula's picture is longer.
 MOST_PIXELS = 16_000_000
-INDENT, QUOTE = 22, 14
 _LIBRARIES = ("ziamath", "ziafont", "latex2mathml")
 
 
@@ -90,37 +89,33 @@ async def _ask_formula_process(
 
 
 def _picture_from_answer(answer: Mapping[str, Any], ratio: float) -> FormulaPicture | None:
-    return _draw_svg(answer["svg"], answer["depth"], ratio) if "svg" in answer else None
-
-
-def _draw_svg(svg: str, depth: float, ratio: float) -> FormulaPicture | None:
-    renderer = QSvgRenderer(QByteArray(svg.encode()))
+    if "svg" not in answer:
+        return None
+    renderer = QSvgRenderer(QByteArray(answer["svg"].encode()))
     box = renderer.viewBoxF()
     wide, high = box.width() * ratio, box.height() * ratio
     if not renderer.isValid() or box.isEmpty() or max(wide, high) > WIDEST or wide * high > MOST_PIXELS:
         return None
-    image = QImage(
-        QSize(round(box.width() * ratio), round(box.height() * ratio)), QImage.Format.Format_ARGB32_Premultiplied
-    )
+    image = QImage(QSize(round(wide), round(high)), QImage.Format.Format_ARGB32_Premultiplied)
     image.fill(Qt.GlobalColor.transparent)
     painter = QPainter(image)
     renderer.render(painter, QRectF(0, 0, image.width(), image.height()))
     painter.end()
     image.setDevicePixelRatio(ratio)
-    return FormulaPicture(image, box.width(), box.height(), max(0.0, box.bottom()) if box.bottom() > 0 else depth)
+    depth = box.bottom() if box.bottom() > 0 else answer["depth"]
+    return FormulaPicture(image, box.width(), box.height(), depth)
 
 
 class FormulaBox(LayoutBox):
     def __init__(
         self, ink: DrawingStyle, width: float, block: MathBlock, drawn: FormulaPicture, *, gap: float = 0.0
     ) -> None:
-        left = float(ink.scaled_pixels(INDENT) * block.indent + ink.scaled_pixels(QUOTE) * block.quote)
+        left = ink.left_edge_of(block)
         super().__init__(ink, max(width - left, 40.0), left=left, gap=gap)
         self._drawn = drawn
         scale = min(1.0, self.width / max(drawn.width, 1.0))
-        self._place = QRectF(
-            (self.width - drawn.width * scale) / 2, ink.scaled_pixels(4), drawn.width * scale, drawn.height * scale
-        )
+        wide = drawn.width * scale
+        self._place = QRectF((self.width - wide) / 2, ink.scaled_pixels(4), wide, drawn.height * scale)
         self.height = self._place.height() + ink.scaled_pixels(8)
         self.text = f"$${block.text}$$"
 
@@ -132,6 +127,3 @@ class FormulaBox(LayoutBox):
 
     def nearest_offset(self, place: QPointF) -> int:
         return 0 if place.x() < self.width / 2 else utf16_length(self.text)
-
-    def copyable_text(self, first: int, last: int) -> str:
-        return utf16_slice(self.text, first, last)

@@ -6,7 +6,7 @@ It stands in the gap above the message and takes no room. The pointer over the m
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
-from PySide6.QtGui import QFontMetricsF, QPainter, QPen
+from PySide6.QtGui import QFontMetricsF, QPainter
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_time_of_day, is_today
@@ -72,11 +72,19 @@ def format_message_time(then: float) -> str:
     return format_time_of_day(then) if is_today(then) else format_date_and_time(then)
 
 
-def _place_button(box: LayoutBox, button: HoverBarButton, x: float, wide: float) -> tuple[HoverBarButton, QRectF]:
-    place = QRectF(x, 0, wide, box.height)
-    if button.act is not None:
-        box.hot_spots.append(HotSpot(place, button.act, button.name))
-    return button, place
+def _place_buttons(
+    box: LayoutBox, buttons: Sequence[HoverBarButton], x: float, beside: int
+) -> list[tuple[HoverBarButton, QRectF]]:
+    """In a row from `x`. `beside`: the room around a symbol, in pixels."""
+    signs: list[tuple[HoverBarButton, QRectF]] = []
+    for button in buttons:
+        drawn = QFontMetricsF(box.ink.chip).horizontalAdvance(button.symbol) + box.ink.scaled_pixels(beside)
+        place = QRectF(x, 0, drawn if button.symbol else box.ink.scaled_pixels(SIDE), box.height)
+        signs.append((button, place))
+        if button.act is not None:
+            box.hot_spots.append(HotSpot(place, button.act, button.name))
+        x += place.width()
+    return signs
 
 
 class HoverBar(LayoutBox):
@@ -86,18 +94,10 @@ class HoverBar(LayoutBox):
         super().__init__(ink, 0.0)
         self.text = words
         self.height = ink.scaled_pixels(HEIGHT)
-        self._signs: list[tuple[HoverBarButton, QRectF]] = []
         x = QFontMetricsF(ink.chip).horizontalAdvance(words) + ink.scaled_pixels(16)
         self._words = QRectF(ink.scaled_pixels(8), 0, x, self.height)
-        for button in shown:
-            wide = (
-                QFontMetricsF(ink.chip).horizontalAdvance(button.symbol) + ink.scaled_pixels(10)
-                if button.symbol
-                else ink.scaled_pixels(SIDE)
-            )
-            self._signs.append(_place_button(self, button, x, wide))
-            x += wide
-        self.width = x + ink.scaled_pixels(2)
+        self._signs = _place_buttons(self, shown, x, 10)
+        self.width = self._signs[-1][1].right() + ink.scaled_pixels(2)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         self.draw_hover_bar(painter, None)
@@ -105,12 +105,7 @@ class HoverBar(LayoutBox):
     def draw_hover_bar(self, painter: QPainter, pointed: HotSpot | None) -> None:
         """With the button that is pointed at or has the keyboard on a ground of its own."""
         ink = self.ink
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(ink.token_colour("line"), 1))
-        painter.setBrush(ink.token_colour("panel"))
-        painter.drawRoundedRect(
-            QRectF(0.5, 0.5, self.width - 1, self.height - 1), ink.scaled_pixels(6), ink.scaled_pixels(6)
-        )
+        ink.draw_frame(painter, QRectF(0.5, 0.5, self.width - 1, self.height - 1), "panel", 6)
         painter.setFont(ink.chip)
         painter.setPen(ink.token_colour("muted"))
         painter.drawText(self._words, Qt.AlignmentFlag.AlignVCenter, self.text)
@@ -147,12 +142,8 @@ class AnswerNameBox(LayoutBox):
         self.text = name
         self._line = QFontMetricsF(ink.name).height() * 1.25
         self.height = float(self._line)
-        self._signs: list[tuple[HoverBarButton, QRectF]] = []
         x = QFontMetricsF(ink.name).horizontalAdvance(name) + ink.scaled_pixels(10)
-        for button in _answer_choice_buttons(choice):
-            wide = QFontMetricsF(ink.chip).horizontalAdvance(button.symbol) + ink.scaled_pixels(8)
-            self._signs.append(_place_button(self, button, x, wide))
-            x += wide
+        self._signs = _place_buttons(self, _answer_choice_buttons(choice), x, 8)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink

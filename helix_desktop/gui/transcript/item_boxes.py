@@ -115,15 +115,14 @@ def _build_user_content_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     if not isinstance(fact, facts.UserSaid):
         return
     text = item_source_text(item)
-    limit = USER_LIMIT + page.amount_shown_beyond_limit(("limit", item.fact_seq, 0))
+    limit = USER_LIMIT + page.section_amounts.get(page.section_key("limit", item.fact_seq, 0), 0)
     if text.strip():
         yield from _build_markdown_boxes(page, item, 0, limit, breaks=True)
         yield from _build_show_more_box(page, item, len(text), limit)
     for number, part in enumerate(fact.parts):
         if isinstance(part, facts.Attachment):
-            yield from _build_attachment_boxes(
-                page, part, page.items.history.branch.fold_shown_for_part(facts.PartRef(item.fact_seq, number))
-            )
+            fold = page.items.history.branch.fold_shown_for_part(facts.PartRef(item.fact_seq, number))
+            yield from _build_attachment_boxes(page, part, fold)
 
 
 def _build_attachment_boxes(
@@ -150,11 +149,10 @@ def _build_picture_boxes(page: LayoutContext, stored: facts.Stored, name: str) -
 def _build_reply_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item, start = at.page, at.item, at.start
     if item.is_first_of_answer and start == 0:
-        yield AnswerNameBox(
-            page.ink, page.width, page.items.writer_of_answer(at.index), page.items.answer_choice_of(at.index)
-        )
+        choice = page.items.answer_choice_of(at.index)
+        yield AnswerNameBox(page.ink, page.width, page.items.writer_of_answer(at.index), choice)
     text = item_source_text(item)
-    limit = LIMIT + page.amount_shown_beyond_limit(("limit", item.fact_seq, item.part))
+    limit = LIMIT + page.section_amounts.get(page.section_key("limit", item.fact_seq, item.part), 0)
     first = start == 0
     for box in _build_markdown_boxes(page, item, start, limit):
         if first:
@@ -202,34 +200,25 @@ def _build_reasoning_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     fact = item.source_fact
     part = fact.parts[item.part] if isinstance(fact, facts.ModelReplied) else None
     tokens = part.tokens if isinstance(part, facts.Reasoning) else 0
-    key = ("open", item.fact_seq, item.part)
-    opened = page.is_section_open(key)
+    opened, act = page.section_state("open", item.fact_seq, item.part)
     words = f"{tr('Reasoning')} · {describe_token_count(tokens)}" if tokens else tr("Reasoning")
     gap = 6.0 if page.items.groups.group_headed_by(at.index) else 0.0
-    yield ExpandableHeaderBox(
-        page.ink, page.width, words, ToggleSection(page.section_key(*key)), opened=opened, gap=gap
-    )
+    yield ExpandableHeaderBox(page.ink, page.width, words, act, opened=opened, gap=gap)
     if opened:
         yield from _build_muted_text_boxes(page, item_source_text(item), LIMIT)
 
 
 def _build_live_reasoning_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    page, index, item = at.page, at.index, at.item
-    key = ("live", index)
-    opened = page.is_section_open(key, default=True)
-    yield ExpandableHeaderBox(
-        page.ink, page.width, tr("Reasoning…"), ToggleSection(page.section_key(*key)), opened=opened
-    )
+    opened, act = at.page.section_state("live", at.index, default=True)
+    yield ExpandableHeaderBox(at.page.ink, at.page.width, tr("Reasoning…"), act, opened=opened)
     if opened:
-        yield from _build_muted_text_boxes(page, item.text[-600:], 600)
+        yield from _build_muted_text_boxes(at.page, at.item.text[-600:], 600)
 
 
 def _build_muted_text_boxes(page: LayoutContext, text: str, limit: int) -> Iterator[LayoutBox]:
     for piece in make_safe_text(text[:limit]).strip().split("\n"):
-        if piece.strip():
-            cut = [piece[i : i + 4_000] for i in range(0, len(piece), 4_000)]
-            for each in cut:
-                yield build_note_box(page.ink, page.width, each, gap=4)
+        for start in range(0, len(piece), 4_000) if piece.strip() else ():
+            yield build_note_box(page.ink, page.width, piece[start : start + 4_000], gap=4)
 
 
 def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
@@ -238,12 +227,9 @@ def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     if _is_hidden_by_group(at):
         return
     state = page.items.tool_call_state(index)
-    key = ("open", item.fact_seq, item.part)
-    opened = page.is_section_open(key)
+    opened, act = page.section_state("open", item.fact_seq, item.part)
     gap = 6.0 if page.items.groups.group_headed_by(index) else 0.0
-    yield ToolCallBox(
-        page.ink, page.width, build_call_line(state, page.now()), ToggleSection(page.section_key(*key)), gap=gap
-    )
+    yield ToolCallBox(page.ink, page.width, build_call_line(state, page.now()), act, gap=gap)
     if state.returned is not None:
         for stored in state.returned.images:
             yield from _build_picture_boxes(page, stored, tr("picture"))
@@ -280,17 +266,15 @@ def _build_output_boxes(
     text = returned.head if whole else page.contents.get_entry_text(stored)
     if text is None:
         trouble = page.contents.explain_missing_entry(stored.digest)
-        yield build_note_box(
-            page.ink, page.width, trouble or tr("Loading output…"), gap=6, colour="danger" if trouble else "muted"
-        )
+        colour = "danger" if trouble else "muted"
+        yield build_note_box(page.ink, page.width, trouble or tr("Loading output…"), gap=6, colour=colour)
         return
     if text.strip():
         more = page.section_key("lines", item.fact_seq, item.part)
         lines = 40 + page.section_amounts.get(more, 0)
         language = highlight_language_of(call_subject(state.call.arguments), stored.media_type)
-        yield CodeBox(
-            page.ink, page.width, terminal_output_text(text.rstrip("\n")), language, gap=6, more=more, lines=lines
-        )
+        shown = terminal_output_text(text.rstrip("\n"))
+        yield CodeBox(page.ink, page.width, shown, language, gap=6, more=more, lines=lines)
     elif not returned.images:
         yield build_note_box(page.ink, page.width, tr("No output."), gap=6)
     words = tr("Open the full output in the cache ({size})", size=format_byte_size(stored.size))
@@ -379,11 +363,10 @@ def _build_plan_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
     if not isinstance(item.source_fact, facts.TodoSet):
         return
-    key = ("open", item.fact_seq, 0)
-    opened = page.is_section_open(key, default=True)
+    opened, act = page.section_state("open", item.fact_seq, 0, default=True)
     done = sum(1 for _, state in item.source_fact.items if state == "done")
     words = tr("Plan · {done} of {all} done", done=done, all=len(item.source_fact.items))
-    yield ExpandableHeaderBox(page.ink, page.width, words, ToggleSection(page.section_key(*key)), opened=opened)
+    yield ExpandableHeaderBox(page.ink, page.width, words, act, opened=opened)
     signs = {"done": "☑", "doing": "◐", "open": "☐"}
     for text, state in item.source_fact.items[:100] if opened else ():
         paragraph = ParagraphBlock((StyledSpan(make_safe_text(text[:1000])),), indent=1, marker=signs.get(state, "☐"))
@@ -402,9 +385,8 @@ def _build_rewound_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 def _build_retry_card(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
     title = describe_retry_pause(page.items.retry_at - page.now())
-    yield FailureCardBox(
-        page.ink, page.width, title, make_safe_text(item.text[:1000]), ((tr("Try now"), RetryModelNow()),), failed=False
-    )
+    again = ((tr("Try now"), RetryModelNow()),)
+    yield FailureCardBox(page.ink, page.width, title, make_safe_text(item.text[:1000]), again, failed=False)
 
 
 _MAKERS: dict[TranscriptItemKind, Callable[[BoxBuildRequest], Iterator[LayoutBox]]] = {

@@ -6,7 +6,7 @@ time allows, and returns where the view has to stand so that what the reader loo
 
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from helix_desktop.engine.facts import ModelReplied, Text, UserSaid
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
@@ -63,7 +63,6 @@ class ItemColumn:
 
     def __init__(self, page: LayoutContext) -> None:
         self.page = page
-        self.heights = ItemHeights()
         self._laid: OrderedDict[int, ItemLayout] = OrderedDict()
         self.reset_layouts()
 
@@ -79,23 +78,15 @@ class ItemColumn:
 
     def apply_item_changes(self, change: ItemChanges) -> None:
         if change.is_visibility_changed:
-            self._laid.clear()
-            self.heights = ItemHeights(self._estimate_heights(0))
+            self.reset_layouts()
             return
         for index in change.changed_items:
             self._update_changed_item(index)
         if change.first_new < len(self.heights) or len(self.page.items.all) > len(self.heights):
             self._replace_last_items(change.first_new)
 
-    def discard_layouts_of(self, kinds: frozenset[TranscriptItemKind]) -> None:
-        for index in [index for index, laid in self._laid.items() if laid.item.kind in kinds]:
-            del self._laid[index]
-
-    def discard_waiting_layouts(self) -> None:
-        """Lay out again what waits for something that is drawn elsewhere."""
-        for index in [
-            index for index, laid in self._laid.items() if any(box.is_waiting_for_drawing for box in laid.boxes)
-        ]:
+    def discard_layouts(self, is_outdated: Callable[[ItemLayout], bool]) -> None:
+        for index in [index for index, laid in self._laid.items() if is_outdated(laid)]:
             del self._laid[index]
 
     @property
@@ -170,7 +161,7 @@ class ItemColumn:
                 bottom = y + height
             index += 1
             if time.perf_counter() > until:
-                complete = complete and all(self._is_laid_out(each) for each in self.visible_items(y, height))
+                complete = complete and all(self.is_laid_out(each) for each in self.visible_items(y, height))
                 break
         return y, complete
 
@@ -182,7 +173,7 @@ class ItemColumn:
             *self.visible_items(y + height, height),
             *reversed(list(self.visible_items(max(0, y - height), min(height, y)))),
         ):
-            if self._is_laid_out(index):
+            if self.is_laid_out(index):
                 continue
             laid = self._ensure_item_layout(index)
             laid.lay_out_slice(until)
@@ -191,7 +182,7 @@ class ItemColumn:
                 return self.heights.height_before(anchor) + above, False
         return (self.heights.height_before(anchor) + above if anchor >= 0 else y), True
 
-    def _is_laid_out(self, index: int) -> bool:
+    def is_laid_out(self, index: int) -> bool:
         laid = self._laid.get(index)
         return laid is not None and laid.done
 
@@ -200,16 +191,15 @@ class ItemColumn:
         first = -1
         for index in self.visible_items(y, height):
             first = index if first < 0 else first
-            if self._is_laid_out(index) and (self.heights.height_before(index) >= y or index == first):
+            if self.is_laid_out(index) and (self.heights.height_before(index) >= y or index == first):
                 return index
         return first
 
     def _ensure_item_layout(self, index: int) -> ItemLayout:
         laid = self._laid.get(index)
         if laid is None:
-            laid = self._laid[index] = ItemLayout(
-                self.page, index, self._estimate_item_height(self.page.items.all[index])
-            )
+            guess = self._estimate_item_height(self.page.items.all[index])
+            laid = self._laid[index] = ItemLayout(self.page, index, guess)
             if len(self._laid) > KEPT:
                 self._laid.popitem(last=False)
         else:
@@ -229,14 +219,10 @@ class ItemColumn:
             self.heights.set_item_height(index, 0 if hidden else self._estimate_item_height(self.page.items.all[index]))
             return
         laid = self._laid.get(index)
-        if laid is None:
-            return
-        if laid.item.kind is TranscriptItemKind.LIVE_REPLY:
+        if laid is not None and laid.item.kind is TranscriptItemKind.LIVE_REPLY:
             laid.extend_answer_layout(index)
-            return
-        height = laid.current_height
-        del self._laid[index]
-        self._laid[index] = ItemLayout(self.page, index, height)
+        elif laid is not None:
+            self._laid[index] = ItemLayout(self.page, index, laid.current_height)
 
     def _replace_last_items(self, tail: int) -> None:
         """What was written live becomes its fact: an answer keeps its layout when the words are the same."""

@@ -28,13 +28,10 @@ class ItemHeights:
     def height_before(self, index: int) -> int:
         return self._sums.sum_before(max(index, 0))
 
-    def set_item_height(self, index: int, height: int) -> int:
-        """Give an item its height; returns by how much it changed."""
-        change = height - self._heights[index]
-        if change:
+    def set_item_height(self, index: int, height: int) -> None:
+        if change := height - self._heights[index]:
             self._heights[index] = height
             self._sums.change_number(index, change)
-        return change
 
     def append_item_height(self, height: int) -> None:
         self._heights.append(height)

@@ -27,9 +27,7 @@ class ItemLayout(BoxStack):
         self.done = False
         self._guess = guess
         self._page = page
-        self._inner = page
-        if self._pad[0]:
-            self._inner = page.nested_context(page.items, 2 * self._pad[0], page.key_prefix)
+        self._inner = page.nested_context(page.items, 2 * self._pad[0], page.key_prefix)
         self._more: Iterator[LayoutBox] = build_item_boxes(self._inner, index)
 
     @property
@@ -61,22 +59,18 @@ class ItemLayout(BoxStack):
             and len(self.boxes) > self.item.is_first_of_answer
         ):
             self.remove_last_box()
+        if not self.boxes or start < 0:
+            start = 0
+        while self.boxes and not start:
+            self.remove_last_box()
         self.done = False
         self._guess = 0
-        self._more = (
-            build_item_boxes(self._inner, index, max(start, 0))
-            if self.boxes and start > 0
-            else self._restart_layout(index)
-        )
+        self._more = build_item_boxes(self._inner, index, start)
 
     def reuse_layout_if_same_item(self, index: int) -> bool:
         """Takes over the item at `index` if it is this one, finished or longer; its layout is kept then."""
         item = self._page.items.all[index]
-        same = (
-            item.kind in _GROWING
-            and self.item.kind in _GROWING
-            and item.is_first_of_answer == self.item.is_first_of_answer
-        )
+        same = {item.kind, self.item.kind} <= _GROWING and item.is_first_of_answer == self.item.is_first_of_answer
         if not same or not item_source_text(item).startswith(item_source_text(self.item)):
             return False
         if item.is_first_of_answer and self.boxes and self.boxes[0].text != self._page.items.writer_of_answer(index):
@@ -86,11 +80,6 @@ class ItemLayout(BoxStack):
         else:
             self.extend_answer_layout(index)
         return True
-
-    def _restart_layout(self, index: int) -> Iterator[LayoutBox]:
-        while self.boxes:
-            self.remove_last_box()
-        return build_item_boxes(self._inner, index)
 
     def draw_boxes(
         self, painter: QPainter, top: float, bottom: float, marks: TextMarks, near: LayoutBox | None
@@ -123,16 +112,12 @@ class ItemLayout(BoxStack):
             before = end
         return chosen
 
-    def _laid_out_chunks(self) -> Iterator[tuple[int, int, int, int]]:
+    def _laid_out_chunks(self) -> list[tuple[int, int, int, int]]:
         """Each chunk: where it begins in the source, its first and last offset, where it ends in the source."""
-        open_chunk: tuple[int, int, int, int] | None = None
+        found: list[tuple[int, int, int, int]] = []
         for start, box in zip(self._starts, self.boxes, strict=True):
             end = start + utf16_length(box.text)
-            if open_chunk is not None and box.chunk_start >= 0 and open_chunk[0] == box.chunk_start:
-                open_chunk = (box.chunk_start, open_chunk[1], end, box.chunk_end)
-                continue
-            if open_chunk is not None:
-                yield open_chunk
-            open_chunk = (box.chunk_start, start, end, box.chunk_end)
-        if open_chunk is not None:
-            yield open_chunk
+            goes_on = bool(found) and found[-1][0] == box.chunk_start >= 0
+            first = found.pop()[1] if goes_on else start
+            found.append((box.chunk_start, first, end, box.chunk_end))
+        return found

@@ -28,6 +28,7 @@ from helix_desktop.gui.transcript.tool_call_records import ToolCallRecords
 from helix_desktop.gui.transcript.transcript_item import ItemChanges, ToolCallState, TranscriptItem, TranscriptItemKind
 
 _GROUPED = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.REASONING})
+_BUSY = frozenset({ConversationActivity.TOOLS, ConversationActivity.ASKING, ConversationActivity.THINKING})
 PIECE = 500
 FARTHEST = 2_000  # The end of an answer is searched for within this many items.
 _NOT_YET = 1 << 60  # Stands for the fact number of an unfinished item; larger than any real one.
@@ -93,14 +94,10 @@ class TranscriptItems:
         step = _STEPS.get(type(recorded.fact))
         if step is None:
             return ItemChanges(len(self.all))
-        live = (
+        if isinstance(recorded.fact, facts.ModelReplied | facts.TurnEnded | facts.Rewound):
             self._remove_live_items()
-            if isinstance(recorded.fact, facts.ModelReplied | facts.TurnEnded | facts.Rewound)
-            else len(self.all)
-        )
-        before = min(live, len(self.all))
-        waiting = [] if live < len(self.all) or self._live_from < 0 else self._detach_live_items()
-        before = min(before, len(self.all))
+        waiting = [] if self._live_from < 0 else self._detach_live_items()
+        before = len(self.all)
         changed = step(self, recorded, recorded.fact)
         self._reattach_live_items(waiting)
         hidden = isinstance(recorded.fact, facts.Rewound) or (self._hidden_ranges is None)
@@ -230,7 +227,6 @@ class TranscriptItems:
             results = tuple(one for one in results if branch.has_message(one.seq))
         returned = results[-1] if results else None
         output = branch.fold_shown_for_part(facts.PartRef(returned.seq, 0)) if returned else None
-        busy = self.running in {ConversationActivity.TOOLS, ConversationActivity.ASKING, ConversationActivity.THINKING}
         return ToolCallState(
             call,
             item.recorded.time if record.began is None else record.began,
@@ -239,7 +235,7 @@ class TranscriptItems:
             output,
             branch.fold_shown_for_part(facts.PartRef(item.fact_seq, item.part)),
             record.decided,
-            busy and self.calls.is_open(call, index),
+            self.running in _BUSY and self.calls.is_open(call, index),
             record.printed,
             self.calls.is_asked_about(call),
             record.stage,
@@ -259,16 +255,11 @@ class TranscriptItems:
     @property
     def retry_wait_item(self) -> int:
         """The line that says how long the client still waits; -1 while it does not."""
-        last = len(self.all) - 1
-        return last if last >= 0 and self.all[last].kind is TranscriptItemKind.WAITING else -1
+        return len(self.all) - 1 if self.all and self.all[-1].kind is TranscriptItemKind.WAITING else -1
 
     def can_continue_after(self, index: int) -> bool:
         """Whether the failure at `index` happened last, and nothing works on it."""
-        return index == self._error and self.running not in (
-            ConversationActivity.THINKING,
-            ConversationActivity.TOOLS,
-            ConversationActivity.ASKING,
-        )
+        return index == self._error and self.running not in _BUSY
 
     def _latest_failure_item(self) -> tuple[int, ...]:
         return (self._error,) if self._error >= 0 else ()
@@ -424,11 +415,7 @@ class TranscriptItems:
     def _items_of_cover(self, cover: facts.Cover) -> Iterable[int]:
         if isinstance(cover, facts.PartRef):
             return (self.item_of_fact(cover.seq),)
-        return (
-            range(max(0, self.item_of_fact(cover.first)), self.item_of_fact(cover.last) + 1)
-            if isinstance(cover, facts.Span)
-            else ()
-        )
+        return range(max(0, self.item_of_fact(cover.first)), self.item_of_fact(cover.last) + 1)
 
     def _extend_live_text(self, kind: TranscriptItemKind, text: str) -> ItemChanges:
         last = len(self.all) - 1
@@ -476,19 +463,15 @@ class TranscriptItems:
         self._append_item(TranscriptItem(kind, None, 0, text, head))
         return ItemChanges(tail, is_visibility_changed=self._hidden_ranges is None)
 
-    def _remove_live_items(self) -> int:
-        """Take the live items away; returns where they began."""
-        before = len(self.all)
+    def _remove_live_items(self) -> None:
         if self._live_from < 0:
-            return before
+            return
         if any(item.is_first_of_answer for item in self.all[self._live_from :]):
             self._has_answer_name = False
-        before = self._live_from
-        self._truncate_item_list(before)
+        self._truncate_item_list(self._live_from)
         self._live_from = -1
         self._live.clear()
         self._live_calls.clear()
-        return before
 
     def _detach_live_items(self) -> list[TranscriptItem]:
         """Removes the live items for a moment: a fact that is not their reply goes before them."""

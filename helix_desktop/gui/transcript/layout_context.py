@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.transcript.basic_boxes import SectionKey
+from helix_desktop.gui.transcript.basic_boxes import SectionKey, ToggleSection
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
@@ -22,11 +22,10 @@ class LayoutContext:
     section_amounts: dict[SectionKey, int] = field(default_factory=dict)
     key_prefix: SectionKey = ()
 
-    def is_section_open(self, key: SectionKey, *, default: bool = False) -> bool:
-        return bool(self.section_amounts.get((*self.key_prefix, *key), default))
-
-    def amount_shown_beyond_limit(self, key: SectionKey) -> int:
-        return self.section_amounts.get((*self.key_prefix, *key), 0)
+    def section_state(self, *parts: object, default: bool = False) -> tuple[bool, ToggleSection]:
+        """Whether a section is open, and what a click on its line does."""
+        key = self.section_key(*parts)
+        return bool(self.section_amounts.get(key, default)), ToggleSection(key)
 
     def section_key(self, *parts: object) -> SectionKey:
         return (*self.key_prefix, *parts)

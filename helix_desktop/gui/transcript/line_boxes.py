@@ -41,22 +41,15 @@ class ToolCallBox(LayoutBox):
         self._line = line
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         frame = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
-        painter.setPen(QPen(self.ink.token_colour("line"), 1))
-        painter.setBrush(self.ink.token_colour("window") if near else self.ink.token_colour("panel"))
-        painter.drawRoundedRect(frame, self.ink.scaled_pixels(9), self.ink.scaled_pixels(9))
+        self.ink.draw_frame(painter, frame, "window" if near else "panel", 9)
         if marks.selected[1] > marks.selected[0]:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(self.ink.selection_colour)
             painter.drawRoundedRect(frame, self.ink.scaled_pixels(9), self.ink.scaled_pixels(9))
         size = self.ink.scaled_pixels(9 if self._line.status is CallStatus.CACHED else 8)
-        draw_status_dot(
-            painter,
-            QRectF(self.ink.scaled_pixels(13), (self.height - size) / 2, size, size),
-            self._line.status,
-            self.ink,
-        )
+        dot = QRectF(self.ink.scaled_pixels(13), (self.height - size) / 2, size, size)
+        draw_status_dot(painter, dot, self._line.status, self.ink)
         self._draw_call_words(painter, marks)
         for chip, place in self._chips:
             draw_chip(painter, place, chip, self.ink)
@@ -75,27 +68,19 @@ class ToolCallBox(LayoutBox):
         metrics = QFontMetricsF(self.ink.mono)
         for number, (start, size) in enumerate(marks.found):
             before = metrics.horizontalAdvance(self.text[:start])
-            place = QRectF(
-                self._words.left() + before,
-                self.height / 2 - 9,
-                metrics.horizontalAdvance(self.text[start : start + size]),
-                18,
-            )
-            painter.fillRect(
-                place & self._words, self.ink.token_colour("found_current" if number == marks.current else "found")
-            )
-        painter.drawText(
-            self._words, _MIDDLE, metrics.elidedText(self.text, Qt.TextElideMode.ElideRight, self._words.width())
-        )
+            width = metrics.horizontalAdvance(self.text[start : start + size])
+            place = QRectF(self._words.left() + before, self.height / 2 - 9, width, 18)
+            name = "found_current" if number == marks.current else "found"
+            painter.fillRect(place & self._words, self.ink.token_colour(name))
+        shown = metrics.elidedText(self.text, Qt.TextElideMode.ElideRight, self._words.width())
+        painter.drawText(self._words, _MIDDLE, shown)
 
     def _arrange_call_line(self, toggle: BoxAction) -> None:
         """Chips keep their width, the words give way, the figure at the right is never touched."""
         ink, line = self.ink, self._line
         pad, between = ink.scaled_pixels(13), ink.scaled_pixels(10)
-        right = max(
-            QFontMetricsF(ink.text).horizontalAdvance(line.outcome),
-            ink.scaled_pixels(96) if line.status is CallStatus.RUNNING else 0,
-        )
+        least = ink.scaled_pixels(96) if line.status is CallStatus.RUNNING else 0
+        right = max(QFontMetricsF(ink.text).horizontalAdvance(line.outcome), least)
         self._right = QRectF(self.width - pad - right - 2, 0, right + 2, self.height)
         left = pad + ink.scaled_pixels(8) + between
         room = self._right.left() - between - left
@@ -139,10 +124,8 @@ class FoldLineBox(LayoutBox):
         ink, middle = self.ink, round(self.height / 2)
         between = ink.scaled_pixels(12)
         painter.fillRect(QRectF(0, middle, self._place.left() - between, 1), ink.token_colour("line"))
-        painter.fillRect(
-            QRectF(self._place.right() + between, middle, self.width, 1) & QRectF(0, 0, self.width, self.height),
-            ink.token_colour("line"),
-        )
+        after = QRectF(self._place.right() + between, middle, self.width, 1)
+        painter.fillRect(after & QRectF(0, 0, self.width, self.height), ink.token_colour("line"))
         if marks.found:
             painter.fillRect(self._place, ink.token_colour("found"))
         if marks.selected[1] > marks.selected[0]:
@@ -175,16 +158,8 @@ class ExpandableHeaderBox(LayoutBox):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QPen(self.ink.token_colour("muted"), 1.4))
         middle, step = self.height / 2, self.ink.scaled_pixels(3)
-        points = (
-            [
-                QPointF(step, middle - step / 2),
-                QPointF(2 * step, middle + step / 2),
-                QPointF(3 * step, middle - step / 2),
-            ]
-            if self._opened
-            else [QPointF(1.5 * step, middle - step), QPointF(2.5 * step, middle), QPointF(1.5 * step, middle + step)]
-        )
-        painter.drawPolyline(points)
+        points = [(1, -0.5), (2, 0.5), (3, -0.5)] if self._opened else [(1.5, -1), (2.5, 0), (1.5, 1)]
+        painter.drawPolyline([QPointF(x * step, middle + y * step) for x, y in points])
         painter.setFont(self.ink.small)
         painter.setPen(self.ink.token_colour("text" if near else "muted"))
         painter.drawText(QRectF(self.ink.scaled_pixels(16), 0, self.width, self.height), _MIDDLE, self.text)
@@ -218,13 +193,10 @@ def measure_chip(chip: LineChip, ink: DrawingStyle) -> tuple[float, float]:
 
 
 def draw_chip(painter: QPainter, place: QRectF, chip: LineChip, ink: DrawingStyle) -> None:
-    radius = ink.scaled_pixels(5)
     if chip.strong:
-        ink.theme.fill_surface(painter, place, "accent_soft", radius)
+        ink.theme.fill_surface(painter, place, "accent_soft", ink.scaled_pixels(5))
     else:
-        painter.setPen(QPen(ink.token_colour("line"), 1))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawRoundedRect(place.adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
+        ink.draw_frame(painter, place.adjusted(0.5, 0.5, -0.5, -0.5), "", 5)
     font = ink.chip_mono if chip.is_monospaced else ink.chip
     painter.setFont(font)
     painter.setPen(ink.token_colour("accent" if chip.strong else "muted"))

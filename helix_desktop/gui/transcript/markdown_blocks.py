@@ -121,9 +121,8 @@ def parse_markdown_blocks(
     if len(source) > LONGEST * 2 or any(len(line) > LONGEST for line in source.split("\n")):
         pieces = (source[at : at + LONGEST].rstrip("\n") for at in range(0, len(source), LONGEST))
         return tuple(ParagraphBlock((StyledSpan(piece),)) for piece in pieces)
-    tokens = _build_markdown_parser(typed=breaks).parse(
-        f"{chunk.head}{source}\n\n{defined}" if defined else chunk.head + source
-    )
+    whole = f"{chunk.head}{source}\n\n{defined}" if defined else chunk.head + source
+    tokens = _build_markdown_parser(typed=breaks).parse(whole)
     parsed = _MarkdownBlockBuilder(tokens, "\n" if breaks else " ").blocks
     if chunk.is_table_continuation:
         return tuple(

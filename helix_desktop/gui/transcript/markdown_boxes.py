@@ -42,8 +42,7 @@ def build_text_boxes(  # noqa: PLR0913 - all but the text are keywords with defa
             return TableBox(ink, width, block, gap=gap, like=like)
         if not isinstance(block, markdown_blocks.CodeBlock):
             return RuleBox(ink, width, block, gap=gap)
-        left = float(ink.scaled_pixels(22) * block.indent + ink.scaled_pixels(14) * block.quote)
-        more = key_of(chunk.start)
+        left, more = ink.left_edge_of(block), key_of(chunk.start)
         most = lines(more) if more else 10_000
         return CodeBox(
             ink,
@@ -94,10 +93,5 @@ def _build_formula_box(
 def _gap_before_block(before: markdown_blocks.Block | None, block: markdown_blocks.Block) -> float:
     if isinstance(block, markdown_blocks.ParagraphBlock) and block.heading:
         return 14 if before else 3
-    both_listed = (
-        isinstance(before, markdown_blocks.ParagraphBlock)
-        and isinstance(block, markdown_blocks.ParagraphBlock)
-        and before.indent
-        and block.indent
-    )
-    return 3 if both_listed else 7
+    both = (before, block)
+    return 3 if all(isinstance(each, markdown_blocks.ParagraphBlock) and each.indent for each in both) else 7

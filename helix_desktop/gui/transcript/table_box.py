@@ -4,7 +4,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QTextLayout
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.transcript.basic_boxes import INDENT, QUOTE, LayoutBox, _span_formats, break_into_lines
+from helix_desktop.gui.transcript.basic_boxes import LayoutBox, break_into_lines, build_span_formats
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks, build_wrap_option
 from helix_desktop.gui.transcript.markdown_blocks import StyledSpan, TableBlock, join_span_texts
 
@@ -31,8 +31,8 @@ class TableBox(LayoutBox):
     def __init__(
         self, ink: DrawingStyle, width: float, table: TableBlock, *, gap: float = 0.0, like: "TableBox | None" = None
     ) -> None:
-        left = ink.scaled_pixels(INDENT) * table.indent + ink.scaled_pixels(QUOTE) * table.quote
-        super().__init__(ink, width - left, left=float(left), gap=gap)
+        left = ink.left_edge_of(table)
+        super().__init__(ink, width - left, left=left, gap=gap)
         self._pad = ink.scaled_pixels(8)
         columns = min(max((len(row) for row in table.rows), default=0), MOST_COLUMNS)
         rows = [tuple(_shorten_cell(cell) for cell in row[:columns]) for row in table.rows]
@@ -66,20 +66,15 @@ class TableBox(LayoutBox):
         row = [cell for cell in self._cells if cell.place.top() <= place.y() < cell.place.bottom() + self._pad]
         row = row or [self._cells[0] if place.y() < 0 else self._cells[-1]]
         cell = next((each for each in reversed(row) if each.place.left() - self._pad <= place.x()), row[0])
-        number = min(
-            max(int((place.y() - cell.place.top()) / self.ink.text_line_height), 0), max(cell.layout.lineCount() - 1, 0)
-        )
         if not cell.layout.lineCount():
             return cell.start
-        return cell.start + int(cell.layout.lineAt(number).xToCursor(place.x() - cell.place.left()))
+        number = max(int((place.y() - cell.place.top()) / self.ink.text_line_height), 0)
+        line = cell.layout.lineAt(min(number, cell.layout.lineCount() - 1))
+        return cell.start + int(line.xToCursor(place.x() - cell.place.left()))
 
     def caret_rect(self, offset: int) -> QRectF:
-        cell = next((each for each in reversed(self._cells) if each.start <= offset), None)
-        return (
-            QRectF(cell.place.left(), cell.place.top(), 1, self.ink.text_line_height)
-            if cell
-            else QRectF(0, 0, 1, self.ink.text_line_height)
-        )
+        place = next((each.place for each in reversed(self._cells) if each.start <= offset), QRectF())
+        return QRectF(place.left(), place.top(), 1, self.ink.text_line_height)
 
     def _lay_out_table_row(
         self, row: tuple[tuple[StyledSpan, ...], ...], aligned: tuple[str, ...], font: QFont, start: int
@@ -90,8 +85,8 @@ class TableBox(LayoutBox):
             width = self.columns[number] - 2 * self._pad if number < len(self.columns) else 40.0
             layout = QTextLayout(join_span_texts(cell), font)
             align = _ALIGNED[aligned[number] if number < len(aligned) and aligned[number] in _ALIGNED else "left"]
-            layout.setTextOption(build_wrap_option(layout.text(), align=align))
-            layout.setFormats(_span_formats(self.ink, cell))
+            layout.setTextOption(build_wrap_option(layout.text(), align))
+            layout.setFormats(build_span_formats(self.ink, cell))
             height = break_into_lines(layout, max(width, 20.0), self.ink.text_line_height)
             self._cells.append(_Cell(start, layout, QRectF(x + self._pad, top, width, height)))
             tallest = max(tallest, height)
@@ -106,9 +101,8 @@ class TableBox(LayoutBox):
         wanted = [self._pad * 2 + 24.0] * columns
         for row in rows:
             for number, cell in enumerate(row):
-                wanted[number] = max(
-                    wanted[number], metrics.horizontalAdvance(join_span_texts(cell)[:200]) + 2 * self._pad + 2
-                )
+                reach = metrics.horizontalAdvance(join_span_texts(cell)[:200]) + 2 * self._pad + 2
+                wanted[number] = max(wanted[number], reach)
         room = self.width
         if sum(wanted) <= room:
             return wanted
@@ -121,8 +115,5 @@ class TableBox(LayoutBox):
 
 
 def _shorten_cell(cell: tuple[StyledSpan, ...]) -> tuple[StyledSpan, ...]:
-    return (
-        cell
-        if len(join_span_texts(cell)) <= LONGEST_CELL
-        else (StyledSpan(join_span_texts(cell)[:LONGEST_CELL] + "…"),)
-    )
+    text = join_span_texts(cell)
+    return cell if len(text) <= LONGEST_CELL else (StyledSpan(text[:LONGEST_CELL] + "…"),)

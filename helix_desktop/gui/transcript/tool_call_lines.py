@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from helix_desktop.engine.call_outcomes import find_call_subject
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Folded, FoldKind, ToolReturned
+from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, ToolCall, ToolReturned
 from helix_desktop.engine.session_events import CallStage
 from helix_desktop.engine.tool_calls import NOT_BEGUN, UNREAD
 from helix_desktop.engine.tool_names import ToolName
@@ -26,7 +26,7 @@ from helix_desktop.gui.transcript.chat_intents import (
     RecallEntry,
 )
 from helix_desktop.gui.transcript.safe_text import make_safe_text
-from helix_desktop.gui.transcript.transcript_item import ToolCallState
+from helix_desktop.gui.transcript.transcript_item import ToolCallState, TranscriptItem, TranscriptItemKind
 from helix_desktop.gui.translation import tr
 
 _LONGEST = 300
@@ -95,15 +95,22 @@ def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
     if not returned.ok:
         code = "" if returned.exit_code is None else tr("exit {code}", code=returned.exit_code)
         return ToolCallLine(words, CallStatus.FAILED, tuple(chips), code or tr("failed"))
-    return ToolCallLine(
-        words, CallStatus.DONE, tuple(chips), format_duration(returned.seconds) if returned.seconds >= 0.1 else ""
-    )
+    took = format_duration(returned.seconds) if returned.seconds >= 0.1 else ""
+    return ToolCallLine(words, CallStatus.DONE, tuple(chips), took)
 
 
 def format_call(name: str, arguments: str) -> str:
     """`read_file src/lock/table.rs`; of a command, the command itself."""
     argument = call_subject(arguments)
     return argument if name in _COMMANDS and argument else f"{name} {argument}".strip()
+
+
+def call_as_one_line(item: TranscriptItem) -> str:
+    """The call that an item shows; empty for another item."""
+    if item.kind is TranscriptItemKind.CALL and isinstance(item.source_fact, ModelReplied):
+        call = item.source_fact.parts[item.part]
+        return format_call(call.name, call.arguments) if isinstance(call, ToolCall) else ""
+    return ""
 
 
 def call_subject(arguments: str) -> str:
@@ -117,11 +124,8 @@ def build_fold_chips(fold: Folded, digest_chip: LineChip | None) -> list[LineChi
     if fold.kind is FoldKind.MARKER:
         figures = LineChip(format_token_change(fold.tokens_before, fold.tokens), want=OpenFold(fold.fold))
         return [digest_chip, figures] if digest_chip else [figures]
-    kept = (
-        tr("kept: the agent asked for “{words}”", words=_shorten_to_one_line(fold.asked, 80))
-        if fold.asked
-        else tr("preview kept")
-    )
+    words = _shorten_to_one_line(fold.asked, 80)
+    kept = tr("kept: the agent asked for “{words}”", words=words) if fold.asked else tr("preview kept")
     shrunk = f"{format_token_count(fold.tokens_before)} → {format_token_count(fold.tokens)}"
     return [LineChip(kept, want=OpenFold(fold.fold)), LineChip(shrunk, want=OpenFold(fold.fold))]
 

@@ -276,7 +276,7 @@ class TranscriptCanvas(BoxSurface):
         """Does a slice of idle work: the rest in sight, then colours, then the next screen."""
         y, height = self.verticalScrollBar().value(), self.viewport().height()
         until = time.perf_counter() + SLICE
-        if not all(self._is_item_laid_out(index) for index in self.column.visible_items(y, height)):
+        if not all(self.column.is_laid_out(index) for index in self.column.visible_items(y, height)):
             self._lay_out_and_draw(anew=False)
             return
         for index in self.column.visible_items(y, height):
@@ -292,10 +292,6 @@ class TranscriptCanvas(BoxSurface):
         self._set_scroll_position(y)
         if not ready:
             self._later.start()
-
-    def _is_item_laid_out(self, index: int) -> bool:
-        laid = self.column.existing_layout(index)
-        return laid is not None and laid.done
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
         if not self._moving:
@@ -320,11 +316,11 @@ class TranscriptCanvas(BoxSurface):
 
     def _on_content_arrived(self) -> None:
         """Content that was missing has come: lay out again what waits for it."""
-        self.column.discard_layouts_of(_FETCHING)
+        self.column.discard_layouts(lambda laid: laid.item.kind in _FETCHING)
         self._lay_out_and_draw()
 
     def _on_formulas_drawn(self) -> None:
-        self.column.discard_waiting_layouts()
+        self.column.discard_layouts(lambda laid: any(box.is_waiting_for_drawing for box in laid.boxes))
         self._lay_out_and_draw()
 
     def _on_scroll_action(self, action: int) -> None:
@@ -341,13 +337,9 @@ class TranscriptCanvas(BoxSurface):
     def _update_elapsed_times(self) -> None:
         for index in self.items.running_call_items():
             laid = self.column.existing_layout(index)
-            line = (
-                next((box for box in laid.boxes[:2] if isinstance(box, ToolCallBox)), None)
-                if laid is not None
-                else None
-            )
-            if line is not None:
-                line.update_call_line(build_call_line(self.items.tool_call_state(index), self.column.page.now()))
+            for box in laid.boxes[:2] if laid is not None else ():
+                if isinstance(box, ToolCallBox):
+                    box.update_call_line(build_call_line(self.items.tool_call_state(index), self.column.page.now()))
         laid = self.column.existing_layout(self.items.retry_wait_item)
         if laid is not None and laid.boxes and isinstance(laid.boxes[0], FailureCardBox):
             laid.boxes[0].update_card_title(describe_retry_pause(self.items.retry_at - self.column.page.now()))
@@ -385,13 +377,9 @@ class TranscriptCanvas(BoxSurface):
 
     def _active_box_of(self, index: int, laid: ItemLayout) -> LayoutBox | None:
         """The box the keyboard is on, else the one under the pointer: it shows what can be done with it."""
-        if (
-            self._spot is not None
-            and self._spot[0] == index
-            and self.hasFocus()
-            and 0 <= self._spot[1].box < len(laid.boxes)
-        ):
-            return laid.boxes[self._spot[1].box]
+        spot = self._spot
+        if spot is not None and spot[0] == index and self.hasFocus() and 0 <= spot[1].box < len(laid.boxes):
+            return laid.boxes[spot[1].box]
         return self._near
 
     def _marks_of_item(self, index: int, laid: ItemLayout) -> TextMarks:

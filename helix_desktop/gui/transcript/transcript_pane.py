@@ -48,9 +48,8 @@ class FindBar(QWidget):
         if not self.field.text():
             self.counts.setText("")
         elif total:
-            self.counts.setText(
-                tr("{n} of {total}{more}", n=format_number(number + 1), total=format_number(total), more=more)
-            )
+            which, all_hits = format_number(number + 1), format_number(total)
+            self.counts.setText(tr("{n} of {total}{more}", n=which, total=all_hits, more=more))
         else:
             self.counts.setText(tr("Nothing found") if done else tr("Loading…"))
 

@@ -4,9 +4,8 @@ import time
 from array import array
 from collections.abc import Iterator
 
-from helix_desktop.engine.facts import ModelReplied, ToolCall
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
-from helix_desktop.gui.transcript.tool_call_lines import format_call
+from helix_desktop.gui.transcript.tool_call_lines import call_as_one_line
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
 
 SLICE = 0.004
@@ -54,9 +53,6 @@ class TranscriptSearch:
 
 def searchable_text(item: TranscriptItem) -> str:
     """The text of an item that can be found without opening it."""
-    if item.kind is TranscriptItemKind.CALL and isinstance(item.source_fact, ModelReplied):
-        call = item.source_fact.parts[item.part]
-        return format_call(call.name, call.arguments) if isinstance(call, ToolCall) else ""
-    return (
-        "" if item.kind in {TranscriptItemKind.REASONING, TranscriptItemKind.LIVE_REASONING} else item_source_text(item)
-    )
+    if item.kind in {TranscriptItemKind.REASONING, TranscriptItemKind.LIVE_REASONING}:
+        return ""
+    return call_as_one_line(item) or item_source_text(item)

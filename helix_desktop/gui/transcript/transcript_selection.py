@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from helix_desktop.engine.facts import ModelReplied, ToolCall
 from helix_desktop.gui.shared.text_selection import TextSelection
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
@@ -12,7 +11,7 @@ from helix_desktop.gui.transcript.markdown_blocks import (
     parse_markdown_blocks,
 )
 from helix_desktop.gui.transcript.markdown_chunks import split_markdown_chunks
-from helix_desktop.gui.transcript.tool_call_lines import format_call
+from helix_desktop.gui.transcript.tool_call_lines import call_as_one_line
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
 
 MOST_COPIED = 64 << 20
@@ -50,13 +49,9 @@ def item_as_plain_text(item: TranscriptItem, *, parsed: bool = True) -> str:
     if item.kind is TranscriptItemKind.REASONING:
         return ""
     text = item_source_text(item).strip()
-    if (
-        not text
-        or not parsed
-        or len(text) > MOST_PARSED
-        or item.kind not in (TranscriptItemKind.REPLY, TranscriptItemKind.USER)
-    ):
-        return text or _item_as_one_line(item)
+    is_markdown = item.kind in (TranscriptItemKind.REPLY, TranscriptItemKind.USER)
+    if not (text and parsed and is_markdown) or len(text) > MOST_PARSED:
+        return text or call_as_one_line(item)
     breaks = item.kind is TranscriptItemKind.USER
     found = [
         block
@@ -69,13 +64,5 @@ def item_as_plain_text(item: TranscriptItem, *, parsed: bool = True) -> str:
 def item_as_markdown(item: TranscriptItem) -> str:
     """An item that is not laid out, as Markdown: a call as a line of code."""
     text = "" if item.kind is TranscriptItemKind.REASONING else item_source_text(item).strip()
-    line = _item_as_one_line(item)
+    line = call_as_one_line(item)
     return text or (f"`{line}`" if line else "")
-
-
-def _item_as_one_line(item: TranscriptItem) -> str:
-    if item.kind is TranscriptItemKind.CALL and isinstance(item.source_fact, ModelReplied):
-        call = item.source_fact.parts[item.part]
-        if isinstance(call, ToolCall):
-            return format_call(call.name, call.arguments)
-    return ""

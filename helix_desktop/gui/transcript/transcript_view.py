@@ -84,10 +84,9 @@ class TranscriptView(TranscriptCanvas):
     @property
     def _item_with_hover_bar(self) -> int:
         """The item whose bar is shown: where the keyboard is, else under the pointer."""
-        by_key = (
-            self._spot[0] if self._spot is not None and self.hasFocus() and self._spot[1].box == hover_bar.BAR else -1
-        )
-        return by_key if by_key >= 0 else self._over
+        if self._spot is not None and self.hasFocus() and self._spot[1].box == hover_bar.BAR:
+            return self._spot[0]
+        return self._over
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
@@ -111,9 +110,8 @@ class TranscriptView(TranscriptCanvas):
     def select_all_text(self) -> None:
         last = len(self.items.all) - 1
         if last >= 0:
-            self.selection.set_both_ends(
-                TextPosition(0, 0), TextPosition(last, self.column.full_layout(last).end_offset)
-            )
+            end = TextPosition(last, self.column.full_layout(last).end_offset)
+            self.selection.set_both_ends(TextPosition(0, 0), end)
             self.viewport().update()
 
     def copy_selected_as_markdown(self) -> None:
@@ -130,8 +128,7 @@ class TranscriptView(TranscriptCanvas):
         return TextPosition(index, self.column.full_layout(index).text_offset_at(inner))
 
     def range_around(self, place: TextPosition, *, paragraph: bool) -> tuple[int, int]:
-        laid = self.column.full_layout(place.number)
-        return laid.paragraph_range_at(place.offset) if paragraph else laid.word_range_in_text(place.offset)
+        return self.column.full_layout(place.number).range_around(place.offset, paragraph=paragraph)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         by = event.pixelDelta().x() or event.angleDelta().x() // 2
@@ -219,34 +216,25 @@ class TranscriptView(TranscriptCanvas):
         caret = self.selection.caret
         if caret.number < 0:
             return True
-        laid = self.column.full_layout(caret.number)
-        if key in (Qt.Key.Key_Home, Qt.Key.Key_End):
-            last = len(self.items.all) - 1
-            ends = (
-                (TextPosition(0, 0), TextPosition(last, self.column.full_layout(last).end_offset))
-                if whole
-                else (TextPosition(caret.number, 0), TextPosition(caret.number, laid.end_offset))
-            )
-            self.selection.caret = ends[key == Qt.Key.Key_End]
+        if key == Qt.Key.Key_Home:
+            self.selection.caret = TextPosition(0 if whole else caret.number, 0)
+        elif key == Qt.Key.Key_End:
+            last = len(self.items.all) - 1 if whole else caret.number
+            self.selection.caret = TextPosition(last, self.column.full_layout(last).end_offset)
         else:
             lines, signs = _MOVES[key]
-            self.selection.caret = (
-                self._move_caret_by_line(caret, lines)
-                if lines
-                else self._move_caret_by_character(caret, signs, laid.end_offset)
-            )
+            move = self._move_caret_by_line if lines else self._move_caret_by_character
+            self.selection.caret = move(caret, lines or signs)
         self._scroll_to_caret()
         return True
 
-    def _move_caret_by_character(self, caret: TextPosition, by: int, length: int) -> TextPosition:
-        if 0 <= caret.offset + by <= length:
+    def _move_caret_by_character(self, caret: TextPosition, by: int) -> TextPosition:
+        if 0 <= caret.offset + by <= self.column.full_layout(caret.number).end_offset:
             return TextPosition(caret.number, caret.offset + by)
         index = self._next_visible_item(caret.number, by)
-        return (
-            TextPosition(index, 0 if by > 0 else self.column.full_layout(index).end_offset)
-            if index != caret.number
-            else caret
-        )
+        if index == caret.number:
+            return caret
+        return TextPosition(index, 0 if by > 0 else self.column.full_layout(index).end_offset)
 
     def _move_caret_by_line(self, caret: TextPosition, by: int) -> TextPosition:
         laid = self.column.full_layout(caret.number)
@@ -258,15 +246,9 @@ class TranscriptView(TranscriptCanvas):
         if index == caret.number:
             return TextPosition(index, laid.end_offset if by > 0 else 0)
         other = self.column.full_layout(index)
-        return TextPosition(
-            index,
-            other.text_offset_at(
-                QPointF(
-                    where.x(),
-                    other.vertical_padding + 1 if by > 0 else other.current_height - other.vertical_padding - 1,
-                )
-            ),
-        )
+        inset = other.vertical_padding + 1
+        y = inset if by > 0 else other.current_height - inset
+        return TextPosition(index, other.text_offset_at(QPointF(where.x(), y)))
 
     def _next_visible_item(self, index: int, by: int) -> int:
         beyond = index + by
@@ -320,20 +302,15 @@ class TranscriptView(TranscriptCanvas):
             super().perform_box_action(act)
 
     def _toggle_section(self, act: ToggleSection) -> None:
-        opened = self.column.page.section_amounts
+        opened, y = self.column.page.section_amounts, self.verticalScrollBar().value()
         if act.key[-2:-1] in (("rewound",), ("group",)):
             change = self.items.toggle_rewound_items if act.key[-2] == "rewound" else self.items.toggle_call_group
-            y = self.verticalScrollBar().value()
             self.column.apply_item_changes(change(int(str(act.key[-1]))))
-            self._set_following_end(following=False)
-            self._lay_out_and_draw(y)
-            return
-        default = act.key[0] == "live" or self._is_plan_section(act)
-        opened[act.key] = (
-            opened.get(act.key, 0) + act.extra_lines if act.extra_lines else int(not opened.get(act.key, int(default)))
-        )
-        y = self.verticalScrollBar().value()
-        self.column.discard_layouts_of(frozenset(TranscriptItemKind))
+        else:
+            default = act.key[0] == "live" or self._is_plan_section(act)
+            more = opened.get(act.key, 0) + act.extra_lines
+            opened[act.key] = more if act.extra_lines else int(not opened.get(act.key, default))
+            self.column.discard_layouts(lambda _laid: True)
         self._set_following_end(following=False)
         self._lay_out_and_draw(y)
 
@@ -359,15 +336,13 @@ class TranscriptView(TranscriptCanvas):
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         index, _ = self.item_under(self.viewport().mapFromGlobal(event.globalPos()))
         menu = build_popup_menu(self)
-        copying = menu.addAction(tr("Copy"), self.copy_selected_text)
-        as_markdown = menu.addAction(tr("Copy as Markdown"), self.copy_selected_as_markdown)
-        copying.setEnabled(not self.selection.is_empty_selection)
-        as_markdown.setEnabled(not self.selection.is_empty_selection)
+        chosen = not self.selection.is_empty_selection
+        menu.addAction(tr("Copy"), self.copy_selected_text).setEnabled(chosen)
+        menu.addAction(tr("Copy as Markdown"), self.copy_selected_as_markdown).setEnabled(chosen)
         menu.addAction(tr("Select all"), self.select_all_text)
         if index >= 0 and hover_bar.has_hover_bar(self.items.all[index]):
-            menu.addAction(
-                tr("Copy message"), lambda: self.perform_box_action(CopyText(item_source_text(self.items.all[index])))
-            )
+            copy = CopyText(item_source_text(self.items.all[index]))
+            menu.addAction(tr("Copy message"), partial(self.perform_box_action, copy))
         if index >= 0 and (wants := self.intents_for_item(index)):
             menu.addSeparator()
             for words, want in wants:
@@ -387,14 +362,10 @@ class TranscriptView(TranscriptCanvas):
         found.append((tr("Fork from here"), chat_intents.ForkConversation(item.fact_seq)))
         found.append((tr("Rewind to here…"), chat_intents.RewindConversation(item.fact_seq)))
         ref = self._part_ref_of(index, item)
-        if ref is not None:
-            pinned = ref in self.items.history.branch.pins
-            found.append(
-                (
-                    tr("Unpin") if pinned else tr("Pin: never fold"),
-                    chat_intents.UnpinPart(ref) if pinned else chat_intents.PinPart(ref),
-                )
-            )
+        if ref is not None and ref in self.items.history.branch.pins:
+            found.append((tr("Unpin"), chat_intents.UnpinPart(ref)))
+        elif ref is not None:
+            found.append((tr("Pin: never fold"), chat_intents.PinPart(ref)))
         return found
 
     def _part_ref_of(self, index: int, item: TranscriptItem) -> PartRef | None:

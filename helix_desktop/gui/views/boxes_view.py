@@ -139,8 +139,7 @@ class BoxesView(BoxSurface):
         return TextPosition(0, self._stack.text_offset_at(self._to_content_position(point)))
 
     def range_around(self, place: TextPosition, *, paragraph: bool) -> tuple[int, int]:
-        stack = self._stack
-        return stack.paragraph_range_at(place.offset) if paragraph else stack.word_range_in_text(place.offset)
+        return self._stack.range_around(place.offset, paragraph=paragraph)
 
     def hot_spot_at_point(self, point: QPoint) -> HotSpot | None:
         return self._stack.hot_spot_at(self._to_content_position(point))

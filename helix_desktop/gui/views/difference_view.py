@@ -19,6 +19,7 @@ from PySide6.QtGui import (
     QPaintEvent,
     QResizeEvent,
     QTextLayout,
+    QTextOption,
 )
 from PySide6.QtWidgets import QWidget
 
@@ -29,7 +30,7 @@ from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import highlight_code
-from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks, build_format_range, build_wrap_option
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks, build_format_range
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.text_surface import TextSurface
 from helix_desktop.gui.translation import tr
@@ -215,12 +216,9 @@ class DifferenceView(TextSurface):
         heads = [number for number in range(first, last) if self._rows[number].head] if self._actions else []
         while len(self._buttons) < len(heads):
             buttons = HunkButtons(self.viewport())
-            buttons.back.clicked.connect(
-                lambda _=False, b=buttons: self.hunk_undo_requested.emit(self._hunks[b.hunk].stable_id)
-            )
-            buttons.keep.clicked.connect(
-                lambda _=False, b=buttons: self.hunk_keep_requested.emit(self._hunks[b.hunk].stable_id)
-            )
+            wanted = ((buttons.back, self.hunk_undo_requested), (buttons.keep, self.hunk_keep_requested))
+            for button, want in wanted:
+                button.clicked.connect(lambda _=False, b=buttons, w=want: w.emit(self._hunks[b.hunk].stable_id))
             self._buttons.append(buttons)
         for buttons, number in zip(self._buttons, heads, strict=False):
             buttons.hunk = self._rows[number].hunk
@@ -285,10 +283,7 @@ class DifferenceView(TextSurface):
         end = self._heads[hunk + 1] if hunk + 1 < len(self._heads) else len(self._rows)
         top, bottom = self._top_of_hunk_head(head), self._tops[end] - self.verticalScrollBar().value()
         place = QRectF(0.5, top + 0.5, self.viewport().width() - 1, bottom - top - 1)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(self._ink.token_colour("line"))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawRoundedRect(place, self._ink.scaled_pixels(8), self._ink.scaled_pixels(8))
+        self._ink.draw_frame(painter, place, "", 8)
 
     def _draw_hunk_head(self, painter: QPainter, number: int, row: difference_rows.DifferenceRow) -> None:
         top = self._top_of_hunk_head(number)
@@ -296,11 +291,8 @@ class DifferenceView(TextSurface):
         painter.fillRect(place, self._ink.token_colour("code"))
         painter.setFont(self._ink.mono)
         painter.setPen(self._ink.token_colour("faint"))
-        painter.drawText(
-            place.adjusted(self._ink.scaled_pixels(12), 0, 0, 0),
-            Qt.AlignmentFlag.AlignVCenter,
-            self._elided_hunk_head(row),
-        )
+        place.setLeft(self._ink.scaled_pixels(12))
+        painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, self._elided_hunk_head(row))
 
     def _elided_hunk_head(self, row: difference_rows.DifferenceRow) -> str:
         """The head, shortened to the room beside its buttons."""
@@ -330,11 +322,8 @@ class DifferenceView(TextSurface):
         self, painter: QPainter, line: difference_rows.DifferenceLine, place: QRectF, *, right: bool
     ) -> None:
         """They and the sign are one text, up to a letter before the line's own: each text that is drawn takes its time."""
-        figures = (
-            ((line.new_number if right else line.old_number),)
-            if self.has_two_columns
-            else (line.old_number, line.new_number)
-        )
+        both = [line.old_number, line.new_number]
+        figures = both[right : right + 1] if self.has_two_columns else both
         text = "".join(f"{figure or '':>5} " for figure in figures) + (line.mark or " ")
         left = self._left_edge_of_code(right) - (len(text) + 1) * self._ink.code_letter_width
         painter.drawText(QPointF(left, place.top() + self._base), text)
@@ -356,8 +345,7 @@ class DifferenceView(TextSurface):
         laid.setTextOption(self._option)
         laid.setCacheEnabled(True)  # Without this, Qt would shape the text again for every paint.
         if coloured:
-            runs = highlight_code(text, self._language)
-            formats = [build_format_range(at, size, self._ink.highlight_format(name)) for at, size, name in runs]
+            formats = self._ink.highlight_ranges(highlight_code(text, self._language))
             formats += [
                 build_format_range(at, size, self._ink.changed_word_format(line.mark))
                 for at, size in line.changed_spans
@@ -500,10 +488,7 @@ class DifferenceView(TextSurface):
         metrics = QFontMetricsF(self._ink.mono)
         # How far a line's baseline is below its top.
         self._base = (self._ink.code_line_height - metrics.height()) / 2 + metrics.ascent()
-        self._option = build_wrap_option()
-        self._option.setAlignment(Qt.AlignmentFlag.AlignLeft)
-        self._option.setTextDirection(Qt.LayoutDirection.LeftToRight)
-        self._option.setTabStopDistance(4 * self._ink.code_letter_width)
+        self._option = self._ink.build_code_option(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
 
     def _restyle_difference(self) -> None:
         self._rebuild_drawing_style()

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextLayout
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextLayout, QTextOption
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import Run
-from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks, build_format_range, build_wrap_option
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.text_surface import TextSurface
 from helix_desktop.gui.translation import tr
@@ -51,7 +51,7 @@ class TextLineView(TextSurface):
         self._labels: Callable[[int], str] | None = None
         self._laid: OrderedDict[int, QTextLayout] = OrderedDict()
         self._runs: dict[int, list[Run]] = {}
-        self._colouring: Iterator[tuple[int, Run]] | None = None
+        self._colouring: Iterator[tuple[int, Run]] = iter(())
         self._needle = ""
         self._by_line = False
         self._widest = 0.0
@@ -77,12 +77,11 @@ class TextLineView(TextSurface):
         self._runs.clear()
         self._widest = 0.0
         self.selection.clear_selection()
-        self._colouring = colours
+        self._colouring = colours or iter(())
         self._update_scroll_ranges()
         self.verticalScrollBar().setValue(0)
         self.horizontalScrollBar().setValue(0)
-        if colours is not None:
-            self._slices.start()
+        self._slices.start()
         self.viewport().update()
         self.selection_changed.emit()
 
@@ -190,11 +189,8 @@ class TextLineView(TextSurface):
         x = self._gutter_width - self.horizontalScrollBar().value()
         painter.save()
         painter.setClipRect(QRectF(self._gutter_width - 2, 0, self.viewport().width(), self.viewport().height()))
-        layout.draw(
-            painter,
-            QPointF(x, y),
-            self._ink.overlay_formats(TextMarks(selected, find_needle_spans(self._needle, layout.text()))),
-        )
+        marks = TextMarks(selected, find_needle_spans(self._needle, layout.text()))
+        layout.draw(painter, QPointF(x, y), self._ink.overlay_formats(marks))
         painter.restore()
         painter.setFont(self._ink.mono)
         painter.setPen(self._ink.token_colour("faint"))
@@ -216,16 +212,9 @@ class TextLineView(TextSurface):
         line = self.viewed_lines[number]
         shown = make_safe_text(line[:LONGEST]) + ("…" if len(line) > LONGEST else "")
         laid = self._laid[number] = QTextLayout(shown.replace("\n", " "), self._ink.mono)
-        option = build_wrap_option(wrap=False)
-        option.setTextDirection(Qt.LayoutDirection.LeftToRight)
-        option.setTabStopDistance(4 * self._ink.code_letter_width)
-        laid.setTextOption(option)
+        laid.setTextOption(self._ink.build_code_option(QTextOption.WrapMode.NoWrap))
         laid.setCacheEnabled(True)
-        runs = self._runs.get(number)
-        if runs:
-            laid.setFormats(
-                [build_format_range(start, length, self._ink.highlight_format(name)) for start, length, name in runs]
-            )
+        laid.setFormats(self._ink.highlight_ranges(self._runs.get(number, ())))
         laid.beginLayout()
         made = laid.createLine()
         made.setLineWidth(1e7)
@@ -239,16 +228,13 @@ class TextLineView(TextSurface):
     def _continue_colouring_lines(self) -> None:
         """Some milliseconds of colouring; the lines it reached are laid out again."""
         until = time.perf_counter() + SLICE
-        if self._colouring is not None:
-            for number, run in self._colouring:
-                self._runs.setdefault(number, []).append(run)
-                self._laid.pop(number, None)
-                if time.perf_counter() > until:
-                    self.viewport().update()
-                    return
-        self._colouring = None
-        self._slices.stop()
         self.viewport().update()
+        for number, run in self._colouring:
+            self._runs.setdefault(number, []).append(run)
+            self._laid.pop(number, None)
+            if time.perf_counter() > until:
+                return
+        self._slices.stop()
 
     def text_position_at(self, point: QPoint) -> TextPosition:
         if not len(self.viewed_lines):
@@ -256,9 +242,8 @@ class TextLineView(TextSurface):
         y = point.y() + self.verticalScrollBar().value() - self._ink.scaled_pixels(10)
         number = min(max(int(y / self._line_height), 0), len(self.viewed_lines) - 1)
         line = self._layout_text_line(number).lineAt(0)
-        return TextPosition(
-            number, int(line.xToCursor(point.x() - self._gutter_width + self.horizontalScrollBar().value()))
-        )
+        x = point.x() - self._gutter_width + self.horizontalScrollBar().value()
+        return TextPosition(number, int(line.xToCursor(x)))
 
     def _handle_press(self, event: QMouseEvent, *, clicks: int) -> None:
         """In the margin whole lines are selected."""

@@ -64,10 +64,17 @@ def test_it_follows_how_things_stand(dialog: ShareWorkspaceDialog, bench: FakeWo
     assert len(bench.sharing.listeners) == 1  # the window's own
 
 
-def test_no_line_is_cut_when_the_amount_is_known_later(dialog: ShareWorkspaceDialog) -> None:
-    layout = dialog.layout()
-    assert layout is not None
-    dialog.amount.setText("")
-    dialog.resize(dialog.width(), layout.totalHeightForWidth(dialog.width()))
+def test_no_line_is_cut_when_the_amount_is_known_later(
+    window: MainWindow, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window.show()
+    with monkeypatch.context() as patch:
+        patch.setattr(ShareWorkspaceDialog, "_show_upload_amount", lambda *_: None)
+        dialog = ShareWorkspaceDialog(bench, window.background_runner, window)
+        dialog.open()
+        QGuiApplication.processEvents()
     dialog._show_upload_amount((12, 345, 6_700_000))
-    assert dialog.height() >= layout.totalHeightForWidth(dialog.width())
+    QGuiApplication.processEvents()
+    labels = [label for label in dialog.findChildren(QLabel) if label.isVisible()]
+    assert len(labels) == 2
+    assert all(label.height() >= label.heightForWidth(label.width()) for label in labels)
