@@ -17,13 +17,8 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = Path("-")
 LONGEST = 18  # In digits. A longer number may not fit into the database's 64-bit integers.
-BY_NAME = {
-    ".json": "application/json",
-    ".xml": "application/xml",
-    ".png": "image/png",
-    ".jpg": "image/jpeg",
-    ".pdf": "application/pdf",
-}
+BY_NAME = {f".{kind}": f"application/{kind}" for kind in ("json", "xml", "pdf")}
+BY_NAME |= {".png": "image/png", ".jpg": "image/jpeg"}
 
 
 def add_cache_command(nouns: Subparsers) -> None:
@@ -141,12 +136,8 @@ def _text_or_base64(content: bytes) -> dict[str, str]:
 async def print_entry_list(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     await workspace_access.wait_for_index(workspace, console)
     chosen = EntryFilter(tool=arguments.tool)
-    rows = await workspace.index.entries_page(
-        chosen,
-        sort=EntrySort(arguments.sort),
-        descending=arguments.sort not in {"tool", "source"},
-        limit=arguments.limit or -1,
-    )
+    sort, descending = EntrySort(arguments.sort), arguments.sort not in {"tool", "source"}
+    rows = await workspace.index.entries_page(chosen, sort=sort, descending=descending, limit=arguments.limit or -1)
     lines = []
     for row in rows:
         figures = f"{row.stored.size:>13,}  {row.tokens:>10,}  {format_local_minute(row.time)}"

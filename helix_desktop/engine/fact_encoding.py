@@ -33,6 +33,13 @@ _Read = Callable[[typing.Any], object]
 UPGRADES: Mapping[tuple[str, int], Callable[[dict[str, object]], dict[str, object]]] = {}
 
 
+def check_time(time: typing.Any) -> float:
+    """A time that comes from others. ValueError where a calendar has none like it."""
+    if not 0 <= float(time) < LATEST_TIME:
+        raise ValueError("a time is out of range")
+    return float(time)
+
+
 def encode_fact(fact: Fact) -> str:
     """One line of JSON with its keys in declared order."""
     kind = type(fact).__name__

@@ -237,8 +237,8 @@ class FleetTaskList:
 
     async def release_orphaned_tasks(self, process: str) -> None:
         """Let tasks be claimed again that no worker of this process has. Only where no other process can have them."""
-        found = await self._run_statements([self._statement(_RELEASE, self._space, f"% {process}.%")])
-        await self._end_failed_tasks(*found)
+        (lost,) = await self._run_statements([self._statement(_RELEASE, self._space, f"% {process}.%")])
+        await self._end_failed_tasks(lost)
 
     async def renew_leases_of_tasks(self, tasks: Sequence[FleetTask], seconds: float) -> frozenset[str]:
         """Those of these that are still this worker's, and stay so for so long."""

@@ -277,8 +277,8 @@ def _parse_fact_line(raw: bytes, ends: dict[str, int]) -> StoredFact:
     if seq != ends.get(conversation, 0) + 1:
         raise ValueError(f"record {ends.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing")
     fact_encoding.decode_fact(fact)
-    ends[conversation] = seq
-    return StoredFact(0, conversation, seq, float(time), fact, checksum_of_fact(conversation, seq, float(time), fact))
+    ends[conversation], time = seq, fact_encoding.check_time(time)
+    return StoredFact(0, conversation, seq, time, fact, checksum_of_fact(conversation, seq, time, fact))
 
 
 def _import_entries(member: IO[bytes], folder: Path, report: Callable[[int], None]) -> tuple[str, ...]:
@@ -303,11 +303,12 @@ def _import_entry(
 ) -> list[StagedEntry]:
     digest = Digest.from_hex(head["sha256"])
     about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
+    time = fact_encoding.check_time(head["time"])
     if "collected" in head:
-        record = CacheRecord(0, 0, digest, int(head["collected"]), 0, int(head["lines"]), float(head["time"]), about)
+        record = CacheRecord(0, 0, digest, int(head["collected"]), 0, int(head["lines"]), time, about)
         cache.store_collected_record(record)
         return []
-    incoming = cache.begin_incoming(about, time=float(head["time"]))
+    incoming = cache.begin_incoming(about, time=time)
     left = int(head["size"])
     while left > 0:
         piece = member.read(min(left, CHUNK))

@@ -10,8 +10,6 @@ import asyncio
 import itertools
 import logging
 import secrets
-import sys
-import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import field
@@ -26,6 +24,7 @@ from helix_desktop.engine.session import BUG, Session
 from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStreamed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskList, FleetTaskResult, FleetTaskState
+from helix_desktop.store.shared.known_leases import seconds_since_start_of_computer
 from helix_desktop.workbench.conversation_fences import ConversationFence
 from helix_desktop.workbench.delegated_agents import result_of_agent
 from helix_desktop.workbench.fleet_step_gate import BudgetSpent, FleetStepGate
@@ -52,11 +51,6 @@ STOPPED = "Someone stopped this turn in the task's conversation."
 _PROCESS = secrets.token_hex(3)  # A random part of the names of workers in this process.
 _numbers = itertools.count(1)
 Report = Callable[[FleetTask, FleetTaskState, FleetTaskResult], Awaitable[None]]
-
-
-def seconds_since_start_of_computer() -> float:
-    """Also counts the time that the computer sleeps, unlike a monotonic clock on Linux."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
 class LostFleetTask(errors.StoreFailed):

@@ -164,6 +164,16 @@ async def test_an_incomplete_file_is_refused_and_leaves_nothing(
             b'["/home/me/settings", 1, 1.0, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n',
             InvalidInput,
         ),
+        ("facts.jsonl", b'["a", 1, 1e300, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n', InvalidInput),
+        ("facts.jsonl", b'["a", 1, -1.0, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n', InvalidInput),
+        ("facts.jsonl", b'["a", 1, NaN, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n', InvalidInput),
+        ("facts.jsonl", b'[5, 1, 1.0, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n', InvalidInput),
+        (
+            "entries.bin",
+            b'{"sha256": "%s", "collected": 1, "lines": 1, "time": 1e300, "tool": "", "source": "", "media_type": ""}\n'
+            % (b"0" * 64),
+            InvalidInput,
+        ),
         ("facts.jsonl", b'["a", 1, 1.0, "{\\"fact\\":\\"FromTheFuture\\",\\"version\\":1}"]\n', WrittenByNewerVersion),
         ("entries.bin", b'{"sha256":"zz"}\n', InvalidInput),
         (

@@ -13,6 +13,7 @@ import zstandard
 
 from helix_desktop.decompression import decompress_zstd_frame
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.fact_encoding import check_time
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import CacheCorrupt, HelixError, NotFound, StoreFailed, WrittenByNewerVersion
 from helix_desktop.fast_dataclass import dataclass
@@ -72,22 +73,22 @@ def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
                 remedy="Update Helix Desktop. Nothing was changed.",
             )
         about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
-        count = int(head["count"])
+        count, size = int(head["count"]), int(head["size"])
         whole = decompress_zstd_frame(content[end:], CHUNK) if count == 1 else b""
-        described = DescribedEntry(count, float(head["time"]), about, whole)
+        described = DescribedEntry(count, check_time(head["time"]), about, whole)
     except (ValueError, KeyError, TypeError, zstandard.ZstdError) as error:
         raise corrupt_entry_error(digest) from error
-    if count == 1 and Digest.of_content(whole) != digest:
+    is_possible = count == max(1, -(-size // CHUNK)) and count <= MOST_CHUNKS
+    if not is_possible or (count == 1 and Digest.of_content(whole) != digest):
         raise corrupt_entry_error(digest)
     return described
 
 
-def decrypt_chunk_rows(seal: RowCipher, digest: Digest, count: int, rows: Mapping[bytes, bytes]) -> Iterator[bytes]:
-    """Those of the chunks that are in `rows`, opened; the whole is checked by whoever puts them together."""
-    for chunk in range(count):
-        row_name = _chunk_name(seal, digest, chunk)
-        if row_name not in rows:
-            continue
+def decrypt_chunk_rows(
+    seal: RowCipher, digest: Digest, names: Sequence[bytes], rows: Mapping[bytes, bytes]
+) -> Iterator[bytes]:
+    """These chunks, opened; the whole is checked by whoever puts them together."""
+    for row_name in names:
         try:
             yield decompress_zstd_frame(seal.decrypt_row(row_name, rows[row_name]), CHUNK)
         except (zstandard.ZstdError, ValueError) as error:
@@ -101,6 +102,7 @@ def corrupt_entry_error(digest: Digest) -> CacheCorrupt:
     )
 
 
+MOST_CHUNKS = 1 << 18  # An entry has at most so many: its rows are named one by one, also to forget it.
 ENTRIES_IN_BATCH = 200  # At most this many entries are sent together.
 _ASK_FROM = 32 << 10  # In bytes. Before sending more, ask the store which of these entries it lacks.
 _TOGETHER = MOST_BYTES_IN_CALL // CHUNK  # How many chunks are sent or fetched together.
@@ -219,13 +221,12 @@ class ContentTransfer:
         await self._thread.run_there(self._folder.commit_staged, [staged])
 
     async def _fetch_chunks(self, digest: Digest, count: int) -> AsyncIterator[bytes]:
-        *names, _ = entry_row_names(self._seal, digest, count)
         for at in range(0, count, _TOGETHER):
-            some = names[at : at + _TOGETHER]
+            some = [_chunk_name(self._seal, digest, chunk) for chunk in range(at, min(count, at + _TOGETHER))]
             rows = await self._remote.fetch_in_batches(some)
             if len(rows) < len(some):
                 raise NotFound(f"Part of the entry {digest} is missing from the shared store.")
-            for chunk in await self._remote.run_in_thread(list, decrypt_chunk_rows(self._seal, digest, count, rows)):
+            for chunk in await self._remote.run_in_thread(list, decrypt_chunk_rows(self._seal, digest, some, rows)):
                 yield chunk
 
     async def send_entries_again(self, used: Collection[Digest]) -> None:

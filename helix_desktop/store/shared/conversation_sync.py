@@ -8,7 +8,6 @@ on the engine's clock; a writer that is late loses nothing but the head.
 
 import asyncio
 import hashlib
-import time as clock
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
@@ -24,7 +23,7 @@ from helix_desktop.store.shared import fact_segments
 from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.conversation_heads import ConversationHead, ConversationHeads, HeadMark, HeadUpdate
 from helix_desktop.store.shared.fact_segments import FactSegment, HeadContents
-from helix_desktop.store.shared.known_leases import KnownLeases
+from helix_desktop.store.shared.known_leases import KnownLeases, seconds_since_start_of_computer
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.sync_state import SharedProgress, SyncState
 from helix_desktop.store.store_thread import StoreThread
@@ -97,7 +96,7 @@ class ConversationSync:
     send_last_again: Callable[[], Awaitable[None]] = send_nothing
     learn_forgotten: Callable[[], Awaitable[None]] = send_nothing
     on_new_entries: Callable[[Collection[Digest]], object] = bool
-    now: Callable[[], float] = clock.monotonic
+    now: Callable[[], float] = seconds_since_start_of_computer
     lease: float = LEASE_SECONDS
     complaints: dict[str, str] = field(default_factory=dict)  # Why certain conversations cannot be read.
     leases: KnownLeases = field(init=False)

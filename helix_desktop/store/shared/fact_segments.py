@@ -19,7 +19,7 @@ from helix_desktop.store.journal_file import StoredFact, checksum_of_fact
 VERSION = 1
 NOTHING = bytes(32)  # Stands for "no fact before" in a conversation's chain of hashes.
 MOST_FACTS_IN_SEGMENT = 4_096  # A segment with this many facts is never written again.
-MOST_SEGMENT_BYTES = 512 << 20  # In bytes. A row of another machine must not decompress to more.
+MOST_SEGMENT_BYTES = 64 << 20  # In bytes. A row of another machine must not decompress to more.
 _LEAST = 32  # A segment with fewer facts is written again together with the next facts.
 
 
@@ -82,7 +82,9 @@ def pack_segment(lines: Sequence[StoredFact]) -> bytes:
 
 def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
     try:
-        head, *rows = decompress_zstd_frame(content, MOST_SEGMENT_BYTES).decode().split("\n")
+        whole = decompress_zstd_frame(content, MOST_SEGMENT_BYTES)
+        are_few = whole.count(b"\n") <= MOST_FACTS_IN_SEGMENT
+        head, *rows = whole.decode().split("\n") if are_few else []  # ValueError where there are more.
         about = json.loads(head)
         if about["segment"] > VERSION:
             raise _newer_version_error()
@@ -100,7 +102,7 @@ def _check_conversation_id(text: str) -> str:
 
 def _fact_from_row(conversation: str, seq: int, row: str) -> StoredFact:
     written, fact = row.split("\t", 1)
-    time = float(written)
+    time = fact_encoding.check_time(written)
     return StoredFact(0, conversation, seq, time, fact, checksum_of_fact(conversation, seq, time, fact))
 
 

@@ -1,8 +1,17 @@
 """Which machine may write in which conversation, as far as this one knows."""
 
+import sys
+import time
 from collections.abc import Callable
 
 from helix_desktop.store.shared.sync_state import SharedProgress
+
+
+def seconds_since_start_of_computer() -> float:
+    """Also counts the time that the computer sleeps, unlike Python's monotonic clock on Linux and macOS."""
+    if sys.platform == "win32":
+        return time.monotonic()
+    return time.clock_gettime(time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC)
 
 
 class KnownLeases:

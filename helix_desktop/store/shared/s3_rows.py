@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import secrets
 import struct
 import threading
@@ -24,6 +25,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from helix_desktop import errors
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.shared.known_leases import seconds_since_start_of_computer
 from helix_desktop.store.shared.row_encryption import INSTALL
 from helix_desktop.store.shared.row_store import (
     ROW_KEY_BYTES,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 VERSION = 1
 LARGE_ROW_BYTES = 64 << 10  # In bytes. A row of this size or more becomes an object of its own.
+_CLOCKS_APART_SECONDS = 60.0
 LATEST_PUT_MS = 900_000  # The longest that a put may take from its pack's ID to its index.
 _HEAD = b"helix-index-%d\n"
 _PLACE = struct.Struct(">32sQQ32s")  # A row's name, its offset and length in the pack, and its key.
@@ -69,7 +72,8 @@ class S3RowStore:
         self._known: dict[str, frozenset[bytes]] = {}  # By pack: the names of its rows.
         self._gone: frozenset[bytes] = frozenset()
         self._looked = ""
-        self._ahead: float | None = None  # How many milliseconds the store's clock is ahead of ours.
+        # How many milliseconds the store's clock is ahead of ours, and how far the clocks here were apart then.
+        self._ahead, self._apart = 0.0, math.inf
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
         if not rows:
@@ -173,16 +177,22 @@ class S3RowStore:
         held = self._known.get(pack, frozenset())
         own = [name for name in held & without if self._places[name].start == _OWN]
         stays = {name: self._places[name] for name in held - without}
+        made: list[str] = []
         if rows := self._fetch_rows_at({name: place for name, place in stays.items() if place.start != _OWN}):
-            self._create_pack(rows)
+            made.append(self._create_pack(rows))
         kept = [name for name, place in stays.items() if place.start == _OWN]
         if kept:
             lengths = ((name, self._places[name].length) for name in kept)
             places = [_PLACE.pack(name, _OWN, length, bytes(ROW_KEY_BYTES)) for name, length in lengths]
-            self._create_index(self._new_pack_id(), b"".join(places))
+            made.append(self._new_pack_id())
+            self._create_index(made[-1], b"".join(places))
         for path in (f"index/{pack}", f"pack/{pack}", *(f"row/{name.hex()}" for name in own)):
             self._call_or_none("delete", path)
         self._remove_pack_from_index(pack)
+        self._fetch_forgotten_names()
+        for new in made:  # Another machine may have forgotten rows of the old pack meanwhile.
+            if self._gone & self._known.get(new, frozenset()):
+                self._rewrite_pack(new, self._gone)
 
     def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
         """All of them each time: they are few, and there is no order among machines."""
@@ -278,14 +288,15 @@ class S3RowStore:
         return f"{int(self._store_time_ms()):012x}{secrets.token_hex(10)}"
 
     def _store_time_ms(self) -> float:
-        """The store's time in milliseconds: asked once, then by a clock nobody sets."""
-        if self._ahead is None:
+        """The store's time in milliseconds. Between, by a clock that nobody sets; asked again after a jump of the clocks here."""
+        apart = clock.time() - seconds_since_start_of_computer()
+        if abs(apart - self._apart) > _CLOCKS_APART_SECONDS:
             path = f"clock/{secrets.token_hex(8)}"
             self._call_object_store("put", path, b"-")
             there = self._call_object_store("head", path)["last_modified"].timestamp() * 1000
             self._call_or_none("delete", path)
-            self._ahead = there - clock.monotonic() * 1000
-        return clock.monotonic() * 1000 + self._ahead
+            self._ahead, self._apart = there - seconds_since_start_of_computer() * 1000, apart
+        return seconds_since_start_of_computer() * 1000 + self._ahead
 
     def _list_object_names(self, folder: str, after: str = "") -> list[str]:
         import obstore

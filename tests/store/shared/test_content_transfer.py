@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -63,7 +64,16 @@ async def store(tmp_path: Path, seal: RowCipher) -> AsyncIterator[Store]:
 
 
 def row(content: bytes, **changed: object) -> bytes:
-    head = {"entry": 1, "count": 1, "time": 5.0, "tool": "shell", "source": "ls", "media_type": "text/plain", **changed}
+    head = {
+        "entry": 1,
+        "size": len(content),
+        "count": 1,
+        "time": 5.0,
+        "tool": "shell",
+        "source": "ls",
+        "media_type": "text/plain",
+        **changed,
+    }
     text = json.dumps(head).encode()
     return len(text).to_bytes(4, "big") + text + compress_content(content)
 
@@ -72,7 +82,7 @@ def test_a_first_row_says_what_the_entry_is() -> None:
     digest = Digest.of_content(b"small")
     found = parse_first_row(digest, row(b"small"))
     assert (found.count, found.time, found.about, found.content) == (1, 5.0, SHELL, b"small")
-    several = parse_first_row(digest, row(b"", count=3))
+    several = parse_first_row(digest, row(b"", count=3, size=2 * CHUNK + 1))
     assert (several.count, several.content) == (3, b""), "its content is in other rows"
 
 
@@ -100,12 +110,30 @@ def test_chunks_are_opened_in_their_order_as_far_as_they_are_there(seal: RowCiph
     assert (len(names), first) == (3, entry_row_name(seal, digest))
     assert entry_row_names(seal, digest, 1) == [first]
     rows = {name: seal.encrypt_row(name, compress_content(bytes([at]))) for at, name in enumerate(names)}
-    assert list(decrypt_chunk_rows(seal, digest, 3, rows)) == [b"\0", b"\1", b"\2"]
-    del rows[names[1]]
-    assert list(decrypt_chunk_rows(seal, digest, 3, rows)) == [b"\0", b"\2"]
+    assert list(decrypt_chunk_rows(seal, digest, names, rows)) == [b"\0", b"\1", b"\2"]
+    assert list(decrypt_chunk_rows(seal, digest, names[1:], rows)) == [b"\1", b"\2"]
     rows[names[1]] = seal.encrypt_row(names[1], b"no frame")
     with pytest.raises(CacheCorrupt):
-        list(decrypt_chunk_rows(seal, digest, 3, rows))
+        list(decrypt_chunk_rows(seal, digest, names, rows))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"count": 2_000_000},
+        {"count": 2},
+        {"count": 0},
+        {"size": CHUNK + 1},
+        {"count": 1 << 40, "size": 1 << 60},
+        {"time": 1e300},
+        {"time": math.nan},
+        {"time": -1.0},
+    ],
+    ids=str,
+)
+def test_a_first_row_that_stands_for_more_than_it_is_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(CacheCorrupt):
+        parse_first_row(Digest.of_content(b"x"), row(b"x", **changes))
 
 
 async def test_only_what_is_missing_is_sent(store: Store) -> None:

@@ -358,7 +358,7 @@ async def test_what_a_standby_that_took_over_lacks_is_sent_again_by_who_works(tm
 
     one.shared.send_last_again = send_last_again
     for number in range(3):
-        await two.begin(f"other {number}", "Other")
+        await two.begin(f"other-{number}", "Other")
     for machine in (two, one, two):
         assert await machine.step()
     assert again == ["content"]

@@ -16,6 +16,23 @@ def line(seq: int, fact: str = "{}", time: float = 1.5) -> StoredFact:
     return StoredFact(0, "c", seq, time, fact, checksum_of_fact("c", seq, time, fact))
 
 
+@pytest.mark.parametrize("time", ["1e300", "-1e300", "nan", "inf", "-1"])
+def test_a_time_of_no_calendar_is_refused(time: str) -> None:
+    head = json.dumps({"segment": 1, "conversation": "c", "first": 1})
+    with pytest.raises(JournalCorrupt):
+        fact_segments.unpack_segment(zstandard.ZstdCompressor().compress(f"{head}\n{time}\t{{}}".encode()))
+
+
+def test_a_segment_that_stands_for_more_than_it_is_is_refused() -> None:
+    """A million facts of one byte each take gigabytes."""
+    head = json.dumps({"segment": 1, "conversation": "c", "first": 1})
+    most = zstandard.ZstdCompressor().compress((head + "\n0\t{}" * MOST_FACTS_IN_SEGMENT).encode())
+    assert len(fact_segments.unpack_segment(most)) == MOST_FACTS_IN_SEGMENT
+    for content in (head + "\n0\t{}" * (MOST_FACTS_IN_SEGMENT + 1), head + "\n0\t" + " " * (65 << 20)):
+        with pytest.raises(JournalCorrupt):
+            fact_segments.unpack_segment(zstandard.ZstdCompressor().compress(content.encode()))
+
+
 @pytest.mark.parametrize("foreign", ["", "../../x", "/home/me/settings", ".hidden", "a" * 81, 5])
 def test_an_id_that_would_be_a_path_is_refused(foreign: str) -> None:
     row = zstandard.ZstdCompressor().compress(json.dumps({"segment": 1, "conversation": foreign, "first": 1}).encode())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from helix_desktop.store.shared.conversation_sync import ConversationSync
 from helix_desktop.store.shared.fact_segments import HeadContents
-from helix_desktop.store.shared.known_leases import KnownLeases
+from helix_desktop.store.shared.known_leases import KnownLeases, seconds_since_start_of_computer
 from helix_desktop.store.shared.sync_state import SharedProgress
 
 HERE, THERE = b"here", b"there"
@@ -31,6 +34,13 @@ def leases(clock: Clock) -> KnownLeases:
         made.note_writer(SharedProgress(name, writer=writer, contents=HeadContents(name, f"laptop of {name}")))
         made.note_lease(name, left)
     return made
+
+
+def test_a_lease_ends_while_the_computer_sleeps() -> None:
+    """By the clock that goes on meanwhile; `time.monotonic` stands still."""
+    before, now = time.clock_gettime(time.CLOCK_BOOTTIME), seconds_since_start_of_computer()
+    assert before <= now <= time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert ConversationSync.__dataclass_fields__["now"].default is seconds_since_start_of_computer
 
 
 def test_another_machine_writes_until_its_lease_ends(leases: KnownLeases, clock: Clock) -> None:

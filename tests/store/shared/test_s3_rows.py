@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
+import obstore
 import pytest
 from obstore.store import MemoryStore
 
@@ -210,6 +211,48 @@ def test_what_each_machine_uses_is_published_until_it_is_taken_back() -> None:
     there.publish_used_rows(b"1" * 16, b"")
     there.publish_used_rows(b"3" * 16, b"")
     assert here.fetch_published_uses() == {b"2" * 16: b"newer"}
+
+
+def test_what_another_machine_forgets_meanwhile_is_not_written_again() -> None:
+    """The row and its key: other machines do not read it, and the store's operator must not have it either."""
+    bucket = MemoryStore()
+    rows = rows_of_sizes(500, 600, LARGE_ROW_BYTES, 700)
+    x, y, large, z = rows
+    machine(bucket).store_rows(rows)
+    first = machine(bucket)
+
+    class InBetween(S3RowStore):
+        """The other machine forgets after this one has read the pack, and before it writes it again."""
+
+        meanwhile: ClassVar[list[Any]] = [lambda: first.forget_rows([Tombstone(name, b"w") for name in (x, large)])]
+
+        def _create_pack(self, rows: Any) -> str:
+            if self.meanwhile:
+                self.meanwhile.pop()()
+            return super()._create_pack(rows)
+
+    machine(bucket, InBetween).forget_rows([Tombstone(y, b"w")])
+    left = machine(bucket)
+    assert left.fetch_row_usage().rows == 1
+    assert left.fetch_rows([z]) == {z: rows[z]}
+    everything = [bytes(obstore.get(bucket, one["path"]).bytes()) for page in bucket.list() for one in page]
+    assert any(rows[z][ROW_KEY_BYTES:] in content for content in everything)
+    for row in (rows[x], rows[large]):
+        assert not any(part in content for part in (row[:ROW_KEY_BYTES], row[ROW_KEY_BYTES:]) for content in everything)
+
+
+def test_packs_of_a_machine_that_was_suspended_are_of_now() -> None:
+    """A virtual machine's clocks stand still then. Others look for packs that are newer than a quarter of an hour."""
+    bucket = MemoryStore()
+    laptop, desk = machine(bucket), machine(bucket)
+    rows = rows_of_sizes(500)
+    laptop.store_rows(rows)
+    assert desk.fetch_rows(list(rows)) == rows
+    laptop._ahead, laptop._apart = laptop._ahead - 8 * 3_600_000, laptop._apart - 8 * 3600
+    more = rows_of_sizes(600)
+    laptop.store_rows(more)
+    assert desk.fetch_rows(list(more)) == more
+    assert not set(desk.list_old_rows(3600.0)) & set(more)
 
 
 def test_rows_are_old_by_the_stores_clock() -> None:
