@@ -19,10 +19,10 @@ from helix_desktop.acp_agent.conversation_updates import ClientAbilities
 from helix_desktop.acp_agent.editor_conversation import EditorConversation
 from helix_desktop.acp_agent.prompt_parts import build_user_parts
 from helix_desktop.console import Console
+from helix_desktop.engine.conversation import new_conversation_id
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from helix_desktop.workbench import Workbench
-from helix_desktop.workbench.open_workbench import new_conversation_id
 
 PAGE = 100  # At most this many conversations are in one answer to session/list.
 MOST_OPEN = 200  # The most conversations that one editor may have open.

@@ -6,6 +6,7 @@ long history enter the state first (`append_together`), and leave it again where
 """
 
 import asyncio
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -223,6 +224,11 @@ class ConversationDraft(Conversation):
 async def _read_state(journal: JournalPort, conversation: str) -> ConversationState:
     """Reads the state in a thread, because a long conversation takes a second or two."""
     return await asyncio.to_thread(build_state, await journal.read_facts(conversation))
+
+
+def new_conversation_id() -> str:
+    """Sorts by time, and is unlike any other; the id of a fleet's task as well."""
+    return f"{int(time.time() * 1000):012x}{secrets.token_hex(4)}"
 
 
 def resolve_relative_cover(fact: Fact, first: int) -> Fact:

@@ -149,7 +149,6 @@ class ConversationMatcher:
         on_line = at < len(track.chain) and track.chain[at] == chain[at]
         if on_line:
             return RequestPosition(track, at + 1, tuple(track.seqs[: at + 1]))
-        seqs = [
-            next((seq for one, seq in self._lines_by_hash.get(chain[i], ()) if one is track), 0) for i in range(at + 1)
-        ]
+        known = (self._lines_by_hash.get(hashed, ()) for hashed in chain[: at + 1])
+        seqs = [next((seq for one, seq in entries if one is track), 0) for entries in known]
         return RequestPosition(track, at + 1, tuple(seqs), is_on_current_line=False)

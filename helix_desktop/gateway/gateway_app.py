@@ -273,11 +273,8 @@ class GatewayApp:
             return {"figures": await self._figures_of_registration(registration)}
         midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
         agents: list[Json] = [asdict(seen) for seen in self.agent_activity.values()]
-        return {
-            "agents": agents,
-            "figures": await self._all_figures_since(0.0),
-            "today": await self._all_figures_since(midnight),
-        }
+        figures, today = await self._all_figures_since(0.0), await self._all_figures_since(midnight)
+        return {"agents": agents, "figures": figures, "today": today}
 
     async def _figures_of_registration(self, registration: GatewayRegistration) -> list[dict[str, Json]]:
         own = self._registered_conversations.find_conversations(registration.token)

@@ -83,11 +83,8 @@ async def serve_gateway(
     gateway.open_conversations = lambda: made[0].list_open_conversations() if made else ()
     server = _build_http_server(gateway)
     if registration_lines is not None:
-        tasks.start_thread(
-            partial(_apply_registrations, registration_lines, registrations, server),
-            name="hear of registrations",
-            daemon=True,
-        )
+        hear = partial(_apply_registrations, registration_lines, registrations, server)
+        tasks.start_thread(hear, name="hear of registrations", daemon=True)
     if threading.current_thread() is threading.main_thread():
         _stop_in_order_on_signals(server)
     here.spawn_task(open_usual_workspace(), name="open the usual workspace")

@@ -129,13 +129,7 @@ class ViewEntriesBuilder:
         places = {bisect_left(self.seqs, ref.seq) for ref in taken_out}
         for at in sorted(places - {len(self.seqs)}):
             recorded_facts = self._facts_of_message(at)
-            blocks = [
-                block
-                for each in recorded_facts
-                for block in message_blocks.render_message_blocks(
-                    each, branch.ids, lambda _: None, branch.is_pinned, branch.is_excluded
-                )
-            ]
+            blocks = [block for each in recorded_facts for block in branch.blocks_without_folds(each.seq)]
             yield self._changed_message(at, recorded_facts, blocks)
 
     def _is_history_unchanged(self, view: View) -> bool:

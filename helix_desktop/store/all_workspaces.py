@@ -88,9 +88,8 @@ class AllWorkspaces:
         place = self._new_workspace_folder(name)
         colour = COLOURS[len(self.list_workspaces()) % len(COLOURS)]
         try:
-            atomic_files.write_file_atomically(
-                place / workspace_settings.NAME, workspace_settings.new_settings_text(name, colour, roots), private=True
-            )
+            text = workspace_settings.new_settings_text(name, colour, roots)
+            atomic_files.write_file_atomically(place / workspace_settings.NAME, text, private=True)
         except errors.HelixError:
             shutil.rmtree(place, ignore_errors=True)
             raise
@@ -246,9 +245,8 @@ def _is_workspace_folder(folder: Path) -> bool:
 
 def _known_workspace_at(folder: Path, *, trashed: bool = False) -> KnownWorkspace:
     try:
-        return KnownWorkspace(
-            folder.name, folder, workspace_settings.read_workspace_settings(folder / workspace_settings.NAME), trashed
-        )
+        settings = workspace_settings.read_workspace_settings(folder / workspace_settings.NAME)
+        return KnownWorkspace(folder.name, folder, settings, trashed)
     except errors.HelixError as error:
         return KnownWorkspace(folder.name, folder, WorkspaceConfig(name=folder.name), trashed, str(error))
 

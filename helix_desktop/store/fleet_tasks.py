@@ -13,7 +13,6 @@ import hashlib
 import json
 import math
 import re
-import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+from helix_desktop.engine.conversation import new_conversation_id
 from helix_desktop.engine.fact_encoding import CONVERSATION_ID, LATEST_TIME
 from helix_desktop.errors import AmbiguousName, HelixError, InvalidInput, NotFound, SharedStoreUnreachable
 from helix_desktop.fast_dataclass import dataclass
@@ -168,7 +168,7 @@ class FleetTaskList:
 
     async def add_fleet_tasks(self, wanted: Sequence[NewFleetTask]) -> list[str]:
         """The ids of these tasks, in their order. One whose key is known is not added again."""
-        ids = [self.task_id_of_key(one.key) if one.key else new_task_id() for one in wanted]
+        ids = [self.task_id_of_key(one.key) if one.key else new_conversation_id() for one in wanted]
         named = {need: need for need in ids} | {one.key: task for one, task in zip(wanted, ids, strict=True)}
         for need in {need for one in wanted for need in one.after} - named.keys():
             named[need] = await self._find_needed_task_id(need)
@@ -348,11 +348,6 @@ class FleetTaskList:
                 return FleetTask(*about, order, came)
         ended = FleetTaskState("cancelled" if state == "cancelled" else "failed")
         return FleetTask(task, ended, priority, 0.0, "", claims, 0.0, FleetTaskOrder(""), UNREADABLE)
-
-
-def new_task_id() -> str:
-    """Sorts by time, and is unlike any other; as the ids of conversations are."""
-    return f"{int(time.time() * 1000):012x}{secrets.token_hex(4)}"
 
 
 def task_as_json(task: FleetTask) -> dict[str, Any]:

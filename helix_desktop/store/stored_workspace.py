@@ -159,9 +159,8 @@ class StoredWorkspace:
         await self._stores.thread.run_slices(forgetting.find_entries_to_forget(self._stores.cache, wanted), heard)
         report(total, total)
         if self.link is not None:
-            await self.link.note_entries_to_forget(
-                wanted.digests, await self._stores.thread.run_there(self._digests_to_forget, wanted)
-            )
+            named = await self._stores.thread.run_there(self._digests_to_forget, wanted)
+            await self.link.note_entries_to_forget(wanted.digests, named)
         purged = ForgetResult((), 0, (), 0)
 
         async def purge() -> None:
@@ -302,9 +301,8 @@ class StoredWorkspace:
         """Remove contents that only checkpoints had, that no fact leads to and that are older than
         `days`. `keep`: those in use now; `now`: the checkpoint of now.
         """
-        sweeping = UnusedContentRemoval(
-            self._stores.journal, self._stores.cache, clock.time() - days * 86_400, keep, now
-        )
+        until = clock.time() - days * 86_400
+        sweeping = UnusedContentRemoval(self._stores.journal, self._stores.cache, until, keep, now)
         await self._stores.thread.run_slices(sweeping.run_removal())
         await self.index.recount_checkpoints()
         if sweeping.entries:
@@ -317,9 +315,8 @@ class StoredWorkspace:
     ) -> ConversationSync:
         """Its conversations as they are kept in step with other machines. `machine`: what this one is called there."""
         stores = self._stores
-        steps = await stores.thread.run_there(
-            SyncState, stores.journal, connected.seal, (self.link or stores.cache).was_forgotten
-        )
+        was_forgotten = (self.link or stores.cache).was_forgotten
+        steps = await stores.thread.run_there(SyncState, stores.journal, connected.seal, was_forgotten)
         self._shared = ConversationSync(
             stores.journal, stores.thread, steps, connected.remote, heads, connected.seal, machine
         )

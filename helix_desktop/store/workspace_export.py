@@ -123,13 +123,9 @@ def _export_entry(member: IO[bytes], cache: CacheFolder, record: CacheRecord, le
         left_out.append(record.digest.hex)
         return
     about = record.about
-    head = {
-        "sha256": record.digest.hex,
-        "size": 0 if collected else record.size,
-        "time": record.time,
-        "tool": about.tool,
-    }
-    head |= {"source": about.source, "media_type": about.media_type, "pinned": record.digest in cache.pinned_entries()}
+    head = {"sha256": record.digest.hex, "size": 0 if collected else record.size, "time": record.time}
+    head |= {"tool": about.tool, "source": about.source, "media_type": about.media_type}
+    head |= {"pinned": record.digest in cache.pinned_entries()}
     head |= {"collected": record.size, "lines": record.lines} if collected else {}
     member.write(json.dumps(head, ensure_ascii=False).encode() + b"\n" + first)
     yield
@@ -209,14 +205,13 @@ def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = r
     try:
         with open_foreign_archive(path) as archive:
             facts, entries = (archive.getinfo(each).file_size for each in ("facts.jsonl", "entries.bin"))
-            atomic_files.write_file_atomically(
+            text, settings = (
+                read_archive_member(archive, "workspace.toml", _HEAD_LIMIT),
                 place / workspace_settings.NAME,
-                _move_settings_to_proposals(
-                    read_archive_member(archive, "workspace.toml", _HEAD_LIMIT).decode("utf-8"), name
-                ),
-                private=True,
             )
-            workspace_settings.read_workspace_settings(place / workspace_settings.NAME)
+            proposing = _move_settings_to_proposals(text.decode("utf-8"), name)
+            atomic_files.write_file_atomically(settings, proposing, private=True)
+            workspace_settings.read_workspace_settings(settings)
             with archive.open("facts.jsonl") as member:
                 _import_facts(member, place / "journal.sqlite3", note_progress)
             with archive.open("entries.bin") as member:

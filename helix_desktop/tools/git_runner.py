@@ -80,9 +80,8 @@ def find_filtered_files(folder: Path, names: list[bytes], environment: Mapping[s
 
 def _settings_without_drivers(folder: Path, variables: Mapping[str, str]) -> list[str]:
     """Filters, drivers, hooks and strategies of merging that a repository's settings name by words of its own."""
-    listed = _run_git_process(
-        ["git", "-C", str(folder), "config", "--includes", "--null", "--name-only", "--list"], b"", variables
-    )
+    words = ["git", "-C", str(folder), "config", "--includes", "--null", "--name-only", "--list"]
+    listed = _run_git_process(words, b"", variables)
     names = listed.printed.decode("utf-8", "surrogateescape").split("\0")
     if any("=" in name for name in names if _DRIVER.fullmatch(name) or name.startswith(("filter.", "hook."))):
         raise ActionRefused(
@@ -105,9 +104,8 @@ _UNFILTERED = (b"unspecified", b"unset", b"set", b"")
 @functools.lru_cache(maxsize=4)
 def _read_user_git_settings(home: str) -> tuple[str, ...]:
     """Read outside any repository. `home`: whose settings they are."""
-    done = _run_git_process(
-        ["git", "config", "--global", "--includes", "--null", "--list"], b"", {"HOME": home}, folder="/"
-    )
+    words = ["git", "config", "--global", "--includes", "--null", "--list"]
+    done = _run_git_process(words, b"", {"HOME": home}, folder="/")
     pairs = [each.partition("\n")[::2] for each in done.printed.decode("utf-8", "surrogateescape").split("\0")]
     return tuple(f"{name}={value}" for name, value in pairs if name in _OF_THE_USER)
 

@@ -23,12 +23,8 @@ async def restore_files_to_before(facts: Sequence[Recorded], around: WorkspaceRe
     """Put the files back as before these facts, except what others changed; in sentences."""
     noted = [r.fact for r in facts if isinstance(r.fact, FilesChanged)]
     known = {fact.call for fact in noted}
-    bare = [
-        change
-        for r in facts
-        if isinstance(r.fact, ToolReturned) and r.fact.call not in known
-        for change in r.fact.changes
-    ]
+    returned = (r.fact for r in facts if isinstance(r.fact, ToolReturned))
+    bare = [change for fact in returned if fact.call not in known for change in fact.changes]
     said = await undo_tool_changes(bare, around.roots.with_nothing_hidden, around.cache)
     checkpoints = around.checkpoints
     if checkpoints is None or not noted:

@@ -3,8 +3,6 @@
 import asyncio
 import gc
 import json
-import secrets as random
-import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
@@ -20,7 +18,7 @@ from helix_desktop.engine import content_recall, facts, large_outputs, session_e
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.collaborators import ConversationSetup, HookOutcome, SessionCollaborators
 from helix_desktop.engine.context_policy import DEFAULT_PRESET, policy_from_fact
-from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.conversation import Conversation, new_conversation_id
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.list_rows import ConversationListRow
@@ -866,11 +864,6 @@ class Workbench:
                 await self.workspace.journal.store_meter(conversation, meter)
             if self._meters.get(conversation) == meter:
                 del self._meters[conversation]
-
-
-def new_conversation_id() -> str:
-    """Sorts by time, and is unlike any other."""
-    return f"{int(time.time() * 1000):012x}{random.token_hex(4)}"
 
 
 async def _open_folder_tools(

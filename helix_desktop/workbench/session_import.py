@@ -224,11 +224,9 @@ class SessionWriter:
     def _count_common_messages(self, present: Sequence[Recorded], *, forgotten: bool) -> int:
         """Counts messages and results that are the same here and in the file. If some were forgotten, all count so."""
         said = [(number, draft) for number, draft in enumerate(self.held.made, 1) if draft.was_said_or_done]
-        common = 0
+        common, compare = 0, recording_facts.comparable_text
         for (number, draft), one in zip(said, present, strict=False):
-            if not forgotten and recording_facts.comparable_text(draft.fact) != recording_facts.comparable_text(
-                one.fact
-            ):
+            if not forgotten and compare(draft.fact) != compare(one.fact):
                 break
             self._seqs[number] = one.seq
             common += 1

@@ -5,7 +5,7 @@ beats a pin, and a pin beats a fold; what a longer fold leaves word for word sta
 """
 
 from bisect import insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import partial
 
@@ -193,18 +193,19 @@ class LiveFolds(ViewItems):
 
     def shown_blocks(self, seq: int, without: str = "") -> tuple[Block, ...]:
         fold_of = partial(self.fold_shown_for_part, without=without) if without else self.fold_shown_for_part
-        return message_blocks.render_message_blocks(
-            self.message_at(seq), self.ids, fold_of, self.is_pinned, self.is_excluded
-        )
+        return self._render_blocks(seq, fold_of)
+
+    def blocks_without_folds(self, seq: int) -> tuple[Block, ...]:
+        """A message as it would be without any fold; what is taken out stays out."""
+        return self._render_blocks(seq, lambda _: None)
+
+    def _render_blocks(self, seq: int, fold_of: Callable[[PartRef], Folded | None]) -> tuple[Block, ...]:
+        message = self.message_at(seq)
+        return message_blocks.render_message_blocks(message, self.ids, fold_of, self.is_pinned, self.is_excluded)
 
     def tokens_without_folds(self, cover: Cover) -> int:
-        """What the messages of `cover` would count without any fold; what is taken out stays out."""
-        bare = (
-            message_blocks.render_message_blocks(
-                self.message_at(seq), self.ids, lambda _: None, self.is_pinned, self.is_excluded
-            )
-            for seq in self.covered_messages(Span(*first_and_last(cover)))
-        )
+        """What the messages of `cover` would count without any fold."""
+        bare = map(self.blocks_without_folds, self.covered_messages(Span(*first_and_last(cover))))
         return sum(MESSAGE_TOKENS + sum(block.tokens for block in blocks) for blocks in bare if blocks)
 
     def _build_document_item(self, fold: Folded, cover: Span) -> ViewItem:

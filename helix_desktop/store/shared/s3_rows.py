@@ -375,12 +375,8 @@ def error_of_s3(error: Exception) -> errors.HelixError:
         return error
     text = " ".join(str(error).split())
     if isinstance(error, FileNotFoundError):
-        bucket = "NoSuchBucket" in text
-        return (
-            errors.StoreFailed("The shared store's bucket does not exist.", remedy=_SAFE)
-            if bucket
-            else errors.NotFound("-")
-        )
+        no_bucket = errors.StoreFailed("The shared store's bucket does not exist.", remedy=_SAFE)
+        return no_bucket if "NoSuchBucket" in text else errors.NotFound("-")
     kind = type(error).__name__
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or "InvalidAccessKeyId" in text:
         return errors.StoreFailed(

@@ -257,15 +257,9 @@ def find_behind_parallel(line: ProgramFinder, rest: list[str]) -> list[StartedPr
 
 
 def find_behind_flock(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    at = find_end_of_options(
-        WrapperProgram(
-            "sexnuFo",
-            "wE",
-            words=frozenset({"timeout", "wait", "conflict-exit-code"}),
-            bare=frozenset({"shared", "exclusive", "nonblock", "nb", "unlock", "close", "no-fork", "verbose"}),
-        ),
-        rest,
-    )
+    bare = program_tables.word_set("shared exclusive nonblock nb unlock close no-fork verbose")
+    prefix = WrapperProgram("sexnuFo", "wE", bare, program_tables.word_set("timeout wait conflict-exit-code"))
+    at = find_end_of_options(prefix, rest)
     if at is None:
         return line.guess_programs(rest)
     behind = rest[at + 1 :]
@@ -291,15 +285,9 @@ def find_behind_runuser(line: ProgramFinder, rest: list[str]) -> list[StartedPro
 
 
 def find_behind_watch(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    at = find_end_of_options(
-        WrapperProgram(
-            "bcCdegprtwx",
-            "nq",
-            program_tables.word_set("beep color errexit chgexit no-title exec precise no-wrap differences"),
-            frozenset(["interval"]),
-        ),
-        rest,
-    )
+    bare = program_tables.word_set("beep color errexit chgexit no-title exec precise no-wrap differences")
+    prefix = WrapperProgram("bcCdegprtwx", "nq", bare, program_tables.word_set("interval"))
+    at = find_end_of_options(prefix, rest)
     if at is None:
         return line.guess_programs(rest)
     return [*line.find_in_text(" ".join(rest[at:])), *line.find_in_words(tuple(rest[at:]), sure=False)]

@@ -54,11 +54,9 @@ def is_given_code(words: Sequence[str]) -> bool:
 
 
 def _is_code_option(word: str, letters: str) -> bool:
-    if (
-        word.startswith("+")
-        or not is_certain_word(word)
-        or word.lstrip("-").partition("=")[0] in program_tables.CODE_WORDS
-    ):
+    if word.startswith("+") or not is_certain_word(word):
+        return True
+    if word.lstrip("-").partition("=")[0] in program_tables.CODE_WORDS:
         return True
     return not word.startswith("--") and bool(set(word[1:]) & set(letters))
 
@@ -135,11 +133,9 @@ class ProgramFinder:
     def check_whole_line(self) -> None:
         """What only the whole line shows: files it makes and runs, text it makes a program of."""
         made = [*self.written_files, *self.placed_files]
-        for script in self.scripts:
-            name = program_base_name(script)
-            if any(not is_certain_word(word) and ">" not in word for word in self.written_files) or any(
-                name in word for word in made
-            ):
+        is_unsure = any(not is_certain_word(word) and ">" not in word for word in self.written_files)
+        for name in map(program_base_name, self.scripts):
+            if is_unsure or any(name in word for word in made):
                 raise UnreadableCommand(f"it creates {name} and runs it")
         if self.changes_path and (self.places_files or self.written_files):
             raise UnreadableCommand("it changes the search path for programs and creates files in one of its folders")
@@ -166,15 +162,13 @@ class ProgramFinder:
         if name in program_tables.FILE_PLACING_PROGRAMS:
             self.places_files = True
             self.placed_files += [word for word in rest if is_certain_word(word)]
-        if (
-            name not in program_tables.DATA_PROGRAMS
-            and name not in program_tables.WRAPPERS
-            and name not in program_tables.SHELLS
-            and name not in self.readers_by_program
+        if name in program_tables.DATA_PROGRAMS:
+            return
+        if not any(
+            name in known for known in (program_tables.WRAPPERS, program_tables.SHELLS, self.readers_by_program)
         ):
             self.texts += rest[1:] if name in program_tables.SUBCOMMANDS else rest
-        if name not in program_tables.DATA_PROGRAMS:
-            self.texts += self.here_documents
+        self.texts += self.here_documents
 
     # --- Programs that variables name
 
