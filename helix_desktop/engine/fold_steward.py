@@ -451,4 +451,4 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
         later.append(f"a handover document is written above {least:,.0f} tokens if that saves money")
     if policy.handover in ("share", "pays"):
         later.append(f"a handover document is always written at {latest_start_tokens(situation):,.0f} tokens")
-    return f"Later: {', '.join(later)}." if later else "This policy never folds (shortens) anything."
+    return f"Later: {'; '.join(later)}." if later else "This policy never folds (shortens) anything."

@@ -13,7 +13,7 @@ from helix_desktop.json_values import Json, Object, object_at, parse_object
 from helix_desktop.providers.demo_language import Say
 
 Arguments = Mapping[str, Json]
-RECORDS, WANTED = 6000, 4711
+RECORDS, WANTED, RECALLED = 6000, 4711, 1234  # The excerpt keeps one line; another is recalled.
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _TEXT_FILE = re.compile(
     r"^(\S.*\.(?:md|txt|rst|csv|py|toml|json|js|ts|c|h|cpp|go|rs|java|html|css|yml|yaml|cfg|ini|sh))  ([\d,]+)$"
@@ -174,14 +174,16 @@ def _recall_step(scene: DemoScene) -> ScriptedReply | None:
     found = [digest for text in scene.results_of_station(TourStation.LARGE) for digest in _HASH.findall(text)]
     anywhere = [digest for text in reversed(scene.texts) for digest in _HASH.findall(text)]
     if found and scene.offers_tool(ToolName.RECALL):
-        words = scene.say("The excerpt names the hash of the whole output. I recall line {n} from the cache.", n=WANTED)
-        return ScriptedReply(words, ((ToolName.RECALL, {"sha256": found[0], "grep": f"^record {WANTED} "}),))
+        words = scene.say(
+            "The excerpt names the hash of the whole output. I recall line {n} from the cache.", n=RECALLED
+        )
+        return ScriptedReply(words, ((ToolName.RECALL, {"sha256": found[0], "grep": f"^record {RECALLED} "}),))
     if anywhere and scene.offers_tool(ToolName.RECALL):
         words = scene.say("An earlier output is only a marker with a hash now. I recall the beginning of the original.")
         return ScriptedReply(words, ((ToolName.RECALL, {"sha256": anywhere[0], "lines": "1-20"}),))
     if scene.offers_tool(ToolName.SEARCH_CACHE):
         words = scene.say("I search the cache for it.")
-        return ScriptedReply(words, ((ToolName.SEARCH_CACHE, {"query": f"record {WANTED}"}),))
+        return ScriptedReply(words, ((ToolName.SEARCH_CACHE, {"query": f"record {RECALLED}"}),))
     return None
 
 
@@ -208,11 +210,11 @@ def _closing_words(scene: DemoScene) -> str:
     folded = sum(result.text.startswith("[CACHED]") for _, result in scene.done if result is not None)
     recalled = scene.results_of_station(TourStation.RECALL)
     say = scene.say
-    lines = [say("Done. I can still see {n} calls, all of them real.", n=len(scene.done))]
-    if recalled and f"record {WANTED}" in recalled[-1]:
-        found = next(line for line in recalled[-1].splitlines() if f"record {WANTED}" in line)
+    lines = [say("Done. I made {n} calls, all of them real.", n=len(scene.done))]
+    if recalled and f"record {RECALLED}" in recalled[-1]:
+        found = next(line for line in recalled[-1].splitlines() if f"record {RECALLED}" in line)
         line = found.strip()[:120]
-        lines.append(say("The recalled line is `{line}`. I had never been sent it before.", line=line))
+        lines.append(say("The recalled line is `{line}`. It had not been sent to me before.", line=line))
     if folded:
         lines.append(
             say("In what I am sent, {n} older outputs are now markers. The originals are in the cache.", n=folded)

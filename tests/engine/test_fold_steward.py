@@ -565,7 +565,7 @@ async def test_a_strategy_switched_off_by_the_user_rests() -> None:
 async def test_the_forecast_says_what_comes_next_and_why() -> None:
     kept = await keeping("helix", window=100_000, handover_share=0.1)
     assert kept.steward.forecast_folds().endswith(
-        "outputs older than 10 steps are replaced with markers, a handover document is always written at 10,000 tokens."
+        "outputs older than 10 steps are replaced with markers; a handover document is always written at 10,000 tokens."
     )
     await kept.say("a task")
     await worked(kept, 10, 600)

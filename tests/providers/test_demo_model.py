@@ -51,7 +51,7 @@ def result_of(call: ToolCall) -> str:
     answers = {
         "list_files": LISTING,
         "read_file": "some documentation of a wonderful program",
-        "recall_cached_content": f"record {demo_tour.WANTED} value 9",
+        "recall_cached_content": f"record {demo_tour.RECALLED} value 9",
     }
     return answers.get(call.name, "fine")
 
@@ -81,7 +81,7 @@ async def test_the_tour_reads_searches_runs_recalls_and_ends() -> None:
         "set_todo", "list_files", "read_file", "read_file", "search_files", "run_command", "run_command",
         "recall_cached_content", "set_todo",
     ]  # fmt: skip
-    assert f"record {demo_tour.WANTED}" in closing
+    assert f"record {demo_tour.RECALLED}" in closing
     assert "9 calls" in closing
 
 
@@ -103,7 +103,7 @@ async def test_the_recall_takes_the_hash_that_stands_in_the_result_and_the_call_
         for part in message.parts
         if isinstance(part, ToolCall)
     }
-    assert made["recall_cached_content"] == {"sha256": DIGEST, "grep": f"^record {demo_tour.WANTED} "}
+    assert made["recall_cached_content"] == {"sha256": DIGEST, "grep": f"^record {demo_tour.RECALLED} "}
     assert str(demo_tour.WANTED) in made["run_command"]["keep"]
 
 

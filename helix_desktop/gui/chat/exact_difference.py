@@ -28,8 +28,9 @@ class ExactDifferenceView(DifferenceView):
         self.setAccessibleDescription(exact_text.mark_text(text) if self.fits else "")
 
     def describe_length_and_warnings(self) -> str:
-        """The text's length, and a warning if something in it is hidden or not yet shown."""
-        return describe_exact_text(self._text, self._marks, end_seen=self.is_end_seen)
+        """The length of its lines without heads, and a warning if something is hidden or not yet shown."""
+        lines = [line.text for line in self.shown_lines if line.mark]
+        return describe_exact_text("\n".join(lines), self._marks, end_seen=self.is_end_seen)
 
     def show_next_part(self) -> None:
         bar = self.verticalScrollBar()

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 from helix_desktop.engine.token_budget import NextMessageCost
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.shared.figure_formats import format_dollars
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
 AGING = 15_000  # In milliseconds. How long the provider's cache stays warm is updated this often.
@@ -52,7 +53,7 @@ class NextMessageCostLabel(QLabel):
         if price and price.kept:
             words.append(tr("kept alive for {price}", price=_format_rough_dollars(price.kept)))
         self.setText(" · ".join(words))
-        self.setToolTip(_describe_next_message_cost(price) if price else "")
+        self.setToolTip(safe_tooltip(_describe_next_message_cost(price)) if price else "")
         self.setAccessibleDescription(self.toolTip())
         saved = self._estimate_fold_saving() if price and not price.is_cache_warm(now) and self._idle else 0.0
         self._fold.setVisible(saved >= LEAST_SAVED)

@@ -70,7 +70,7 @@ class TourStepCard(QWidget):
         self._theme = theme
 
     def compute_card_size(self, width: int) -> QSize:
-        width = self._theme.zoomed_pixels(width)
+        width = max(self._theme.zoomed_pixels(width), self.minimumSizeHint().width())  # The buttons need theirs.
         height = self.heightForWidth(width)
         return QSize(width, height if height > 0 else self.sizeHint().height())
 

@@ -15,6 +15,7 @@ from helix_desktop.gui.question_dialogs import ask_to_confirm, show_text_box
 from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.theme import set_widget_look
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.program_settings import RECORDER, ProgramSettings
@@ -63,7 +64,7 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
 
     def _build_recorder_checkbox(self) -> QCheckBox:
         self.recorder_box = QCheckBox(tr(RECORDER.title), self)
-        self.recorder_box.setToolTip(tr(RECORDER.sentence))
+        self.recorder_box.setToolTip(safe_tooltip(tr(RECORDER.sentence)))
         self.recorder_box.setChecked(self._settings[RECORDER])
         self.recorder_box.toggled.connect(lambda on: self._settings.change_setting(RECORDER, on))
         return self.recorder_box

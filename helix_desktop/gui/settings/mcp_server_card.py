@@ -12,6 +12,7 @@ from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.settings.installation_port import McpServerState, ServerTool
 from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, build_surface, set_surface_look
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
 
 LOG_HEIGHT = 110
@@ -97,11 +98,10 @@ class McpServerCard(QWidget):
             check.toggled.connect(lambda on, name=tool.name: self._run_server_action("switch_tool", tool=name, on=on))
             reads = QCheckBox(tr("Read-only"), self._inside)
             reads.setChecked(tool.is_read_only)
-            reads.setToolTip(
-                tr(
-                    "Turn this on only if you know that this tool changes nothing. The tool can then also run in plan mode."
-                )
+            words = tr(
+                "Turn this on only if you know that this tool changes nothing. The tool can then also run in plan mode."
             )
+            reads.setToolTip(safe_tooltip(words))
             reads.setAccessibleName(f"{tr('Read-only')}: {tool.name}")
             mark = partial(self._run_server_action, "mark_reading", tool=tool.name)
             reads.toggled.connect(lambda on, mark=mark: mark(reads=on))

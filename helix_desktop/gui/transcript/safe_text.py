@@ -6,8 +6,10 @@ This is for reading outputs. What somebody is to agree to is shown by `engine/ex
 """
 
 import re
+import textwrap
 from html import escape
 
+WIDEST_TOOLTIP = 90  # In characters. Longer lines of a tooltip are wrapped.
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI sequences, which set colours and move the cursor.
     r"|\x1b[\]P^_X][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"  # OSC, DCS and similar sequences, which set titles, links and the clipboard.
@@ -38,8 +40,11 @@ def terminal_output_text(text: str) -> str:
 
 
 def safe_tooltip(text: str) -> str:
-    """Such a text as a tooltip: Qt takes for mark-up what looks like it, and a tooltip cannot be told not to."""
-    text = make_safe_text(text)
+    """Such a text as a tooltip: Qt takes for mark-up what looks like it, and a tooltip cannot be told not to. Nor does Qt
+    wrap a line of it.
+    """
+    lines = make_safe_text(text).split("\n")
+    text = "\n".join(textwrap.fill(line, WIDEST_TOOLTIP) if len(line) > WIDEST_TOOLTIP else line for line in lines)
     return f"<qt>{escape(text, quote=False).replace(chr(10), '<br>')}</qt>" if "<" in text or "&lt;" in text else text
 
 

@@ -52,3 +52,10 @@ def test_a_tooltip_shows_mark_up_as_it_is_written(application: QApplication) -> 
         shown = safe_tooltip(text)
         document.setHtml(shown) if shown.startswith("<qt>") else document.setPlainText(shown)
         assert document.toPlainText() == text
+
+
+def test_a_long_tooltip_is_wrapped() -> None:
+    shown = safe_tooltip("Each conversation is saved in the workspace of its folder. " * 4 + "\nshort")
+    assert max(map(len, shown.split("\n"))) <= 90
+    assert shown.endswith("\nshort")
+    assert " ".join(shown.split()).count("Each conversation is saved in the workspace of its folder.") == 4
