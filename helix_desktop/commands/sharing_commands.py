@@ -98,14 +98,14 @@ async def _share_and_sync(arguments: argparse.Namespace, workspace: StoredWorksp
     await link.sync_content_now()
     await link.announce_and_send_missing()
     await _sync_conversations(workspace)
-    return await print_result(
-        arguments,
-        console,
-        {"id": workspace.id, "store": about, "url": link.url},
-        f"{workspace.name} is shared through {about}. On another computer, run:",
-        f"  helix-desktop workspace join {link.url} --folder DIR",
-        f"The command asks for the key. To see the key, run `workspace share {workspace.id} --show-key` on this computer.",
-    )
+    join = f"  helix-desktop workspace join {link.url} --folder DIR"
+    key = f"The command asks for the key. To see the key, run `workspace share {workspace.id} --show-key` on this computer."
+    if not workspace.settings.shared.get("url"):
+        join = "  helix-desktop workspace join --folder DIR"
+        key = f"Set {workspace_link.STORE} and {workspace_link.KEY} there, too."
+    result = {"id": workspace.id, "store": about, "url": link.url}
+    line = f"{workspace.name} is shared through {about}. On another computer, run:"
+    return await print_result(arguments, console, result, line, join, key)
 
 
 async def _sync_conversations(workspace: StoredWorkspace) -> str:

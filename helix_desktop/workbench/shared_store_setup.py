@@ -62,7 +62,7 @@ async def share_workspace(
     about = await _probe_with_key(where, key, quota)
     await workspace_link.store_link_secrets(workspace.id, where, key, secrets)
     await workspace.stop_sharing()
-    changes = {"shared.url": where.url, "shared.acknowledge": acknowledge or "local"}
+    changes = {"shared.url": where.url, "shared.acknowledge": acknowledge or "local", "shared.environment": None}
     await asyncio.to_thread(workspace.change_settings, changes)
     if link := workspace_link.link_workspace(workspace, secrets, environ={}):
         with suppress(SharedStoreUnreachable):  # The rows in use are announced later.

@@ -366,8 +366,9 @@ def test_a_fleet_begins_with_a_key_made_on_the_command_line(
     assert "No workspace is shared" in err
     code, _, err = helix("--home", fleet, "worker", "--workspace", "Work", "--drain")
     assert (code, "Work is not shared through HELIX_STORE" in err) == (1, True)
-    code, _, err = helix("--home", fleet, "workspace", "share", "Work", "--yes")
+    code, out, err = helix("--home", fleet, "workspace", "share", "Work", "--yes")
     assert (code, err) == (0, "")
+    assert "helix-desktop workspace join --folder DIR\nSet HELIX_STORE and HELIX_STORE_KEY there, too." in out
     digest = put(fleet, b"for the fleet")
     assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
     known_at(homes[1]).create_stored_workspace("Agent", work_of(homes[1]))

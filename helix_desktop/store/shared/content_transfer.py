@@ -76,7 +76,7 @@ def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
         count, size = int(head["count"]), int(head["size"])
         whole = decompress_zstd_frame(content[end:], CHUNK) if count == 1 else b""
         described = DescribedEntry(count, check_time(head["time"]), about, whole)
-    except (ValueError, KeyError, TypeError, zstandard.ZstdError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError, zstandard.ZstdError) as error:
         raise corrupt_entry_error(digest) from error
     is_possible = count == max(1, -(-size // CHUNK)) and count <= MOST_CHUNKS
     if not is_possible or (count == 1 and Digest.of_content(whole) != digest):

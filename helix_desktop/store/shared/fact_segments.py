@@ -20,6 +20,7 @@ VERSION = 1
 NOTHING = bytes(32)  # Stands for "no fact before" in a conversation's chain of hashes.
 MOST_FACTS_IN_SEGMENT = 4_096  # A segment with this many facts is never written again.
 MOST_SEGMENT_BYTES = 64 << 20  # In bytes. A row of another machine must not decompress to more.
+_NOT_OURS = (ValueError, KeyError, TypeError, OverflowError, RecursionError)  # What a foreign row may lead to.
 _LEAST = 32  # A segment with fewer facts is written again together with the next facts.
 
 
@@ -90,7 +91,7 @@ def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
             raise _newer_version_error()
         conversation, first = _check_conversation_id(about["conversation"]), int(about["first"])
         return tuple(_fact_from_row(conversation, first + at, row) for at, row in enumerate(rows))
-    except (zstandard.ZstdError, ValueError, KeyError, TypeError) as error:
+    except (zstandard.ZstdError, *_NOT_OURS) as error:
         raise JournalCorrupt("A part of a shared conversation cannot be read.", remedy=_REMEDY) from error
 
 
@@ -128,7 +129,7 @@ def decode_head(content: bytes) -> HeadContents:
         )
         generation, is_removed = int(body["generation"]), bool(body["gone"])
         return HeadContents(*names, int(body["last"]), chain, segments, generation, is_removed)
-    except (ValueError, KeyError, TypeError) as error:
+    except _NOT_OURS as error:
         raise JournalCorrupt("The shared data of a conversation cannot be read.", remedy=_REMEDY) from error
 
 

@@ -128,6 +128,7 @@ def test_chunks_are_opened_in_their_order_as_far_as_they_are_there(seal: RowCiph
         {"time": 1e300},
         {"time": math.nan},
         {"time": -1.0},
+        {"count": math.inf},
     ],
     ids=str,
 )

@@ -33,6 +33,13 @@ def test_a_segment_that_stands_for_more_than_it_is_is_refused() -> None:
             fact_segments.unpack_segment(zstandard.ZstdCompressor().compress(content.encode()))
 
 
+@pytest.mark.parametrize("last", ["1e999", "[" * 100_000])
+def test_a_number_that_is_none_is_refused(last: str) -> None:
+    head = fact_segments.encode_head(HeadContents("c", "laptop", last=7))
+    with pytest.raises(JournalCorrupt):
+        fact_segments.decode_head(head.replace(b'"last":7', b'"last":' + last.encode()))
+
+
 @pytest.mark.parametrize("foreign", ["", "../../x", "/home/me/settings", ".hidden", "a" * 81, 5])
 def test_an_id_that_would_be_a_path_is_refused(foreign: str) -> None:
     row = zstandard.ZstdCompressor().compress(json.dumps({"segment": 1, "conversation": foreign, "first": 1}).encode())
