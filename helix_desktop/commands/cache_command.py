@@ -16,6 +16,7 @@ from helix_desktop.errors import format_things
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = Path("-")
+MOST_HITS = 1_000_000  # A search without a limit shows so many at most.
 LONGEST = 18  # In digits. A longer number may not fit into the database's 64-bit integers.
 BY_NAME = {f".{kind}": f"application/{kind}" for kind in ("json", "xml", "pdf")}
 BY_NAME |= {".png": "image/png", ".jpg": "image/jpeg"}
@@ -153,7 +154,7 @@ async def print_search_hits(arguments: argparse.Namespace, workspace: StoredWork
     await workspace_access.wait_for_index(workspace, console)
     words = " ".join(arguments.words)
     hits = await workspace.index.search_index(
-        words, tool=arguments.tool, limit=arguments.limit or -1, entries_only=True
+        words, tool=arguments.tool, limit=arguments.limit or MOST_HITS, entries_only=True
     )
     places, lines = [], []
     for hit in hits:

@@ -142,6 +142,8 @@ async def find_in_the_cache(theme: Theme, tasks: OwnedTasks, bench: Workbench) -
     QTest.keyClicks(page.bar.field, "adapter not trimmed")
     QTest.keyClick(page.bar.field, Qt.Key.Key_Return)
     await until(lambda: page.model.shows_search_hits and page.model.rowCount())
+    log = next(at for at in range(page.model.rowCount()) if page.model.index(at, 0).data() == "run.log")
+    page.table.selectRow(log)
     await until(lambda: page.viewer.uses and len(page.viewer.content_view.lines.viewed_lines) > 1)
     row = page.viewer.row
     assert row is not None
