@@ -12,9 +12,9 @@ PLACES = (".agents/agents", ".claude/agents", ".opencode/agent", ".opencode/agen
 _KNOWN = frozenset({"name", "description", "tools", "model", "policy", "agents", "color", "mode", "disallowedTools"})
 
 
-def find_agent_files(place: Path, within: Path, *, own: bool = False) -> Iterator[project_item.ProjectItem]:
-    for path, text in project_item.read_markdown_files(place, within):
-        yield _read_agent_file(path, text, own=own)
+def find_agent_files(place: Path, reading: project_item.ProjectReading) -> Iterator[project_item.ProjectItem]:
+    for path, text in reading.read_markdown_files(place):
+        yield _read_agent_file(path, text, own=reading.own)
 
 
 def _read_agent_file(path: Path, text: str, *, own: bool) -> project_item.ProjectItem:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.processes.starter import find_program
-from helix_desktop.project.project_item import is_stored_file
+from helix_desktop.project.project_item import ProjectReading, is_stored_file
 
 SETTINGS_FOLDERS = (".claude", ".agents")  # Folders in the home in which the user configures agents.
-_SHOWN_BYTES, _MOST_BYTES, _MOST_FILES, _MOST_LOOKS = 256 * 1024, 64 << 20, 50, 20_000
+_SHOWN_BYTES, _MOST_BYTES, _MOST_FILES, _MOST_LOOKS = 256 * 1024, 64 << 20, 50, 5_000
 _INTERPRETERS = frozenset({"sh", "bash", "dash", "zsh", "python", "python3", "node", "ruby", "perl"})
 _PROJECT_DIR = re.compile(r"\$(?:CLAUDE_PROJECT_DIR\b|\{CLAUDE_PROJECT_DIR\})|%CLAUDE_PROJECT_DIR%")
 _HOME_DIR = re.compile(r"\$(?:HOME\b|\{HOME\})")
@@ -29,21 +29,25 @@ _RECIPES = {  # For each program, the files that it runs from the current folder
 }  # fmt: skip
 
 
-def text_of_named_files(command: str, folder: Path) -> str:
+def text_of_named_files(command: str, folder: Path, reading: ProjectReading) -> str:
     """The files a command names, as they are now: what is trusted with it. A long one or one that is
     no text by its hash. InvalidInput where they are too many or too large for this.
     """
-    return "".join(f"\n\n--- {path}\n{_text_or_hash(path)}" for path in find_named_files(command, folder))
+    files = find_named_files(command, folder, reading)
+    return "".join(f"\n\n--- {path}\n{_text_or_hash(path, reading)}" for path in files)
 
 
-def find_named_files(command: str, folder: Path) -> list[Path]:
+def find_named_files(command: str, folder: Path, reading: ProjectReading) -> list[Path]:
     """Files that the words of a command lead to, from the folder or from one that it changes to."""
+    reading.count_looks(len(command) >> 4)
     words = [_PROJECT_DIR.sub(str(folder), word) for word in _split_command_words(command)]
+    reading.count_looks(len(words))
     bases = [folder, *(folder / word for word in words if word and os.path.isdir(folder / word))]  # noqa: PTH112 -- never raises
     found: dict[Path, None] = {}
     names = list(_possible_file_names(words))
     if len(names) * len(bases) > _MOST_LOOKS:
         raise _too_many_files_error()
+    reading.count_looks(len(names) * len(bases))
     for name in names:
         for base in bases:
             path = base / os.path.expanduser(name)  # noqa: PTH111 -- a word, which may be no path
@@ -147,9 +151,10 @@ def _is_checked_file(path: Path) -> bool:
         return False
 
 
-def _text_or_hash(path: Path) -> str:
+def _text_or_hash(path: Path, reading: ProjectReading) -> str:
     try:
         size = path.stat().st_size
+        reading.count_looks(size >> (10 if size <= _SHOWN_BYTES else 16))
         if size <= _SHOWN_BYTES:
             return path.read_bytes().decode("utf-8")
         with path.open("rb") as file:

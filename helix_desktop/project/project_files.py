@@ -7,7 +7,7 @@ from pathlib import Path
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.project import agent_files, project_hooks, rules_files, skills, slash_commands
 from helix_desktop.project.hook_reach import runs_only_own_scripts
-from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.project.project_item import ProjectItem, ProjectReading, TooMuchToRead
 
 _OWN_COMMANDS = (".agents/commands", ".claude/commands", ".config/opencode/command", ".config/opencode/commands")
 _OWN_AGENTS = (".agents/agents", ".claude/agents", ".config/opencode/agent")
@@ -57,36 +57,50 @@ def read_project_files(
     folders = [Path(root) for root in roots]
     mine, switched = user_home(), frozenset(off)
     found: dict[str, ProjectItem] = {}
-    for item in (
-        *rules_files.find_rules_files(folders, touched, is_hidden),
-        *_items_of_folders(folders),
-        *_items_of_user(mine, folders),
-    ):
+    readings = [(each := ProjectReading(root), _items_of_folder(each, tuple(touched), is_hidden)) for root in folders]
+    own = ProjectReading(mine, own=True)
+    readings.append((own, _items_of_user(own, next(iter(folders), mine))))
+    for item in (item for reading, items in readings for item in _read_while_possible(reading, items)):
         if item.own or not is_hidden(item.path.resolve()):
             found.setdefault(item.settings_key, _set_trust_state(item, trusted, switched, folders))
     return ProjectItems(_without_repeated_rules(found.values()))
 
 
-def _items_of_folders(folders: Sequence[Path]) -> Iterator[ProjectItem]:
-    for root in folders:
-        for place in project_hooks.PLACES:
-            yield from project_hooks.read_hooks_file(root / place, root, root)
-        for place in skills.PLACES:
-            yield from skills.find_skills(root / place, root)
-        for place in slash_commands.PLACES:
-            yield from slash_commands.find_command_files(root / place, root)
-        for place in agent_files.PLACES:
-            yield from agent_files.find_agent_files(root / place, root)
+def _read_while_possible(reading: ProjectReading, items: Iterator[ProjectItem]) -> Iterator[ProjectItem]:
+    """What is read before a folder has cost too much, or contains what cannot be read, is used; that there is more is said."""
+    try:
+        yield from items
+    except (TooMuchToRead, OSError, RuntimeError, ValueError) as error:
+        why = f"Some rules, skills, commands, agents or hooks of this folder were not read. {error}"
+        where, own = reading.root, reading.own
+        yield ProjectItem("rules", where.name, where, why, str(where), own=own, notes=(why,), broken=True)
 
 
-def _items_of_user(mine: Path, folders: Sequence[Path]) -> Iterator[ProjectItem]:
-    yield from project_hooks.read_hooks_file(mine / project_hooks.PLACES[0], mine, next(iter(folders), mine), own=True)
+def _items_of_folder(
+    reading: ProjectReading, touched: Sequence[Path], is_hidden: Callable[[Path], bool]
+) -> Iterator[ProjectItem]:
+    """First what must not be missing because there is too much of the rest."""
+    root = reading.root
+    for place in project_hooks.PLACES:
+        yield from project_hooks.read_hooks_file(root / place, reading, root)
+    yield from rules_files.find_rules_of_root(reading, touched, is_hidden)
     for place in skills.PLACES:
-        yield from skills.find_skills(mine / place, mine, own=True)
+        yield from skills.find_skills(root / place, reading)
+    for place in slash_commands.PLACES:
+        yield from slash_commands.find_command_files(root / place, reading)
+    for place in agent_files.PLACES:
+        yield from agent_files.find_agent_files(root / place, reading)
+    yield from rules_files.find_rules_of_touched_folders(reading, touched, is_hidden)
+
+
+def _items_of_user(reading: ProjectReading, folder: Path) -> Iterator[ProjectItem]:
+    yield from project_hooks.read_hooks_file(reading.root / project_hooks.PLACES[0], reading, folder)
+    for place in skills.PLACES:
+        yield from skills.find_skills(reading.root / place, reading)
     for place in _OWN_COMMANDS:
-        yield from slash_commands.find_command_files(mine / place, mine, own=True)
+        yield from slash_commands.find_command_files(reading.root / place, reading)
     for place in _OWN_AGENTS:
-        yield from agent_files.find_agent_files(mine / place, mine, own=True)
+        yield from agent_files.find_agent_files(reading.root / place, reading)
 
 
 def _set_trust_state(

@@ -16,7 +16,7 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
 from helix_desktop.project.hook_reach import text_of_named_files
-from helix_desktop.project.project_item import ProjectItem, read_plain_file
+from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
 PLACES = (".claude/settings.json", ".claude/settings.local.json", ".agents/hooks.json")
 NO_REASON = "The hook refused and gave no reason."
@@ -73,33 +73,35 @@ def _may_take_forever(matcher: str, name: str) -> bool:
     return too_many or len(name) > LONGEST_NAME or re.search(r"\)[*+{]", matcher) is not None
 
 
-def read_hooks_file(path: Path, within: Path, folder: Path, *, own: bool = False) -> Iterator[ProjectItem]:
+def read_hooks_file(path: Path, reading: ProjectReading, folder: Path) -> Iterator[ProjectItem]:
     """Every hook of a settings file; what is not supported is said on the first, or on an item of its own."""
-    text = read_plain_file(path, within)
+    text = reading.read_text(path)
     if text is None:
         return
     try:
         found = json.loads(text)
         table = found.get("hooks", {}) if isinstance(found, dict) else {}
     except (ValueError, RecursionError):
-        yield ProjectItem("hook", "file", path, text, "", own=own, notes=("The file is not valid JSON.",), broken=True)
+        yield _unusable_hook("file", path, text, "The file is not valid JSON.", reading)
         return
     if not isinstance(table, dict):
-        yield ProjectItem(
-            "hook", "file", path, text, "", own=own, notes=("Its hooks are not a table of events.",), broken=True
-        )
+        yield _unusable_hook("file", path, text, "Its hooks are not a table of events.", reading)
         return
     for event, groups in table.items():
-        if event not in EVENTS:
+        if event in EVENTS:
+            yield from _hooks_of_event(event, groups, path, folder, reading)
+        else:
             why = f"The event {event} is not supported, so its hooks don't run."
-            yield ProjectItem(
-                "hook", str(event)[:60], path, json.dumps(groups, indent=1), "", own=own, notes=(why,), broken=True
-            )
-            continue
-        yield from _hooks_of_event(event, groups, path, folder, own=own)
+            yield _unusable_hook(str(event)[:60], path, json.dumps(groups, indent=1), why, reading)
 
 
-def _hooks_of_event(event: str, groups: Any, path: Path, folder: Path, *, own: bool) -> Iterator[ProjectItem]:
+def _unusable_hook(name: str, path: Path, text: str, why: str, reading: ProjectReading) -> ProjectItem:
+    return ProjectItem("hook", name, path, text, "", own=reading.own, notes=(why,), broken=True)
+
+
+def _hooks_of_event(
+    event: str, groups: Any, path: Path, folder: Path, reading: ProjectReading
+) -> Iterator[ProjectItem]:
     number = 0
     for group in groups if isinstance(groups, list) else ():
         if not isinstance(group, dict):
@@ -107,39 +109,39 @@ def _hooks_of_event(event: str, groups: Any, path: Path, folder: Path, *, own: b
         matcher = group.get("matcher", "")
         for each in group.get("hooks", ()) if isinstance(group.get("hooks"), list) else ():
             number += 1
-            yield _item_of_hook(event, number, matcher if isinstance(matcher, str) else "", each, path, folder, own=own)
+            yield _item_of_hook(event, number, matcher if isinstance(matcher, str) else "", each, path, folder, reading)
 
 
 def _item_of_hook(
-    event: str, number: int, matcher: str, hook: Any, path: Path, folder: Path, *, own: bool
+    event: str, number: int, matcher: str, hook: Any, path: Path, folder: Path, reading: ProjectReading
 ) -> ProjectItem:
     name = event if number == 1 else f"{event} {number}"
     command = hook.get("command") if isinstance(hook, dict) else None
     kind = hook.get("type", "command") if isinstance(hook, dict) else ""
     if kind != "command" or not isinstance(command, str) or not command.strip():
         why = f"Hooks of type {str(kind)[:40]!r} are not supported, so this hook doesn't run."
-        return ProjectItem("hook", name, path, json.dumps(hook, indent=1), "", own=own, notes=(why,), broken=True)
+        return _unusable_hook(name, path, json.dumps(hook, indent=1), why, reading)
     seconds = hook.get("timeout", USUAL_SECONDS)
     seconds = float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else USUAL_SECONDS
     values = {"event": event, "matcher": matcher, "command": command, "timeout": min(max(seconds, 0.1), MOST_SECONDS)}
     only = hook.get("if", "")
     if not isinstance(only, str) or (only and not re.fullmatch(r"[\w*.-]+(?:\([^()]*\))?", only)):
         why = f"The condition {str(only)[:80]!r} is not supported, so this hook doesn't run."
-        return ProjectItem("hook", name, path, json.dumps(hook, indent=1), "", own=own, notes=(why,), broken=True)
+        return _unusable_hook(name, path, json.dumps(hook, indent=1), why, reading)
     strange = sorted(set(hook) - {"type", "command", "timeout", "statusMessage", "if"})
     notes = tuple(f"{key} is not supported in a hook and does nothing here." for key in strange)
     values |= {"if": only} if only else {}
     shown = json.dumps(values, indent=1, ensure_ascii=False)
     try:
-        shown += text_of_named_files(command, folder)
+        shown += text_of_named_files(command, folder, reading)
     except InvalidInput as error:
-        return ProjectItem("hook", name, path, shown, "", own=own, notes=(error.what,), broken=True)
-    return ProjectItem("hook", name, path, shown, command, f"{event} {matcher}".strip(), own, values, notes)
+        return _unusable_hook(name, path, shown, error.what, reading)
+    return ProjectItem("hook", name, path, shown, command, f"{event} {matcher}".strip(), reading.own, values, notes)
 
 
 def reread_hook(item: ProjectItem, folder: Path) -> ProjectItem | None:
     """The hook as it stands in its file now, with what it names as that is now; None where it has gone."""
-    found = read_hooks_file(item.path, item.path.parent.parent, folder, own=item.own)
+    found = read_hooks_file(item.path, ProjectReading(item.path.parent.parent, own=item.own), folder)
     return next((each for each in found if each.settings_key == item.settings_key), None)
 
 

@@ -4,20 +4,24 @@ Nothing here is believed: an item is text to be shown to the user, who trusts ex
 """
 
 import fnmatch
+import functools
 import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path, PurePath
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from helix_desktop.errors import InvalidInput
+from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 
 LARGEST = 256 * 1024
+MOST_LOOKS, LONGEST_FRONT = 20_000, 8_000
+_YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # A few brackets take the one in Python seconds.
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,27 +96,77 @@ _read: dict[_Key, str] = {}
 _hashed: dict[_Key, str] = {}
 
 
-def read_plain_file(path: Path, within: Path) -> str | None:
-    """The file's text; None for what is no plain file inside `within`, is too large or cannot be read."""
-    try:
-        real = path.resolve(strict=True)
-        stat = real.stat()
-        if not real.is_relative_to(within.resolve()) or not real.is_file() or stat.st_size > LARGEST:
+class TooMuchToRead(HelixError):
+    """One reading of project files has cost all that it may."""
+
+
+class ProjectReading:
+    """One reading of a folder's files, before each step: of the user's `own`, or of a folder that
+    nobody trusts yet. All looks are counted, also at what is remembered: the next reading then ends
+    at the same file.
+    """
+
+    def __init__(self, root: Path, *, own: bool = False) -> None:
+        self.root, self.own, self.real_root = root, own, Path(os.path.realpath(root))
+        self._looks_left = MOST_LOOKS
+
+    def count_looks(self, looks: int) -> None:
+        """A look takes about as long as finding a file: 50 µs."""
+        self._looks_left -= looks
+        if self._looks_left < 0:
+            raise TooMuchToRead("There are too many of them, or they are too large.")
+
+    def contains(self, path: Path) -> bool:
+        """Whether it lies in the folder, wherever links lead."""
+        try:
+            return path.resolve().is_relative_to(self.real_root)
+        except (OSError, RuntimeError, ValueError):
+            return False
+
+    def read_text(self, path: Path) -> str | None:
+        """The file's text; None for what is no plain file in the folder, is too large or cannot be read."""
+        self.count_looks(1)
+        try:
+            real = path.resolve(strict=True)
+            stat = real.stat()
+            if not real.is_relative_to(self.real_root) or not real.is_file() or stat.st_size > LARGEST:
+                return None
+            text = _compute_once(real, stat, _read, lambda content: content.decode("utf-8", "replace"))
+        except (OSError, RuntimeError, ValueError):
             return None
-        return _compute_once(real, stat, _read, lambda content: content.decode("utf-8", "replace"))
-    except (OSError, RuntimeError, ValueError):
-        return None
+        front = text.find("\n---", 3, LONGEST_FRONT) if text.startswith("---") else 0
+        self.count_looks((stat.st_size >> 10) + (max(front, 0) >> 6))
+        return text
 
+    def list_folder(self, folder: Path) -> list[Path]:
+        """What is in it, by name; nothing where it lies outside or cannot be read."""
+        self.count_looks(1)
+        found = list[Path]()
+        with suppress(OSError), os.scandir(folder if self.contains(folder) else "") as entries:
+            for entry in entries:
+                self.count_looks(1)
+                found.append(folder / entry.name)
+        return sorted(found)
 
-def read_markdown_files(place: Path, within: Path) -> Iterator[tuple[Path, str]]:
-    """The Markdown files below a folder that can be read, by their paths; the first 500."""
-    try:
-        files = sorted(place.rglob("*.md"))[:500]
-    except OSError:
-        return
-    for path in files:
-        if (text := read_plain_file(path, within)) is not None:
-            yield path, text
+    def list_files_below(self, folder: Path, most: int, ending: str = "") -> list[Path]:
+        """Files and links that lead out, which are not followed, by their paths; each real folder once."""
+        waiting, entered, found = [folder], set[str](), list[Path]()
+        while waiting and len(found) < most:
+            folder = waiting.pop()
+            if (real := os.path.realpath(folder)) not in entered:
+                entered.add(real)
+                for path in self.list_folder(folder):
+                    if (not path.is_symlink() or self.contains(path)) and path.is_dir():
+                        waiting.append(path)
+                    elif path.name.endswith(ending):
+                        found.append(path)
+        return sorted(found)[:most]
+
+    def read_markdown_files(self, place: Path) -> Iterator[tuple[Path, str]]:
+        """The Markdown files below a folder that can be read, by their paths; the first 500."""
+        for path in self.list_files_below(place, 500, ".md"):
+            if (text := self.read_text(path)) is not None:
+                yield path, text
 
 
 def is_stored_file(path: Path) -> bool:
@@ -134,7 +188,7 @@ def _compute_once(path: Path, stat: os.stat_result, known: dict[_Key, str], make
     return known[key]
 
 
-def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
+def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
     """The values between the two lines `---`, all of them texts, lists or tables, and what follows.
     InvalidInput says what is wrong; a text without any has no values.
     """
@@ -143,33 +197,40 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     found = _FRONT.match(text)
     if found is None:
         raise InvalidInput("The block that begins with --- at the start of the file is not closed properly.")
+    values = _parse_front_matter(found[1])
+    if isinstance(values, str):
+        raise InvalidInput(values)
+    return values, text[found.end() :]
+
+
+@functools.lru_cache(maxsize=4_096)
+def _parse_front_matter(text: str) -> Mapping[str, Any] | str:
+    """The values, or what is wrong with them."""
+    if len(text) > LONGEST_FRONT:
+        return "The block between the two --- lines is longer than 8,000 characters."
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(found[1], yaml.BaseLoader)):
-            raise InvalidInput(
-                "YAML aliases (*name) aren't supported between the --- lines."
-            )  # They may grow without end.
-        values = yaml.load(found[1], Loader=yaml.BaseLoader)  # noqa: S506 -- makes texts, lists and tables
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, _YAML)):
+            return "YAML aliases (*name) aren't supported between the --- lines."  # They may grow without end.
+        values = yaml.load(text, Loader=_YAML)  # noqa: S506 -- makes texts, lists and tables
     except (yaml.YAMLError, RecursionError, ValueError):
-        values = _parse_front_matter_leniently(found[1])
+        return _parse_front_matter_leniently(text)
     values = {} if values is None else values
     if not isinstance(values, dict):
-        raise InvalidInput("The block between the two --- lines must be a YAML mapping of names to values.")
-    return {str(name): value for name, value in values.items()}, text[found.end() :]
+        return "The block between the two --- lines must be a YAML mapping of names to values."
+    return {str(name): value for name, value in values.items()}
 
 
-def _parse_front_matter_leniently(text: str) -> dict[str, Any]:
+def _parse_front_matter_leniently(text: str) -> Mapping[str, Any] | str:
     """Published files have colons in their descriptions, which YAML refuses and everybody takes."""
     values: dict[str, Any] = {}
     for line in text.splitlines():
         found = re.fullmatch(r"([A-Za-z][\w-]*):[ \t]+(\S.*)", line)
         if found is None or found[2][0] in "[{&*|>%@`":
             if line.strip() and not line.startswith((" ", "\t", "#")):
-                raise InvalidInput("Invalid YAML between the --- lines.")
+                return "Invalid YAML between the --- lines."
             continue
         values[found[1]] = found[2].strip().strip("\"'")
-    if not values:
-        raise InvalidInput("Invalid YAML between the --- lines.")
-    return values
+    return values or "Invalid YAML between the --- lines."
 
 
 def text_value(value: object) -> str:

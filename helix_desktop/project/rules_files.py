@@ -4,13 +4,14 @@ Those of a root hold always; those of a folder below it from the moment a file b
 Cursor's rules with `globs` from the moment a file that fits is touched.
 """
 
+import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop.errors import InvalidInput
-from helix_desktop.project.project_item import ProjectItem, read_plain_file, split_front_matter, split_names, text_value
+from helix_desktop.project.project_item import ProjectItem, ProjectReading, split_front_matter, split_names, text_value
 
 NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 OF_A_ROOT = (".claude/CLAUDE.md", ".github/copilot-instructions.md", ".cursorrules")
@@ -25,85 +26,90 @@ def nothing_is_hidden(_path: Path) -> bool:
     return False
 
 
-def find_rules_files(
-    roots: Sequence[Path], touched: Iterable[Path] = (), is_hidden: Callable[[Path], bool] = nothing_is_hidden
+def find_rules_of_root(
+    reading: ProjectReading, touched: Sequence[Path] = (), is_hidden: Callable[[Path], bool] = nothing_is_hidden
 ) -> Iterator[ProjectItem]:
-    """All that hold now; `touched`: files the agent has looked at or changed; `is_hidden`: says of which ones no agent sees."""
-    files = tuple(touched)
-    for root in roots:
-        for name in (*NAMES, *OF_A_ROOT):
-            yield from _read_rules_file(root / name, root, "", is_hidden)
-        yield from _find_cursor_rules(root, root, files)
-        for folder in _folders_of_touched(root, files):
-            where = folder.relative_to(root).as_posix()
-            for name in NAMES:
-                yield from _read_rules_file(folder / name, root, f"a file in {where} was used", is_hidden, below=folder)
-            yield from _find_cursor_rules(folder, root, files)
+    """Those that hold now; `touched`: files the agent has looked at or changed; `is_hidden`: says of which ones no agent sees."""
+    for name in (*NAMES, *OF_A_ROOT):
+        yield from _read_rules_file(reading.root / name, reading, "", is_hidden)
+    yield from _find_cursor_rules(reading.root, reading, touched)
 
 
-def _folders_of_touched(root: Path, touched: Sequence[Path]) -> list[Path]:
+def find_rules_of_touched_folders(
+    reading: ProjectReading, touched: Sequence[Path], is_hidden: Callable[[Path], bool] = nothing_is_hidden
+) -> Iterator[ProjectItem]:
+    """Those that hold because of a touched file below them."""
+    for folder in _folders_of_touched(reading.root, touched):
+        where = folder.relative_to(reading.root).as_posix()
+        for name in NAMES:
+            yield from _read_rules_file(folder / name, reading, f"a file in {where} was used", is_hidden, below=folder)
+        yield from _find_cursor_rules(folder, reading, touched)
+
+
+def _folders_of_touched(root: Path, touched: Sequence[Path]) -> Iterator[Path]:
     """Below the root, every folder a touched file lies in or below, outer ones first."""
-    found: dict[Path, None] = {}
+    found = {root}
     for path in touched:
-        if path.is_relative_to(root):
-            for folder in reversed(path.parents):
-                if folder != root and folder.is_relative_to(root):
-                    found[folder] = None
-    return list(found)
+        if path != root and path.is_relative_to(root):
+            new = list(itertools.takewhile(lambda folder: folder not in found, path.parents))
+            found.update(new)
+            yield from reversed(new)
 
 
 def _read_rules_file(
-    path: Path, root: Path, why: str, is_hidden: Callable[[Path], bool], below: Path | None = None
+    path: Path, reading: ProjectReading, why: str, is_hidden: Callable[[Path], bool], below: Path | None = None
 ) -> Iterator[ProjectItem]:
     if path.is_symlink() and path.name in NAMES:
         return  # CLAUDE.md is often a link to AGENTS.md, and its text is sent anyway.
-    text = read_plain_file(path, root)
+    text = reading.read_text(path)
     if text is not None and text.strip():
-        whole, notes = append_imported_files(text, path, root, is_hidden)
+        whole, notes = append_imported_files(text, path, reading, is_hidden)
         why = why or "it belongs to the workspace's folder"
         yield ProjectItem(
-            "rules", path.relative_to(root).as_posix(), path, whole, whole, why=why, notes=notes, below=below
+            "rules", path.relative_to(reading.root).as_posix(), path, whole, whole, why=why, notes=notes, below=below
         )
 
 
 def append_imported_files(
-    text: str, path: Path, root: Path, is_hidden: Callable[[Path], bool] = nothing_is_hidden
+    text: str, path: Path, reading: ProjectReading, is_hidden: Callable[[Path], bool] = nothing_is_hidden
 ) -> tuple[str, tuple[str, ...]]:
     """The text with every `@file` it imports behind it, word for word, and what could not be imported."""
     notes: list[str] = []
     parts = [text]
-    seen = {path}
+    seen, size = {path}, len(text)
 
     def take(said: str, beside: Path, depth: int) -> None:
+        nonlocal size
         for name in _IMPORT.findall(_CODE.sub(" ", said)):
-            target = (beside.parent / name.rstrip(".")).resolve()
-            if target in seen or not ("/" in name or "." in name or target.is_file()):
+            reading.count_looks(1)
+            try:
+                target = (beside.parent / name.rstrip(".")).resolve()
+                if target in seen or not ("/" in name or "." in name or target.is_file()):
+                    continue
+            except (OSError, RuntimeError, ValueError):  # The name is too long, or links lead in a circle.
                 continue
             seen.add(target)
             if is_hidden(target):
                 notes.append(f"@{name} was not imported, because it is hidden from agents in this workspace.")
                 continue
-            found = read_plain_file(target, root) if depth < DEEPEST_IMPORT else None
-            if found is None or sum(map(len, parts)) + len(found) > MOST_IMPORTED:
+            found = reading.read_text(target) if depth < DEEPEST_IMPORT else None
+            if found is None or size + len(found) > MOST_IMPORTED:
                 if "/" in name or "." in name[1:]:
                     notes.append(
                         f"@{name} was not imported: it is missing, too large, nested too deeply, or outside the folder."
                     )
                 continue
-            parts.append(f"Imported from {target.relative_to(root.resolve())}:\n\n{found}")
+            parts.append(f"Imported from {target.relative_to(reading.real_root)}:\n\n{found}")
+            size += len(parts[-1])
             take(found, target, depth + 1)
 
     take(text, path, 0)
     return "\n\n".join(parts), tuple(notes)
 
 
-def _find_cursor_rules(folder: Path, root: Path, touched: Sequence[Path]) -> Iterator[ProjectItem]:
-    try:
-        files = sorted((folder / ".cursor" / "rules").rglob("*.mdc"))[:200]
-    except OSError:
-        return
-    for path in files:
-        text, name = read_plain_file(path, root), path.relative_to(root).as_posix()
+def _find_cursor_rules(folder: Path, reading: ProjectReading, touched: Sequence[Path]) -> Iterator[ProjectItem]:
+    for path in reading.list_files_below(folder / ".cursor" / "rules", 200, ".mdc"):
+        text, name = reading.read_text(path), path.relative_to(reading.root).as_posix()
         if text is None:
             continue
         try:
@@ -112,9 +118,10 @@ def _find_cursor_rules(folder: Path, root: Path, touched: Sequence[Path]) -> Ite
             yield ProjectItem("rules", name, path, text, text, notes=(str(error),), broken=True)
             continue
         always, globs = text_value(values.get("alwaysApply")).lower() == "true", split_names(values.get("globs"))
-        below = None if always and folder == root else folder
+        below = None if always and folder == reading.root else folder
         if not always and not globs:
             continue  # The model can ask for these rules, so they are not sent in advance.
+        reading.count_looks(len(globs) * len(touched) >> 5)
         about = text_value(values.get("description"))
         item = ProjectItem("rules", name, path, text, body.strip(), about, below=below, globs=() if always else globs)
         if why := _why_cursor_rule_applies(item, touched):

@@ -1,6 +1,5 @@
 """Skills as agentskills.io describes them: a folder with SKILL.md, a name and a description in front, instructions behind."""
 
-import os
 import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,15 +11,14 @@ from helix_desktop.project import project_item
 PLACES = (".agents/skills", ".claude/skills")
 FIELDS = frozenset({"name", "description", "license", "allowed-tools", "metadata", "compatibility"})
 LONGEST_NAME, LONGEST_DESCRIPTION, LONGEST_COMPATIBILITY = 64, 1_024, 500
-MOST_FILES, MOST_BYTES = 500, 20 << 20
-_MOST_LOOKED_AT = 20_000
+MOST_FILES, MOST_BYTES, _MOST_LOOKED_AT = 500, 20 << 20, 2_000
 
 
 def skill_file_in(folder: Path) -> Path | None:
     return next((path for name in ("SKILL.md", "skill.md") if (path := folder / name).is_file()), None)
 
 
-def parse_skill(text: str) -> tuple[dict[str, Any], str]:
+def parse_skill(text: str) -> tuple[Mapping[str, Any], str]:
     """The values in front and the instructions behind; InvalidInput where there are no values."""
     if not text.startswith("---"):
         raise InvalidInput("SKILL.md must start with YAML frontmatter (---).")
@@ -72,62 +70,56 @@ def _mistakes_in_name(value: Any, folder: str) -> list[str]:
     return found
 
 
-def find_skills(place: Path, within: Path, *, own: bool = False) -> Iterator[project_item.ProjectItem]:
+def find_skills(place: Path, reading: project_item.ProjectReading) -> Iterator[project_item.ProjectItem]:
     """The skills in a folder of skills. What differs from the specification and does no harm is a note."""
-    try:
-        folders = sorted(each for each in place.iterdir() if each.is_dir())[:1_000]
-    except OSError:
-        return
-    for folder in folders:
-        path = skill_file_in(folder)
-        text = project_item.read_plain_file(path, within) if path else None
+    for folder in reading.list_folder(place)[:1_000]:
+        path = skill_file_in(folder) if reading.contains(folder) else None
+        text = reading.read_text(path) if path else None
         if path is None or text is None:
             continue
         try:
             values, body = parse_skill(text)
         except InvalidInput as error:
             yield project_item.ProjectItem(
-                "skill", folder.name, path, text, "", own=own, notes=(str(error),), broken=True
+                "skill", folder.name, path, text, "", own=reading.own, notes=(str(error),), broken=True
             )
             continue
         name = unicodedata.normalize("NFKC", project_item.text_value(values.get("name"))) or folder.name
         about = " ".join(project_item.text_value(values.get("description")).split())[:LONGEST_DESCRIPTION]
-        others, left = _hash_other_files(folder, path)
+        others, left = _hash_other_files(folder, path, reading)
         notes = tuple(find_skill_mistakes(values, folder.name))
         if left:
             notes += (
                 f"Your trust does not cover all files of this skill ({left} left out), because the skill has more than 500 files or more than 20 MB.",
             )
         shown = text + others
-        yield project_item.ProjectItem("skill", name, path, shown, body, about, own, values, notes, broken=not about)
+        yield project_item.ProjectItem(
+            "skill", name, path, shown, body, about, reading.own, values, notes, broken=not about
+        )
 
 
-def _files_below(folder: Path) -> list[Path]:
-    """All files, those of linked folders as well, each real folder once."""
-    found, entered = list[Path](), set[str]()
-    for name, folders, files in os.walk(folder, followlinks=True):
-        real = os.path.realpath(name)
-        if real in entered or len(found) > _MOST_LOOKED_AT:
-            folders.clear()
-            continue
-        entered.add(real)
-        found += [path for each in files if project_item.is_stored_file(path := Path(name, each))]
-    return sorted(found)
-
-
-def _hash_other_files(folder: Path, skill: Path) -> tuple[str, int]:
+def _hash_other_files(folder: Path, skill: Path, reading: project_item.ProjectReading) -> tuple[str, int]:
     """The names and hashes of the files beside SKILL.md: who trusts a skill trusts these as well.
     And how many there are beyond what is looked at.
     """
-    files = [each for each in _files_below(folder) if each != skill]
+    files = [
+        path
+        for path in reading.list_files_below(folder, _MOST_LOOKED_AT)
+        if path != skill and (project_item.is_stored_file(path) or not reading.contains(path))
+    ]
     lines, size = [], 0
     for path in files[:MOST_FILES]:
         try:
-            size += path.stat().st_size
-            if size > MOST_BYTES:
-                break
-            lines.append(f"{path.relative_to(folder).as_posix()}  {project_item.hash_of_file(path)}")
+            if reading.contains(path):
+                size += (more := path.stat().st_size)
+                if size > MOST_BYTES:
+                    break
+                reading.count_looks(more >> 16)
+                said = project_item.hash_of_file(path)
+            else:
+                said = f"leads out of the folder, to {path.readlink()}"
         except OSError:
-            lines.append(f"{path.relative_to(folder).as_posix()}  cannot be read")
-    said = "\n\n---\nFiles of this skill:\n" + "\n".join(lines) + "\n" if lines else ""
-    return said, len(files) - len(lines)
+            said = "cannot be read"
+        lines.append(f"{path.relative_to(folder).as_posix()}  {said}")
+    shown = "\n\n---\nFiles of this skill:\n" + "\n".join(lines) + "\n" if lines else ""
+    return shown, len(files) - len(lines)

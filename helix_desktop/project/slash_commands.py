@@ -7,7 +7,7 @@ from pathlib import Path
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.project.project_item import ProjectItem, read_markdown_files, split_front_matter, text_value
+from helix_desktop.project.project_item import ProjectItem, ProjectReading, split_front_matter, text_value
 
 PLACES = (".agents/commands", ".claude/commands", ".opencode/command", ".opencode/commands")
 _SHELL = re.compile(r"!`([^`\n]+)`")
@@ -29,16 +29,16 @@ class CommandPrompt:
         return _SHELL.sub(lambda found: outputs.get(found[1], found[0]), self.text)
 
 
-def find_command_files(place: Path, within: Path, *, own: bool = False) -> Iterator[ProjectItem]:
+def find_command_files(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
     """The commands in a folder; those in folders below it carry its name: `frontend:test`."""
-    for path, text in read_markdown_files(place, within):
+    for path, text in reading.read_markdown_files(place):
         name = ":".join(path.relative_to(place).with_suffix("").parts)
         if not re.fullmatch(r"[\w:.-]{1,80}", name):
             continue
         try:
             values, body = split_front_matter(text)
         except InvalidInput as error:
-            yield ProjectItem("command", name, path, text, "", own=own, notes=(str(error),), broken=True)
+            yield ProjectItem("command", name, path, text, "", own=reading.own, notes=(str(error),), broken=True)
             continue
         about = text_value(values.get("description")) or next(
             (line.strip("# ") for line in body.splitlines() if line.strip()), ""
@@ -46,7 +46,7 @@ def find_command_files(place: Path, within: Path, *, own: bool = False) -> Itera
         notes = tuple(
             f"{key} is not supported in a command and does nothing here." for key in values if key in _UNSUPPORTED
         )
-        yield ProjectItem("command", name, path, text, body.strip(), about[:200], own, values, notes)
+        yield ProjectItem("command", name, path, text, body.strip(), about[:200], reading.own, values, notes)
 
 
 def build_command_prompt(item: ProjectItem, arguments: str) -> CommandPrompt:

@@ -3,12 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from helix_desktop.project import agent_files
-from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
 
 def agent(tmp_path: Path, text: str, name: str = "reviewer.md") -> ProjectItem:
     (tmp_path / name).write_text(text)
-    (item,) = agent_files.find_agent_files(tmp_path, tmp_path)
+    (item,) = agent_files.find_agent_files(tmp_path, ProjectReading(tmp_path))
     return item
 
 

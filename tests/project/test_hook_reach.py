@@ -15,6 +15,7 @@ from helix_desktop.project.hook_reach import (
     search_path_outside,
     text_of_named_files,
 )
+from helix_desktop.project.project_item import ProjectReading
 
 
 @pytest.fixture
@@ -29,8 +30,10 @@ def root(tmp_path: Path) -> Path:
 def test_a_word_that_can_be_no_path_is_passed_over(root: Path, word: str) -> None:
     (root / "lint").write_text("true\n")
     if "\0" not in word:
-        assert [path.name for path in find_named_files(f"sh -c '{word}' ./lint", root)] == ["lint"]
-    assert find_named_files(f"echo {word}", root) == []
+        assert [path.name for path in find_named_files(f"sh -c '{word}' ./lint", root, ProjectReading(root))] == [
+            "lint"
+        ]
+    assert find_named_files(f"echo {word}", root, ProjectReading(root)) == []
 
 
 @pytest.mark.parametrize(
@@ -56,18 +59,18 @@ def test_trust_covers_the_file_a_command_names(root: Path, command: str, file: s
     path = root / file
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_bytes({"big.sh": b"# long\n" * 60_000, "blob": b"\xff\xfe\0"}.get(file, b"one\n"))
-    before = text_of_named_files(command, root)
+    before = text_of_named_files(command, root, ProjectReading(root))
     path.write_bytes(path.read_bytes()[:-1] + b"!")
-    assert text_of_named_files(command, root) != before
+    assert text_of_named_files(command, root, ProjectReading(root)) != before
     assert len(before) < 300 * 1024
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="the system keeps no files in memory there")
 def test_trust_covers_a_file_that_is_kept_in_memory(root: Path) -> None:
     with tempfile.NamedTemporaryFile("w", dir="/dev/shm", suffix=".sh") as script:
-        assert [path.name for path in find_named_files(f"sh {script.name} < /dev/null", root)] == [
-            Path(script.name).name
-        ]
+        assert [
+            path.name for path in find_named_files(f"sh {script.name} < /dev/null", root, ProjectReading(root))
+        ] == [Path(script.name).name]
 
 
 def test_a_hook_that_names_more_than_trust_can_cover_does_not_run(root: Path) -> None:
@@ -81,7 +84,7 @@ def test_a_hook_that_names_more_than_trust_can_cover_does_not_run(root: Path) ->
     folders = " ".join("many" + "/." * number for number in range(200))
     for command in ("cd many; " + " ".join(sorted(path.name for path in (root / "many").iterdir())), "./large", f"{folders} {' '.join(map(str, range(200)))}"):  # fmt: skip
         with pytest.raises(InvalidInput, match="than can be checked"):
-            text_of_named_files(command, root)
+            text_of_named_files(command, root, ProjectReading(root))
         (root / ".claude").mkdir(exist_ok=True)
         hook = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}}
         (root / ".claude/settings.json").write_text(json.dumps(hook))
@@ -98,9 +101,9 @@ def test_a_link_to_a_file_of_the_kernel_is_not_read(root: Path) -> None:
     (skill / "SKILL.md").write_text("---\nname: x\ndescription: d\n---\n")
     for link in (root / "log", skill / "log"):
         link.symlink_to("/proc/version")
-    assert not find_named_files("cat log /proc/version", root)
+    assert not find_named_files("cat log /proc/version", root, ProjectReading(root))
     (item,) = brought.read_project_files([str(root)], {}).items
-    assert "log" not in item.text
+    assert "log  leads out of the folder, to /proc/version" in item.text
 
 
 OWN = ["{home}/.claude/hooks/fmt.sh", "~/.claude/hooks/fmt.sh --quick", "bash $HOME/.claude/hooks/fmt.sh", "sh '{home}/.claude/hooks/fmt.sh' a"]  # fmt: skip

@@ -15,13 +15,13 @@ from helix_desktop.project.project_hooks import (
     read_hooks_file,
     translate_call_for_claude,
 )
-from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
 
 def read(tmp_path: Path, hooks: object) -> list[ProjectItem]:
     path = tmp_path / "settings.json"
     path.write_text(hooks if isinstance(hooks, str) else json.dumps({"hooks": hooks}))
-    return list(read_hooks_file(path, tmp_path, tmp_path))
+    return list(read_hooks_file(path, ProjectReading(tmp_path), tmp_path))
 
 
 def test_every_hook_is_an_item_with_the_script_it_runs(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.project.project_item import (
     LARGEST,
     ProjectItem,
+    ProjectReading,
     path_fits_glob,
-    read_plain_file,
     split_front_matter,
     split_names,
 )
@@ -59,16 +59,16 @@ def test_only_plain_files_inside_are_read(tmp_path: Path) -> None:
     (inside / "large.md").write_text("x" * (LARGEST + 1))
     (inside / "good.md").write_text("good")
     os.mkfifo(inside / "pipe.md")
-    assert [read_plain_file(inside / name, inside) for name in ("link.md", "large.md", "pipe.md", "gone.md", "good.md")] == [
+    assert [ProjectReading(inside).read_text(inside / name) for name in ("link.md", "large.md", "pipe.md", "gone.md", "good.md")] == [
         None, None, None, None, "good",
     ]  # fmt: skip
 
 
 def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one")
-    assert read_plain_file(tmp_path / "a", tmp_path) == "one"
+    assert ProjectReading(tmp_path).read_text(tmp_path / "a") == "one"
     (tmp_path / "a").write_text("three")
-    assert read_plain_file(tmp_path / "a", tmp_path) == "three"
+    assert ProjectReading(tmp_path).read_text(tmp_path / "a") == "three"
 
 
 @pytest.mark.parametrize(
@@ -91,3 +91,13 @@ def test_the_state_is_said_in_words() -> None:
 )
 def test_globs(path: str, glob: str, yes: bool) -> None:
     assert path_fits_glob(path, glob) is yes
+
+
+def test_what_stands_between_the_lines_is_parsed_once() -> None:
+    text = "---\nname: something that only this trial has\n---\nbody"
+    assert split_front_matter(text)[0] is split_front_matter(text)[0]
+
+
+def test_what_would_take_a_parser_seconds_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="longer than"):
+        split_front_matter(f"---\na: {'[' * 9_000}\n---\n")

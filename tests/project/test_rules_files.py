@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.project import rules_files
-from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
 
 def write(root: Path, **files: str) -> None:
@@ -18,10 +18,12 @@ def write(root: Path, **files: str) -> None:
 
 
 def found(root: Path, *touched: str) -> dict[str, ProjectItem]:
-    return {
-        item.path.relative_to(root).as_posix(): item
-        for item in rules_files.find_rules_files([root], [root / t for t in touched])
-    }
+    reading, used = ProjectReading(root), [root / name for name in touched]
+    items = [
+        *rules_files.find_rules_of_root(reading, used),
+        *rules_files.find_rules_of_touched_folders(reading, used),
+    ]
+    return {item.path.relative_to(root).as_posix(): item for item in items}
 
 
 def test_all_names_of_a_root_count(tmp_path: Path) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.project import skills
-from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
 
 def wrong(folder: Path) -> list[str]:
     """Everything the program notes about a skill's folder."""
     return [
         note
-        for item in skills.find_skills(folder.parent, folder.parent)
+        for item in skills.find_skills(folder.parent, ProjectReading(folder.parent))
         if item.path.parent == folder
         for note in item.notes
     ]
@@ -69,7 +69,7 @@ def test_a_skill_without_a_front_is_noted(tmp_path: Path) -> None:
 
 
 def of(place: Path) -> list[ProjectItem]:
-    return list(skills.find_skills(place, place))
+    return list(skills.find_skills(place, ProjectReading(place)))
 
 
 def test_a_description_with_a_colon_is_taken_as_everybody_takes_it(tmp_path: Path) -> None:
@@ -119,7 +119,18 @@ def test_a_linked_folder_is_covered_by_the_trust_in_a_skill(tmp_path: Path) -> N
     (elsewhere / "fmt.sh").write_text("one\n")
     (elsewhere / "again").symlink_to(skill)
     (skill / "scripts").symlink_to(elsewhere)
-    (before,) = find_skills(tmp_path / "skills", tmp_path)
+    (before,) = find_skills(tmp_path / "skills", ProjectReading(tmp_path))
     (elsewhere / "fmt.sh").write_text("two\n")
-    (after,) = find_skills(tmp_path / "skills", tmp_path)
+    (after,) = find_skills(tmp_path / "skills", ProjectReading(tmp_path))
     assert before.content_sha256 != after.content_sha256
+
+
+def test_what_a_link_out_of_the_folder_leads_to_is_not_looked_through_but_the_link_is_trusted(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    made = skill(root, "fmt", "name: fmt\ndescription: x")
+    (outside / "deep").mkdir(parents=True)
+    (outside / "deep" / "file").write_text("x")
+    (made / "x").symlink_to(outside)
+    (item,) = of(root)
+    assert "deep" not in item.text
+    assert f"x  leads out of the folder, to {outside}" in item.text

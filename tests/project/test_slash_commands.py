@@ -7,14 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.project import slash_commands
-from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
 
 def command(tmp_path: Path, text: str, name: str = "go.md") -> ProjectItem:
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    return next(item for item in slash_commands.find_command_files(tmp_path, tmp_path) if item.path == path)
+    return next(
+        item for item in slash_commands.find_command_files(tmp_path, ProjectReading(tmp_path)) if item.path == path
+    )
 
 
 @pytest.mark.parametrize(
