@@ -63,7 +63,7 @@ async def _print_turns_or_files(bench: Workbench, arguments: argparse.Namespace,
             {"turn": turn.number, "message": turn.title, "files": [_describe_file_change(file) for file in files]}
         )
         if not arguments.json:
-            await console.print_line(f"Turn {turn.turn_numbers}: {turn.title}")
+            await console.print_line(escape_control_characters(f"Turn {turn.turn_numbers}: {turn.title}"))
             for file in files:
                 await console.print_line(
                     f"  {file.change_word:<8} +{file.added:<6} -{file.removed:<6} {escape_control_characters(printable_path(file.place))}"
@@ -74,7 +74,8 @@ async def _print_turns_or_files(bench: Workbench, arguments: argparse.Namespace,
         await print_json(console, {"conversation": conversation, "turns": told, "not_covered": left})
     elif not turns:
         row = bench.conversation_row(conversation)
-        await console.print_line(f"No turn of {row.title if row else conversation} changed files.")
+        name = escape_control_characters(row.title if row else conversation)
+        await console.print_line(f"No turn of {name} changed files.")
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from helix_desktop.commands import Options, add_verb, format_local_minute, workspace_access
 from helix_desktop.commands.workspace_access import add_workspace_verb, print_json, print_result
-from helix_desktop.console import Console, Terminal
+from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.errors import format_things
 from helix_desktop.histories import history_finding
 from helix_desktop.histories.history_reading import KINDS
@@ -171,9 +171,8 @@ async def _forget_keys_and_print_result(
         await print_json(console, told)
         return
     for one in result.imported:
-        await console.print_line(
-            f"{one.id}  {one.messages:>5} messages {one.outputs:>5} outputs  {one.title or one.path}"
-        )
+        title = escape_control_characters(one.title or one.path)
+        await console.print_line(f"{one.id}  {one.messages:>5} messages {one.outputs:>5} outputs  {title}")
     await _print_import_summary(result, console)
     for found in keys[:KEYS_SHOWN]:
         await console.print_line(f"This looks like a key: {found['key']}{' (forgotten)' if forgotten else ''}")

@@ -96,13 +96,15 @@ def test_nothing_to_do_is_said_for_what_it_is(helix: Helix, project: Path) -> No
     code, out, err = helix("changes", "restore", "-w", "Work")
     assert (code, out, err) == (0, "There is nothing to restore.\n", "")
     assert helix("changes", "show", "-w", "Work") == (0, "", "")
-    assert helix("changes", "list", "-w", "Work")[1] == "No turn of Only words changed files.\n"
+    assert helix("changes", "list", "-w", "Work")[1] == "No turn of Only \ufffd[2Jwords changed files.\n"
 
 
 async def talk_without_changes() -> None:
     workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders())
     opened = await workspaces.open_stored_workspace("Work")
-    await opened.journal.append_to_journal("c2", [ConversationStarted("Only words"), UserSaid((Text("Hello", 1),))])
+    await opened.journal.append_to_journal(
+        "c2", [ConversationStarted("Only \x1b[2Jwords"), UserSaid((Text("Hello", 1),))]
+    )
     await opened.aclose()
 
 

@@ -91,6 +91,14 @@ def test_an_export_is_one_line_for_each_message(helix: Helix, tmp_path: Path) ->
     assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant"]
 
 
+def test_a_title_that_orders_the_terminal_about_is_only_shown(helix: Helix, tmp_path: Path) -> None:
+    said = written.claude_said(1, None, "Look\x1b]52;c;cm0=\x07 here")
+    written.lines(tmp_path / "s.jsonl", [said, written.claude_reply(2, 1, "m", written.text("I look."))])
+    for command in (["import", "-w", "Work", tmp_path / "s.jsonl"], ["list", "-w", "Work"]):
+        code, out, _ = helix("conversation", *command)
+        assert (code, "Look\ufffd]52;c;cm0=\ufffd here" in out) == (0, True)
+
+
 def test_an_unknown_format_is_refused_once_before_anything_is_read(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
