@@ -180,7 +180,7 @@ class RequestCostReader:
         if same == len(before.pieces):
             return min(before.cached_tokens, now.ends[same - 1])
         place = max((place for place in now.places[:-1]), default=0)
-        return now.ends[place - 1] if place and not self._was_imported(now.view.seq) else 0
+        return now.ends[place - 1] if place and not self.was_imported(now.view.seq) else 0
 
     def _explain_uncached(
         self,
@@ -222,11 +222,11 @@ class RequestCostReader:
             return (Cause(CauseKind.RULES, "too short"),)
         if self._marks_prefixes and now.reply.stable is None and len(now.pieces) - same > LOOK_BACK:
             return (Cause(CauseKind.RULES, "too far in front of a mark"),)
-        if self._was_imported(now.view.seq) and not now.view.tools:
+        if self.was_imported(now.view.seq) and not now.view.tools:
             return (Cause(CauseKind.UNKNOWN, "the recording lacks the system prompt and the tools"),)
         return (Cause(CauseKind.NOT_KEPT),)
 
-    def _was_imported(self, seq: int) -> bool:
+    def was_imported(self, seq: int) -> bool:
         if self._brought_runs is None:
             told = ((one.fact, one.seq) for one in self.facts)
             self._brought_runs = [(f.first, seq) for f, seq in told if isinstance(f, BroughtIn) and not f.undone]
@@ -311,15 +311,20 @@ def _read_all_requests(reader: RequestCostReader, after: int = 0) -> Iterator[Re
 
 
 def explain_last_turn(state: ConversationState) -> list[RequestCost]:
-    """The steps of the last turn, without going through the whole conversation: only the request before them is read too."""
+    """The steps of the last turn, without going through the whole conversation: only the request before them is read too,
+    unless it was made elsewhere, before an import: no cache of this program's provider ever held that one.
+    """
     since = min(state.branch.turn.words, default=1) - 1
     fork = _find_start_of_fork(state.facts)
     made = ((seq, state.facts[seq - 1].fact) for seq in state.branch.steps if fork is None or seq > fork.seq)
     replies = [seq for seq, fact in made if isinstance(fact, ModelReplied) and fact.usage.input > 0]
     first = next((at for at, seq in enumerate(replies) if seq > since), len(replies))
     reader = RequestCostReader(state.facts, lambda _: None)
+    before = max(0, first - 1)
+    if before < first and reader.was_imported(replies[before]):
+        before = first
     found = []
-    for seq in replies[max(0, first - 1) :]:
+    for seq in replies[before:]:
         recorded = state.facts[seq - 1]
         if isinstance(recorded.fact, ModelReplied):
             view = state.past_moment(newest_fact_seen_by(recorded)).get_view()

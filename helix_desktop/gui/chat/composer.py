@@ -19,9 +19,10 @@ from helix_desktop.gui.chat.waiting_messages import WaitingMessageList, message_
 from helix_desktop.gui.context_meter import ContextMeter, describe_window_fill
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.theme import Theme, set_widget_look
-from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_memory import WindowMemory
 
 BAR, MOST_BAR = 60, 132  # In pixels: the least and the greatest width of the context meter.
@@ -159,7 +160,7 @@ class Composer(QWidget):
         figures = describe_window_fill(ordered, meter.window)
         if meter.is_estimate and sum(meter.parts.values()) + attached <= meter.window:
             figures = f"≈ {figures}"
-        self._figures.setText(f"{figures} · {tr('${n}', n=format_number(cost, 2))}" if cost >= 0.005 else figures)
+        self._figures.setText(f"{figures} · {format_dollars(cost)}" if cost >= 0.0005 else figures)
         self.context_button.setToolTip(self.meter.toolTip())
         self.context_button.setAccessibleDescription(self.meter.toolTip())
         self._fit_controls_to_width()

@@ -12,7 +12,7 @@ def list_policy_choices() -> list[tuple[str, str]]:
         "helix": tr("Helix policy"),
         "observational": tr("Observational policy"),
         "layered": tr("Layered policy"),
-        "keeps_most": tr("Policy that keeps the most text"),
+        "keeps_most": tr("Policy for large windows"),
         "none": tr("No folding"),
     }
     return [(name, words.get(name, name)) for name in PRESETS]

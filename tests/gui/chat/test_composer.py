@@ -285,7 +285,7 @@ def meter(tokens: int, window: int, *, is_estimate: bool = False) -> WindowMeter
 
 def test_the_meter_says_tokens_and_cost(composer: Composer) -> None:
     composer.show_window_meter(meter(43_900, 128_000), 0.42)
-    assert composer._figures.text() == "34% full · $0.42"
+    assert composer._figures.text() == "34% full · $0.420"
     assert composer.context_button.toolTip().startswith("43.9K of 128K tokens, 34% full")
 
 

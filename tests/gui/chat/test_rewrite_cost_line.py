@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 
-from helix_desktop.engine.facts import ModelReplied, Stop, SystemSet, Text, Usage, UserSaid
+from helix_desktop.engine.facts import BroughtIn, ModelReplied, Origin, Stop, SystemSet, Text, Usage, UserSaid
 from helix_desktop.engine.request_changes import Cause, CauseKind
-from helix_desktop.engine.request_costs import CauseCost, RequestCost
+from helix_desktop.engine.request_costs import CauseCost, RequestCost, explain_last_turn
 from helix_desktop.engine.session_events import ConversationActivity, MeterChanged
 from helix_desktop.engine.token_budget import PendingRewrite
 from helix_desktop.gui.chat.rewrite_cost_line import describe_avoidable_costs
@@ -73,3 +73,17 @@ def test_the_window_shows_it_when_the_turn_has_ended(window: MainWindow, session
     assert "$0.399" in line._words.text()
     window.show_session_or_new(None)
     assert not line.isVisible()
+
+
+def test_the_first_request_after_an_import_writes_nothing_again(window: MainWindow, session: FakeSession) -> None:
+    session.append(
+        BroughtIn(Origin("claude", "s"), "run", first=1),
+        UserSaid((Text("Go on.", 3),)),
+        ModelReplied((Text("So.", 2),), "another", Stop.END, Usage(90_000, 0, 90_000, 50, 0, 0.4), seconds=1.0),
+    )
+    assert describe_avoidable_costs(explain_last_turn(session.conversation.state)) == ""
+    session.append(
+        UserSaid((Text("And on.", 3),)),
+        ModelReplied((Text("Yes.", 2),), "a third", Stop.END, Usage(90_100, 0, 90_100, 50, 0, 0.4), seconds=1.0),
+    )
+    assert "was changed" in describe_avoidable_costs(explain_last_turn(session.conversation.state))
