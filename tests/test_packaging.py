@@ -238,7 +238,14 @@ def test_an_uninstalled_program_leaves_nothing_but_what_is_the_users(tmp_path: P
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     (tmp_path / "bin/helix-desktop").symlink_to(build / "helix-desktop")
-    subprocess.run(["sh", str(build / "uninstall")], check=True, capture_output=True)
+    program, asked = build / "helix-desktop", tmp_path.with_name(f"{tmp_path.name} asked")
+    program.chmod(0o755)
+    for code in (3, 0):
+        program.write_text(f'#!/bin/sh\necho "$@" >> "{asked}"\nexit {code}\n', encoding="utf-8")
+        ended = subprocess.run(["sh", str(build / "uninstall")], check=False, capture_output=True, text=True)
+        assert (ended.returncode, program.exists()) == ((1, True) if code else (0, False))
+        assert ("still contain its address" in ended.stderr) is bool(code)
+    assert asked.read_text(encoding="utf-8") == "resident leave\n" * 2
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if not path.is_dir()}
     assert left == {"share/applications/mine.desktop", "share/helix-desktop/workspaces/kept", "bin/mine"}
     assert not (tmp_path / "share/icons").exists()
@@ -275,7 +282,7 @@ def test_the_menu_entry_is_valid() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="shell scripts")
-@pytest.mark.parametrize("script", ["linux/install.sh", "linux/uninstall.sh", "smoke.sh"])
+@pytest.mark.parametrize("script", ["linux/install.sh", "linux/uninstall.sh", "linux/prerm.sh", "smoke.sh"])
 def test_shell_scripts_can_be_read(script: str) -> None:
     subprocess.run(["bash", "-n", str(ROOT / "packaging" / script)], check=True)
 

@@ -7,9 +7,9 @@ import sys
 
 from helix_desktop.commands import Subparsers, add_verb, format_local_minute
 from helix_desktop.console import escape_control_characters
-from helix_desktop.gateway import agent_run
+from helix_desktop.gateway import agent_run, agent_settings
 from helix_desktop.program_folders import find_program_folders
-from helix_desktop.resident import resident_client
+from helix_desktop.resident import login_start, resident_client
 
 
 def add_resident_command(nouns: Subparsers) -> None:
@@ -21,6 +21,7 @@ def add_resident_command(nouns: Subparsers) -> None:
     verbs = noun.add_subparsers(metavar="VERB")
     add_verb(verbs, "status", "show the background process and which agents use it", _print_resident_status)
     add_verb(verbs, "stop", "stop the background process; agents then can't reach the gateway", _stop_resident)
+    add_verb(verbs, "leave", "before you uninstall: take the gateway's address out of agents' settings", _leave_agents)
 
 
 def _print_resident_status(arguments: argparse.Namespace) -> int:
@@ -40,11 +41,21 @@ def _print_resident_status(arguments: argparse.Namespace) -> int:
 
 def _stop_resident(arguments: argparse.Namespace) -> int:
     found = asyncio.run(resident_client.ask_resident(find_program_folders(arguments.home), "stop"))
-    if arguments.json:
-        print(json.dumps({"stopped": found is not None}))
-    else:
-        print("The background process is not running." if found is None else "The background process was stopped.")
+    line = "The background process is not running." if found is None else "The background process was stopped."
+    print(json.dumps({"stopped": found is not None}) if arguments.json else line)
     return 0
+
+
+def _leave_agents(arguments: argparse.Namespace) -> int:
+    """The address is reserved as long as an agent's settings contain it: with exit code 3, nothing else was changed."""
+    where = find_program_folders(arguments.home)
+    removed, left = agent_settings.remove_all_addresses(where.config)
+    if not left:
+        login_start.disable_login_start()
+        asyncio.run(resident_client.ask_resident(where, "stop"))
+    lines = [f"{agent} no longer uses the gateway." for agent in removed] + left
+    print(json.dumps({"removed": removed, "left": left}) if arguments.json else "\n".join(lines))
+    return 3 if left else 0
 
 
 def _run_resident(arguments: argparse.Namespace) -> int:

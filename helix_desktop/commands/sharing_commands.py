@@ -22,7 +22,7 @@ from helix_desktop.store.shared.shared_store_link import SharedStoreLink
 from helix_desktop.store.shared.store_address import holds_conversations, parse_store_address
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-_ADDRESSES = "postgresql://user@host/database or s3://bucket/folder?endpoint=https://host"
+_ADDRESSES = "postgresql://user@host/database, s3://bucket/folder?endpoint=https://host, or - for standard input"
 
 
 def add_sharing_commands(verbs: Subparsers) -> None:
@@ -71,6 +71,8 @@ async def run_share(arguments: argparse.Namespace, workspace: StoredWorkspace, c
     if arguments.show_key:
         return await _print_workspace_key(arguments, workspace, console)
 
+    if arguments.to == "-":
+        arguments.to = await asyncio.to_thread(_read_typed_line, "Address of the shared store: ")
     arguments.to = arguments.to or os.environ.get(workspace_link.STORE, "")
     if not arguments.to:
         raise InvalidInput("No shared store was specified.", remedy=f"Specify its address with --to: {_ADDRESSES}.")
@@ -148,11 +150,17 @@ async def _print_key(arguments: argparse.Namespace, console: Console, result: di
 def run_join(arguments: argparse.Namespace) -> int:
     if not arguments.url and os.environ.get(workspace_link.STORE):
         return asyncio.run(_join_with_key(arguments, format_key_line(workspace_link.environment_key())))
-    if sys.stdin is None or sys.stdin.isatty():
-        sys.stderr.write("Key of the workspace (a line that begins with helix1-): ")
-        sys.stderr.flush()
-    text = sys.stdin.readline() if sys.stdin is not None else ""
+    if arguments.url == "-":
+        arguments.url = _read_typed_line("Address of the shared store: ")
+    text = _read_typed_line("Key of the workspace (a line that begins with helix1-): ")
     return asyncio.run(_join_with_key(arguments, text))
+
+
+def _read_typed_line(question: str) -> str:
+    if sys.stdin is None or sys.stdin.isatty():
+        sys.stderr.write(question)
+        sys.stderr.flush()
+    return sys.stdin.readline().strip() if sys.stdin is not None else ""
 
 
 async def _join_with_key(arguments: argparse.Namespace, text: str) -> int:

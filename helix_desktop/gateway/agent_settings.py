@@ -147,20 +147,18 @@ def _delete_note(note: Path) -> None:
         note.parent.rmdir()
 
 
-def remove_all_addresses(config: Path) -> str:
-    """Take the address out of every agent's settings, and say so; what somebody changed since is left and named."""
-    told = []
+def remove_all_addresses(config: Path) -> tuple[list[str], list[str]]:
+    """The agents whose settings have no address any more, and why others still do: somebody changed them since."""
+    removed, left = [], []
     for note in sorted((config / FOLDER).glob("*.json")):
         agent = KNOWN_AGENTS.get(note.stem)
         try:
             if agent is not None:
                 remove_address(plan_address_removal(agent, config), config)
-                told.append(
-                    f"The gateway's port is in use by another program, so {agent.title} no longer goes through it."
-                )
+                removed.append(agent.title)
         except HelixError as error:
-            told.append(str(error))
-    return " ".join(told)
+            left.append(str(error))
+    return removed, left
 
 
 def is_agent_connected(agent: KnownAgent, config: Path) -> bool:

@@ -39,9 +39,8 @@ def text_of_named_files(command: str, folder: Path, reading: ProjectReading) -> 
 
 def find_named_files(command: str, folder: Path, reading: ProjectReading) -> list[Path]:
     """Files that the words of a command lead to, from the folder or from one that it changes to."""
-    reading.count_looks(len(command) >> 4)
+    reading.count_looks(len(command) >> 2)
     words = [_PROJECT_DIR.sub(str(folder), word) for word in _split_command_words(command)]
-    reading.count_looks(len(words))
     bases = [folder, *(folder / word for word in words if word and os.path.isdir(folder / word))]  # noqa: PTH112 -- never raises
     found: dict[Path, None] = {}
     names = list(_possible_file_names(words))

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.project import agent_files, project_hooks, rules_files, skills, slash_commands
 from helix_desktop.project.hook_reach import runs_only_own_scripts
-from helix_desktop.project.project_item import ProjectItem, ProjectReading, TooMuchToRead
+from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
 _OWN_COMMANDS = (".agents/commands", ".claude/commands", ".config/opencode/command", ".config/opencode/commands")
 _OWN_AGENTS = (".agents/agents", ".claude/agents", ".config/opencode/agent")
@@ -70,7 +71,7 @@ def _read_while_possible(reading: ProjectReading, items: Iterator[ProjectItem]) 
     """What is read before a folder has cost too much, or contains what cannot be read, is used; that there is more is said."""
     try:
         yield from items
-    except (TooMuchToRead, OSError, RuntimeError, ValueError) as error:
+    except (HelixError, OSError, RuntimeError, ValueError) as error:
         why = f"Some rules, skills, commands, agents or hooks of this folder were not read. {error}"
         where, own = reading.root, reading.own
         yield ProjectItem("rules", where.name, where, why, str(where), own=own, notes=(why,), broken=True)
@@ -106,17 +107,14 @@ def _items_of_user(reading: ProjectReading, folder: Path) -> Iterator[ProjectIte
 def _set_trust_state(
     item: ProjectItem, trusted: Mapping[str, object], off: frozenset[str], folders: Sequence[Path]
 ) -> ProjectItem:
-    reaches = item.kind == "hook" and item.own and not item.broken and _runs_scripts(item, folders)
+    is_own_hook, home = item.kind == "hook" and item.own and not item.broken, user_home()
+    reaches = is_own_hook and not runs_only_own_scripts(item.body, home, folders, next(iter(folders), home))
     agreed = (item.own and not reaches) or trusted.get(item.settings_key) == item.content_sha256
     notes = item.notes
     if trusted.get(f"{item.settings_key}#outside"):  # In earlier versions of this program, users could allow this.
         notes += ("You once let this hook run outside the sandbox. A folder's hooks now always run in the sandbox.",)
     known = item.settings_key in trusted
     return replace(item, trusted=agreed, known=known, off=item.settings_key in off, notes=notes, reaches_folder=reaches)
-
-
-def _runs_scripts(item: ProjectItem, folders: Sequence[Path]) -> bool:
-    return not runs_only_own_scripts(item.body, user_home(), folders, next(iter(folders), user_home()))
 
 
 def _without_repeated_rules(items: Iterable[ProjectItem]) -> tuple[ProjectItem, ...]:

@@ -96,10 +96,6 @@ _read: dict[_Key, str] = {}
 _hashed: dict[_Key, str] = {}
 
 
-class TooMuchToRead(HelixError):
-    """One reading of project files has cost all that it may."""
-
-
 class ProjectReading:
     """One reading of a folder's files, before each step: of the user's `own`, or of a folder that
     nobody trusts yet. All looks are counted, also at what is remembered: the next reading then ends
@@ -114,7 +110,7 @@ class ProjectReading:
         """A look takes about as long as finding a file: 50 µs."""
         self._looks_left -= looks
         if self._looks_left < 0:
-            raise TooMuchToRead("There are too many of them, or they are too large.")
+            raise HelixError("There are too many of them, or they are too large.")
 
     def contains(self, path: Path) -> bool:
         """Whether it lies in the folder, wherever links lead."""
@@ -214,10 +210,9 @@ def _parse_front_matter(text: str) -> Mapping[str, Any] | str:
         values = yaml.load(text, Loader=_YAML)  # noqa: S506 -- makes texts, lists and tables
     except (yaml.YAMLError, RecursionError, ValueError):
         return _parse_front_matter_leniently(text)
-    values = {} if values is None else values
-    if not isinstance(values, dict):
+    if not isinstance(values, dict | None):
         return "The block between the two --- lines must be a YAML mapping of names to values."
-    return {str(name): value for name, value in values.items()}
+    return {str(name): value for name, value in (values or {}).items()}
 
 
 def _parse_front_matter_leniently(text: str) -> Mapping[str, Any] | str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.project import project_item
+from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
 PLACES = (".agents/skills", ".claude/skills")
 FIELDS = frozenset({"name", "description", "license", "allowed-tools", "metadata", "compatibility"})
@@ -70,7 +71,7 @@ def _mistakes_in_name(value: Any, folder: str) -> list[str]:
     return found
 
 
-def find_skills(place: Path, reading: project_item.ProjectReading) -> Iterator[project_item.ProjectItem]:
+def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
     """The skills in a folder of skills. What differs from the specification and does no harm is a note."""
     for folder in reading.list_folder(place)[:1_000]:
         path = skill_file_in(folder) if reading.contains(folder) else None
@@ -80,9 +81,7 @@ def find_skills(place: Path, reading: project_item.ProjectReading) -> Iterator[p
         try:
             values, body = parse_skill(text)
         except InvalidInput as error:
-            yield project_item.ProjectItem(
-                "skill", folder.name, path, text, "", own=reading.own, notes=(str(error),), broken=True
-            )
+            yield ProjectItem("skill", folder.name, path, text, "", own=reading.own, notes=(str(error),), broken=True)
             continue
         name = unicodedata.normalize("NFKC", project_item.text_value(values.get("name"))) or folder.name
         about = " ".join(project_item.text_value(values.get("description")).split())[:LONGEST_DESCRIPTION]
@@ -93,12 +92,10 @@ def find_skills(place: Path, reading: project_item.ProjectReading) -> Iterator[p
                 f"Your trust does not cover all files of this skill ({left} left out), because the skill has more than 500 files or more than 20 MB.",
             )
         shown = text + others
-        yield project_item.ProjectItem(
-            "skill", name, path, shown, body, about, reading.own, values, notes, broken=not about
-        )
+        yield ProjectItem("skill", name, path, shown, body, about, reading.own, values, notes, broken=not about)
 
 
-def _hash_other_files(folder: Path, skill: Path, reading: project_item.ProjectReading) -> tuple[str, int]:
+def _hash_other_files(folder: Path, skill: Path, reading: ProjectReading) -> tuple[str, int]:
     """The names and hashes of the files beside SKILL.md: who trusts a skill trusts these as well.
     And how many there are beyond what is looked at.
     """

@@ -113,7 +113,10 @@ class Resident:
                 await self._ensure_listening(port)
         except InvalidInput as error:
             log.warning("%s", error.what)
-            self.trouble = await asyncio.to_thread(agent_settings.remove_all_addresses, self._where.config)
+            removed, left = await asyncio.to_thread(agent_settings.remove_all_addresses, self._where.config)
+            for agent in removed:
+                left.append(f"The gateway's port is in use by another program, so {agent} no longer goes through it.")
+            self.trouble = " ".join(left)
             self._installed = {}
         self._update_after_change()
 

@@ -133,6 +133,8 @@ def _control(root: Path, version: str, architecture: str, depends: str) -> None:
     control.chmod(0o755)
     for path in control.iterdir():
         path.chmod(0o644)
+    shutil.copyfile(Path(__file__).with_name("prerm.sh"), control / "prerm")
+    (control / "prerm").chmod(0o755)
 
 
 def _stamp(root: Path) -> None:

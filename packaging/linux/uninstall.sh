@@ -18,6 +18,16 @@ renew() {
     fi
 }
 
+# An agent would go on sending its key to the gateway's address, which nobody reserves then.
+code=0
+[ ! -x "$here/helix-desktop" ] || "$here/helix-desktop" resident leave || code=$?
+if [ "$code" = 3 ]; then
+    echo "Helix Desktop was not removed, because these settings still contain its address." >&2
+    exit 1
+elif [ "$code" != 0 ]; then
+    echo "Settings of agents that you connected may still contain the address of Helix Desktop. Remove it from them." >&2
+fi
+
 while read -r file; do
     rm -f "$prefix/share/$file"
     drop_if_empty "$prefix/share/$(dirname "$file")"

@@ -94,13 +94,12 @@ def test_all_addresses_are_taken_out_and_what_somebody_changed_is_left_and_named
     files = connected(tmp_path, "claude", "gemini", "codex")
     files["codex"].write_text("# another\n")
     (tmp_path / "config" / agent_settings.FOLDER / "unknown.json").write_text("{}")
-    told = agent_settings.remove_all_addresses(tmp_path / "config")
-    assert "so Claude Code no longer goes through it." in told
-    assert "so Gemini CLI no longer goes through it." in told
-    assert str(files["codex"]) in told
+    removed, (left,) = agent_settings.remove_all_addresses(tmp_path / "config")
+    assert removed == ["Claude Code", "Gemini CLI"]
+    assert str(files["codex"]) in left
     assert [name for name, file in files.items() if file.exists()] == ["codex"]
     assert [agent_settings.is_agent_connected(known_agents.find_known_agent(name), tmp_path / "config") for name in files] == [False, False, True]  # fmt: skip
-    assert agent_settings.remove_all_addresses(tmp_path / "nowhere") == ""
+    assert agent_settings.remove_all_addresses(tmp_path / "nowhere") == ([], [])
 
 
 def test_a_run_of_its_own_goes_where_the_address_in_the_settings_leads(tmp_path: Path) -> None:
