@@ -213,7 +213,7 @@ class ConversationActions:
                 ways.append((tr("Save it as it was before the last compaction"), partial(save_session, compactions)))
             ways.append((tr("Fold older parts first"), partial(save_session, 0, is_folded=True)))
             text = tr("A new session is saved where the agent looks for its sessions. Existing files are not changed, and the agent's login is not read.")  # fmt: skip
-            more = tr("Anything that is too long for the agent is folded. If you fold older parts, this workspace's MCP server is added to the agent's settings, so that the agent can read the originals.")  # fmt: skip
+            more = tr("Anything that is too long for the agent is folded, which your provider may bill. If you fold older parts, this workspace's MCP server is added to the agent's settings, so that the agent can read the originals.")  # fmt: skip
             ask_which_way(self.window, tr("Continue in another agent"), f"{text}\n\n{more}", "", ways)
 
         self.doing.run_in_background(_count_compactions(bench, row), then=offer_ways)

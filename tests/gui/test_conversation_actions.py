@@ -71,6 +71,7 @@ def test_a_conversation_is_written_for_an_agent_and_the_way_on_is_shown(
         monkeypatch.delenv(variable, raising=False)
     window.window_actions[f"continue-{agent}"].trigger()
     (question,) = window.findChildren(QMessageBox)
+    assert "which your provider may bill" in f"{question.text()} {question.informativeText()}"
     next(button for button in question.buttons() if button.text() == "Save the session").click()
     (written,) = (tmp_path / folder).rglob("*.jsonl")
     assert "The guard must never be held across an await." in written.read_text("utf-8")

@@ -11,7 +11,7 @@ import pytest
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ModelReplied
 from helix_desktop.errors import InvalidInput
-from helix_desktop.histories.conversation_restoring import RestoreRequest
+from helix_desktop.histories.conversation_restoring import RestoreRequest, describe_restored_session
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.workbench import Workbench
@@ -56,6 +56,9 @@ async def test_what_does_not_fit_is_folded_in_a_fork_and_every_output_can_be_rec
     asked = RestoreRequest(conversation, "codex", str(folder), window=FRAME_TOKENS + 25_000)
     restored = await bench.relay.prepare_session_for_agent(asked)
     assert (restored.is_folded, restored.fits) == (True, True)
+    told = " ".join(describe_restored_session(restored, tmp_path))
+    assert "The originals stay in this workspace's cache." in told
+    assert "MCP" not in told
     assert await bench.workspace.journal.read_facts(conversation) == before
     text = restored.content.decode()
     assert f"order {turns - 1}: “naïve”" in text
