@@ -21,6 +21,7 @@ from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.request_costs import RequestCost, explain_last_turn
 from helix_desktop.engine.session_events import (
+    CLOSED,
     ActivityChanged,
     ConversationActivity,
     Event,
@@ -38,7 +39,6 @@ TITLE = 60
 MOST_SENT_ON = 3
 FOLD_SHARE = 0.1  # "Fold first" is offered only if it frees at least this share of the next request.
 PLAN = "[The plan the user approved, word for word. Work on it now.]\n\n"
-CLOSED = "The program stopped during this turn."
 BUG = "This is a bug in Helix Desktop. Details are in the log. Nothing you wrote is lost, and you can continue."
 
 

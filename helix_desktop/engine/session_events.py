@@ -11,6 +11,8 @@ from helix_desktop.engine.facts import FoldKind, Recorded, UserPart
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.fast_dataclass import dataclass
 
+CLOSED = "The program stopped during this turn."
+
 
 class ConversationActivity(StrEnum):
     """What a conversation is doing; the rail's dots and the composer's button follow it."""

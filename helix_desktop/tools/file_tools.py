@@ -350,12 +350,7 @@ def _check_last_seen(use: ToolResources, place: RootPath, now: bytes | None) -> 
     known = use.files_seen.digests_seen_by_agent.get(str(place.full_path))
     if known is None or (now is not None and Digest.of_content(now) == known):
         return
-    by = (
-        "a command"
-        if now is not None and use.files_seen.digests_known_on_disk.get(str(place.full_path)) == Digest.of_content(now)
-        else "somebody else"
-    )
-    what = "was deleted" if now is None else f"was changed by {by}"
+    what = "was deleted" if now is None else "was changed"  # By whom isn't known: perhaps by the user's undo.
     if now is None:
         use.files_seen.digests_seen_by_agent.pop(str(place.full_path))
     raise ActionRefused(

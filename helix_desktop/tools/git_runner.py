@@ -58,6 +58,8 @@ def run_git(
     remedy: str = "Nothing was committed.",
 ) -> bytes:
     """`environment`: further variables; `remedy`: what is said behind a refusal of git's."""
+    if not folder.is_dir():
+        raise ActionRefused(f"The workspace's folder {folder} no longer exists.", remedy=remedy)
     settings = [*_OVERRIDDEN, *_read_user_git_settings(str(Path.home()))]
     variables = _ENVIRONMENT | dict(environment)
     if not _READING.intersection(arguments[:2]):
@@ -67,7 +69,7 @@ def run_git(
     done = _run_git_process(words, given, variables)
     if done.code:
         said = done.complained.decode("utf-8", "replace").strip() or done.printed.decode("utf-8", "replace").strip()
-        raise ActionRefused(f"git refused: {said[:500]}", remedy=remedy)
+        raise ActionRefused(f"git refused: {said[:500].rstrip('.')}.", remedy=remedy)
     return done.printed
 
 

@@ -43,8 +43,12 @@ COPIES = "copies"  # The folder with the copies of the workspace's folders.
 
 @dataclass(frozen=True, slots=True)
 class FileUndoResult:
+    """`restored`: all paths that are as they were, deleted ones and folders among them. The counts are of files alone."""
+
     restored: tuple[str, ...] = ()
     paths_left_alone: tuple[tuple[str, str], ...] = ()
+    files_put_back: int = 0
+    files_deleted: int = 0
 
 
 class FileChangesWorkbench(Protocol):
@@ -258,7 +262,7 @@ class FileChanges:
         wanted = change_restoring.restore_steps(planned, chosen)
         already = [one for one in planned if one.how is UndoOutlook.ALREADY]
         done = await change_restoring.restore_paths(self.workspace_checkpoints, wanted, already=already)
-        return await self._record_undo(done, left, conversation, undoes)
+        return await self._record_undo(done, wanted, left, conversation, undoes)
 
     async def undo_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> FileUndoResult:
         """Take back some hunks of a text. What has changed elsewhere in it since stays."""
@@ -275,10 +279,10 @@ class FileChanges:
         target: TreeItem | None = await change_restoring.store_merged_version(self.workspace_checkpoints, content, now)
         if not content and file.change.before is None:
             target = None
-        done = await change_restoring.restore_paths(
-            self.workspace_checkpoints, [change_restoring.RestoreStep(file.path_of_change, now, target)]
-        )
-        return await self._record_undo(done, [], conversation, turn_changes.undone_seqs(file.sources, conversation))
+        wanted = [change_restoring.RestoreStep(file.path_of_change, now, target)]
+        done = await change_restoring.restore_paths(self.workspace_checkpoints, wanted)
+        undoes = turn_changes.undone_seqs(file.sources, conversation)
+        return await self._record_undo(done, wanted, [], conversation, undoes)
 
     async def three_versions_of_file(self, planned: PlannedUndo) -> tuple[bytes, bytes, bytes]:
         """Before the agent, after it, and now: for the user to choose."""
@@ -291,6 +295,7 @@ class FileChanges:
     async def _record_undo(
         self,
         done: change_restoring.RestoreResult,
+        wanted: Sequence[change_restoring.RestoreStep],
         left: Sequence[tuple[str, str]],
         conversation: str,
         undoes: Sequence[int],
@@ -300,7 +305,12 @@ class FileChanges:
         if fact is not None and conversation:
             await self.append_change_fact(conversation, fact)
         names = tuple(place(path) for path in done.restored)
-        return FileUndoResult(names, tuple((place(path), why) for path, why in (*left, *done.paths_left_alone)))
+        paths_left = tuple((place(path), why) for path, why in (*left, *done.paths_left_alone))
+        restored = set(done.restored)
+        steps = [(step.now, step.target) for step in wanted if step.path in restored]
+        back = sum(target is not None and target.kind is not PathKind.FOLDER for _, target in steps)
+        deleted = sum(now is not None and now.kind is not PathKind.FOLDER for now, target in steps if target is None)
+        return FileUndoResult(names, paths_left, back, deleted)
 
     async def append_change_fact(self, conversation: str, fact: FilesChanged | ChangeKept) -> Sequence[Recorded]:
         session = await self._bench.open_session(conversation)

@@ -4,7 +4,8 @@ Only a process that has the workspace to itself may do so: a turn that is open i
 """
 
 from helix_desktop.engine.facts import TurnEnd, TurnEnded
-from helix_desktop.engine.session import CLOSED, Session
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import CLOSED
 from helix_desktop.workbench.open_workbench import Workbench
 
 

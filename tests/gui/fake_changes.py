@@ -39,6 +39,8 @@ class State:
 class Undone:
     restored: Sequence[str] = ()
     paths_left_alone: Sequence[tuple[str, str]] = ()
+    files_put_back: int = 0
+    files_deleted: int = 0
 
 
 @dataclass

@@ -40,6 +40,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.ports import ClosedSearchResult, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import (
+    CLOSED,
     ConversationActivity,
     ConversationReplaced,
     FoldProgress,
@@ -851,6 +852,16 @@ def test_a_message_that_could_not_be_recorded_can_be_sent_again(
     assert way_on._words.text().startswith(
         "The disk is full. " if running is ConversationActivity.FAILED else "Nothing is lost."
     )
+    QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
+    assert session.done[-1] == "resume"
+
+
+def test_a_turn_that_closing_the_window_stopped_can_be_continued(window: MainWindow, session: FakeSession) -> None:
+    session.append(TurnEnded(TurnEnd.STOPPED, CLOSED))
+    session.set_running(ConversationActivity.IDLE)
+    window.chat.bridge.emit_waiting_events()
+    shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
+    assert [each.text() for each in shown] == ["Continue"]
     QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
     assert session.done[-1] == "resume"
 

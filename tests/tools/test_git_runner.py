@@ -48,6 +48,14 @@ def test_no_setting_makes_it_run_a_program(project: Path, tmp_path: Path) -> Non
     assert not (tmp_path / "canary").exists()
 
 
+def test_a_folder_that_was_deleted_is_told_in_plain_words(project: Path) -> None:
+    gone = project / "gone"
+    with pytest.raises(
+        ActionRefused, match=f"^The workspace's folder {gone} no longer exists. Nothing was committed.$"
+    ):
+        run_git(gone, "ls-files")
+
+
 def test_variables_of_the_caller_do_not_reach_it(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,6 +104,7 @@ async def test_everything_since_a_checkpoint_goes_back_whoever_changed_it(desks:
     assert listed == ["README.md", "made/by the agent"]
     undone = await changes.undo_file_changes(await changes.changes_since_checkpoint(fact.before, folders=True))
     assert undone.paths_left_alone == ()
+    assert (undone.files_put_back, undone.files_deleted) == (1, 1), "a folder is no file"
     assert not (folder / "made").exists()
     assert (folder / "README.md").read_bytes() == before
 

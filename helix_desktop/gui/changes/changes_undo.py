@@ -18,6 +18,7 @@ from helix_desktop.engine.changes.turn_changes import (
 )
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog
+from helix_desktop.gui.engine_sentences import join_sentences
 from helix_desktop.gui.shared.plain_widgets import build_popup_menu
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
@@ -151,9 +152,11 @@ class ChangesUndo(QObject):
             self.undone.emit(tr("The change was undone. The rest of the file stays as it is."))
 
     def _report_undone(self, undone: FileUndoResult) -> None:
-        back = len(undone.restored)
-        restored = format_count(back, "{n} file was restored.", "{n} files were restored.")
-        lines = [restored if back else tr("No files were restored.")]
+        deleted = undone.files_deleted
+        back = undone.files_put_back or (0 if deleted else len(undone.restored))  # Perhaps only folders.
+        words = [format_count(back, "{n} file was restored.", "{n} files were restored.")] if back else []
+        words += [format_count(deleted, "{n} file was deleted.", "{n} files were deleted.")] if deleted else []
+        lines = [join_sentences(*words) or tr("No files were restored.")]
         lines += [
             tr("{place} was not changed: {why}.", place=place, why=why.rstrip("."))
             for place, why in undone.paths_left_alone[:6]

@@ -43,6 +43,7 @@ class CommitDialog(plain_widgets.TransientDialog):
         self.message.textChanged.connect(self._enable_commit_button)
         build_column((self.list, 2), (self.message, 1), self.propose, note, buttons, owner=self)
         self._enable_commit_button()
+        self.message.setFocus()
 
     @property
     def checked_files(self) -> list[FileChange]:
@@ -54,6 +55,7 @@ class CommitDialog(plain_widgets.TransientDialog):
         self.enable_propose_button()
 
     def _request_proposal(self) -> None:
+        self.message.setFocus()  # A disabled button would pass the focus on to Cancel.
         self.propose.setEnabled(False)
         self.propose.setText(tr("The model is writing…"))
         self.proposal_wanted.emit()

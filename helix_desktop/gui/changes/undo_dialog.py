@@ -7,6 +7,7 @@ from functools import partial
 from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QScrollArea, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import is_binary
+from helix_desktop.engine.changes.folder_state import PathKind
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, UndoOutlook, printable_path
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared import plain_widgets
@@ -57,6 +58,7 @@ class UndoChangesDialog(plain_widgets.TransientDialog):
 
     def _describe_plan(self, planned: Sequence[PlannedUndo]) -> list[str]:
         found = []
+        planned = [one for one in planned if not _is_folder(one)] or planned
         done = [one for one in planned if one.how is UndoOutlook.RESTORE]
         back = [self._path_for_display(one) for one in done if one.before is not None]
         gone = [self._path_for_display(one) for one in done if one.before is None]
@@ -98,6 +100,11 @@ class UndoChangesDialog(plain_widgets.TransientDialog):
         grid.setColumnStretch(0, 1)
         grid.setRowStretch(len(planned), 1)
         return plain_widgets.build_scroll_area(inner, self)
+
+
+def _is_folder(one: PlannedUndo) -> bool:
+    item = one.before or one.after
+    return item is not None and item.kind is PathKind.FOLDER
 
 
 def _shorten_name_list(places: Sequence[str]) -> str:

@@ -263,6 +263,8 @@ class PermissionQuestionCard(QWidget):
         self._length.setVisible(bool(self._length.text()))
         for button in self._allowing:
             button.setEnabled(self._preview.is_end_seen)
+        if self._preview.is_end_seen and self._preview.hasFocus() and not self._preview.verticalScrollBar().maximum():
+            self.focus_first_control()  # It had the focus only until it was drawn.
 
     def _build_server_buttons(self) -> QHBoxLayout:
         """The buttons of a server's question: send the values or open the page, decline, dismiss."""

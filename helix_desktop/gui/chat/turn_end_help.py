@@ -4,7 +4,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.facts import ModelReplied, Stop, TurnEnd, TurnEnded
-from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.session_events import CLOSED, ConversationActivity
 from helix_desktop.gui.engine_sentences import join_sentences, translate_sentences
 from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.shared.plain_widgets import build_centred_column, build_plain_label, build_push_button
@@ -44,6 +44,7 @@ class TurnEndHelpLine(QWidget):
         idle = session is not None and session.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
         reason = end.reason if isinstance(end, TurnEnded) and idle else None
         broken = session is not None and idle and session.conversation.state.branch.turn.running
+        broken |= reason is TurnEnd.STOPPED and isinstance(end, TurnEnded) and end.why == CLOSED
         limited = reason in _LIMITS
         stopped, failed = reason is TurnEnd.STOPPED, reason is TurnEnd.FAILED
         waiting = session is not None and idle and bool(session.queue) and not limited and not failed

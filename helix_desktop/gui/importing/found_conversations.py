@@ -55,6 +55,13 @@ class FoundConversationTree(RowTree):
         self.blockSignals(False)
         self.choice_changed.emit()
 
+    def untick_all(self) -> None:
+        self.blockSignals(True)
+        for project in self._projects():
+            project.setCheckState(_TITLE, Qt.CheckState.Unchecked)
+        self.blockSignals(False)
+        self.choice_changed.emit()
+
     def _add_project(self, group: HistoryGroup) -> QTreeWidgetItem:
         folder = format_folder(Path(group.folder)) if group.folder else tr("no folder")
         project = QTreeWidgetItem(self, [f"{folder}  ·  {group.program}"])

@@ -141,8 +141,10 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
         self._doing.run_in_background(self._histories.describe_history(group), then=show_and_continue, owner=self)
 
     def _update_import_button(self) -> None:
-        self.import_button.setVisible(not self._is_importing)
         chosen = sum(group.conversations for group in self.found.chosen_groups())
+        is_over = not chosen and self._outcome != history_import_port.ImportOutcome()
+        self.import_button.setVisible(not self._is_importing and not is_over)
+        set_widget_look(self._close, "primary" if is_over else "")
         self.import_button.setEnabled(chosen > 0 and not self._is_importing)
         words = format_count(chosen, "Import {n} conversation", "Import {n} conversations")
         self.import_button.setText(words if chosen else tr("Import"))
@@ -171,7 +173,6 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
         for widget in (self._bar, self._progress_label, self._stop):
             widget.setVisible(going)
         self._stop.setEnabled(True)
-        self.import_button.setVisible(not going)
         self._close.setVisible(not going)
         self.found.setEnabled(not going)
         self._update_import_button()
@@ -185,8 +186,8 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
     def _show_import_result(self, outcome: history_import_port.ImportOutcome) -> None:
         self._outcome = outcome
         self._show_import_running(going=False)
-        self.import_button.setVisible(outcome.stopped)
-        set_widget_look(self._close, "" if outcome.stopped else "primary")
+        if not outcome.stopped:
+            self.found.untick_all()
         self._close.setFocus()
         words = [format_count(outcome.new_count, "{n} conversation was imported.", "{n} conversations were imported.")]
         if outcome.workspaces:

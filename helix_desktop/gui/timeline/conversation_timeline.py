@@ -104,6 +104,7 @@ class ConversationTimeline:
         self._writing = facts.Usage()  # What was paid for folds that are being written.
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
+        self._failed_calls: dict[str, int] = {}  # The results that are marked as errors, by call.
 
     @property
     def model_window(self) -> int:
@@ -149,7 +150,12 @@ class ConversationTimeline:
         match recorded.fact:
             case facts.UserSaid():
                 lane = TimelineLane.YOU
-            case facts.ToolReturned(ok=False) | facts.TurnEnded(reason=facts.TurnEnd.FAILED):
+            case facts.Decided(allowed=False, by="user") as refused:
+                return self._remove_error_mark(refused.call)
+            case facts.ToolReturned(ok=False, stopped=False) as failed:
+                self._failed_calls[failed.call] = recorded.seq
+                lane = TimelineLane.ERRORS
+            case facts.TurnEnded(reason=facts.TurnEnd.FAILED):
                 lane = TimelineLane.ERRORS
             case facts.FilesChanged() | facts.ToolReturned(changes=(_, *_)):
                 lane = TimelineLane.FILES
@@ -160,6 +166,15 @@ class ConversationTimeline:
         points, seqs = self.marks[lane]
         points.append(max(0, len(self.points) - 1))
         seqs.append(recorded.seq)
+        return True
+
+    def _remove_error_mark(self, call: str) -> bool:
+        """What the user refused is no error. The decision is recorded after the result."""
+        points, seqs = self.marks[TimelineLane.ERRORS]
+        if (seq := self._failed_calls.pop(call, 0)) not in seqs:
+            return False
+        points.pop(seqs.index(seq))
+        seqs.remove(seq)
         return True
 
     def _writes_files_of_other_agent(self, seq: int) -> bool:

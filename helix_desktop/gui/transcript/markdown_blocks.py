@@ -89,18 +89,19 @@ _TASK = re.compile(r"\[([ xX])\][ \t]+")
 _DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]{1,200}\]:[ \t]*\S[^\n]{0,2000}$", re.MULTILINE)
 _MOST_DEFINITIONS = 100
 _WHOLE = {"code_inline": TextStyle.CODE, "math_inline": TextStyle.MATH}
+_NOT_TYPED = ["escape", "heading", "lheading", "hr", "emphasis", "strikethrough"]
 _STYLES = {"strong": TextStyle.BOLD, "em": TextStyle.ITALIC, "s": TextStyle.STRUCK}
 
 
 @cache
 def _build_markdown_parser(*, typed: bool) -> MarkdownIt:
-    """Imported on first use. `typed`: written by a person, so a backslash is literal."""
+    """Imported on first use. `typed`: by a person, so a pasted `# comment`, `a * b` or `__init__` stays as it is."""
     from markdown_it import MarkdownIt
 
     from helix_desktop.gui.transcript.formula_syntax import add_formula_syntax
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    return parser.disable("escape") if typed else add_formula_syntax(parser)
+    return parser.disable(_NOT_TYPED) if typed else add_formula_syntax(parser)
 
 
 def link_reference_lines(text: str) -> str:

@@ -105,7 +105,9 @@ async def restore_paths(
     done = RestoreResult()
     window = await checkpoints.begin_step("", "", "undo")
     if window is None:
-        raise ActionRefused(f"The workspace's folders are not covered: {checkpoints.progress.why}")
+        if gone := next((root for root in checkpoints.roots if not root.is_dir()), None):
+            raise ActionRefused(f"The workspace's folder {gone} no longer exists.")
+        raise ActionRefused("The workspace's folders are not covered by checkpoints.")
     try:
         await _remove_undo_leftovers(checkpoints, wanted)
         await _PathRestorer(checkpoints, done).restore_all_steps(wanted)

@@ -93,6 +93,7 @@ def test_the_question_tells_what_goes_and_a_redo_speaks_of_the_undo(page: Change
         planned = (
             PlannedUndo("0/old", item(b"1"), item(b"2"), item(b"2"), UndoOutlook.RESTORE),
             PlannedUndo("0/new", None, item(b"2"), item(b"2"), UndoOutlook.RESTORE),
+            PlannedUndo("0/src", TreeItem(PathKind.FOLDER, 0o755), None, None, UndoOutlook.RESTORE),
             PlannedUndo("0/both", item(b"1"), item(b"2"), item(b"3"), UndoOutlook.CONFLICT),
         )
         return UndoChangesDialog(theme, "Undo", (), planned, lambda _: None, page, redo=redo)
@@ -135,7 +136,10 @@ def test_a_commit_takes_the_chosen_files_with_a_proposed_message(page: ChangesPa
     asked = dialog(page, CommitDialog)
     assert isinstance(asked, CommitDialog)
     assert not asked.commit_button.isEnabled()
+    assert asked.focusWidget() is asked.message, "a space in the message would untick the first file"
+    asked.propose.setFocus()
     asked.propose.click()
+    assert asked.focusWidget() is asked.message
     assert asked.message.toPlainText() == "Change 3 files"
     asked.accept()
     assert changes.git_repository.committed == [(("0/src/a.py", "0/gone.txt", "0/new.txt"), "Change 3 files")]

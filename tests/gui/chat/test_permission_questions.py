@@ -100,6 +100,19 @@ EDIT = replace(COMMAND, call=story.call(2, "edit_file", path="a.txt"), title="Ed
 CHANGE = "--- a.txt\n+++ a.txt\n@@ -1,3 +1,2 @@\n same\n-old words\n--- of a list\n+new words\n"
 
 
+def test_a_short_change_leaves_the_focus_to_the_answer(approvals: PermissionQuestionPanel) -> None:
+    """The question takes the focus before it is drawn for the first time."""
+    approvals.resize(900, 600)
+    assert QTest.qWaitForWindowActive(approvals)
+    approvals.show_oldest_question({1: replace(EDIT, preview=CHANGE)})
+    assert approvals.visible_card is not None
+    approvals.visible_card.focus_first_control()
+    assert isinstance(approvals.focusWidget(), ExactDifferenceView)
+    for _ in range(10):
+        QApplication.processEvents()
+    assert approvals.focusWidget() is buttons(approvals)["Allow once"]
+
+
 def test_a_change_is_shown_as_on_the_page_of_changes(theme: Theme) -> None:
     made = PermissionQuestionPanel(theme)
     made.resize(900, 600)

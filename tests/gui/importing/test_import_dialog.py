@@ -102,10 +102,15 @@ def test_what_came_is_told_and_taken_back(window: MainWindow) -> None:
     assert [len(groups) for groups in histories.done] == [2]
     assert brought[0].new_count == 13
     assert "13 conversations were imported. Workspaces: Imported, thesis. 2 conversations had already" in words(dialog)
+    assert dialog.found.chosen_groups() == [], "a second click would import nothing and take Undo away"
+    dialog.found.show_details(histories.done[0][0], HistoryDetails(title="It came later"))
+    assert not dialog.import_button.isVisibleTo(dialog)
     pressed(dialog, "Undo")
     assert histories.undone
     assert changed == [True]
     assert "was undone" in words(dialog)
+    next(iter(dialog.found.rows.values())).setCheckState(0, Qt.CheckState.Checked)
+    assert dialog.import_button.isVisibleTo(dialog)
 
 
 def test_keys_are_shown_masked_and_forgotten_after_a_question(window: MainWindow) -> None:

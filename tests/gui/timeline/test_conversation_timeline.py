@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationStarted,
+    Decided,
     DocumentEdited,
     FilesChanged,
     Folded,
@@ -199,6 +201,13 @@ def test_messages_changes_and_errors_have_their_lanes(written: Written) -> None:
     failed = written.add(
         ToolReturned(call.id, Stored(Digest.of_content(b"red"), 3, 1), 5, ok=False, head="1 test failed")
     )
+    refused = ToolCall("refused", "run_command", '{"command": "rm -rf src"}', 10)
+    stopped = replace(refused, id="stopped")
+    written.step(25_000, refused, stopped)
+    for each in (refused, stopped):
+        text = Stored(Digest.of_content(b"no"), 2, 1)
+        written.add(ToolReturned(each.id, text, 5, ok=False, head="no", stopped=each is stopped))
+    written.add(Decided(refused.id, allowed=False, by="user"))
     changed = written.add(
         FilesChanged(Stored(Digest.of_content(b"d"), 3, 1), Digest.of_content(b"a"), Digest.of_content(b"b"), 3, names=("src/lib.rs",))
     )  # fmt: skip

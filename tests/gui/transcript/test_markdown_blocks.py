@@ -113,6 +113,16 @@ def test_any_text_is_parsed(text: str) -> None:
         assert isinstance(block_as_plain_text(block), str)
 
 
+def test_what_a_person_types_is_no_heading() -> None:
+    """A screenful of pasted output was drawn in large bold letters."""
+    text = "# make test\nok\n--\n*args and __init__\n==\n***\n~~x~~"
+    shown = [
+        block for chunk in split_markdown_chunks(text) for block in parse_markdown_blocks(text, chunk, breaks=True)
+    ]
+    assert not [block for block in shown if not isinstance(block, ParagraphBlock) or block.heading]
+    assert "\n".join(map(block_as_plain_text, shown)) == text
+
+
 def test_what_a_person_types_keeps_its_backslashes() -> None:
     """A pattern of sed was drawn as a formula."""
     text = r"Run sed 's/\(a\)/\1/' and show \[x\], C:\*.txt and $a_1$."

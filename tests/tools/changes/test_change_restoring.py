@@ -13,6 +13,7 @@ import pytest
 
 from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.changes.turn_changes import PlannedUndo, UndoOutlook
+from helix_desktop.errors import ActionRefused
 from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.content_storing import ABOUT
 from tests.tools.changes import hostile
@@ -116,6 +117,15 @@ async def test_what_somebody_else_changed_is_left_alone(net: Net) -> None:
     assert done.restored == ["0/one", "0/two"], "two names of one file again"
     await net.undo(fact, {"0/d0/f0.txt": "before"})
     assert (net.folder / "d0" / "f0.txt").read_text() == "line 0\n" * 5
+
+
+async def test_an_undo_in_a_folder_that_was_deleted_says_so(net: Net, tmp_path: Path) -> None:
+    fill(net.folder)
+    await net.checkpoints.look_for_changes()
+    item = net.checkpoints.last_item_at("0/one")
+    net.folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(ActionRefused, match=f"^The workspace's folder {net.folder} no longer exists.$"):
+        await change_restoring.restore_paths(net.checkpoints, [change_restoring.RestoreStep("0/one", item, None)])
 
 
 async def test_doing_it_again_does_nothing_more(net: Net) -> None:
