@@ -16,7 +16,7 @@ from helix_desktop.engine.ports import TokenCounter
 TOKENS = 500  # In tokens. The most that all passages of one search result take.
 AROUND = 10  # In lines around a hit. A passage shows at most these.
 NEAR, NEAR_WORTH = 3, 0.6  # Words this many lines from a hit raise its rank, and how much: less with each line.
-MOST_PASSAGES = 4
+IN_ONE_TEXT, IN_ALL = 2, 4  # How many passages are shown of a single text, and of several.
 WORTH_SHOWING = 0.4  # A hit that is worth less than this share of the best one is only named.
 MOST_WORDS, MOST_HITS, OTHERS = 16, 2_000, 12
 LINE = 1_000  # In characters. A longer line is cut to the part around the match.
@@ -33,7 +33,7 @@ def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit:
         return ""
     if sum(map(len, lines)) <= limit * 8 and tokens.count_tokens("\n".join(lines)) <= limit:
         return "\n".join(lines)
-    spans = _choose_passages(tokens, lines, hits, lambda _: (1, len(lines)), limit)
+    spans = _choose_passages(tokens, lines, hits, lambda _: (1, len(lines)), limit, IN_ONE_TEXT)
     shown = "\n".join(
         _passage_with_name(f"[lines {span[0]}-{span[1]} of {len(lines):,}]", lines, span, hits) for span in spans
     )
@@ -54,7 +54,7 @@ def find_passages_in_texts(
         return name, ends[at] - len(text) + 1, ends[at]
 
     found = []
-    for span in _choose_passages(tokens, lines, hits, lambda hit: text_of(hit)[1:], limit):
+    for span in _choose_passages(tokens, lines, hits, lambda hit: text_of(hit)[1:], limit, IN_ALL):
         name, begin, end = text_of(span[0])
         first, last, whole = (number - begin + 1 for number in (*span, end))
         found.append(_passage_with_name(f"[lines {first}-{last} of {whole:,} of {name}]", lines, span, hits))
@@ -62,9 +62,9 @@ def find_passages_in_texts(
 
 
 def _choose_passages(
-    tokens: TokenCounter, lines: Sequence[str], hits: Hits, text_of: Callable[[int], Span], limit: int
+    tokens: TokenCounter, lines: Sequence[str], hits: Hits, text_of: Callable[[int], Span], limit: int, most: int
 ) -> list[Span]:
-    """The passages there is room for, each around a line that no better one shows. `text_of`:
+    """The passages there is room for, `most` at most, each around a line that no better one shows. `text_of`:
     between which lines a passage around a line may lie.
     """
     chosen: list[Span] = []
@@ -76,7 +76,7 @@ def _choose_passages(
         if span is None:
             break
         chosen.append(span)
-        if len(chosen) == MOST_PASSAGES:
+        if len(chosen) == most:
             break
         shown.update(line.strip() for line in lines[span[0] - 1 : span[1]])
         limit -= tokens.count_tokens("\n".join(_passage_lines(lines, span, hits)))

@@ -44,11 +44,13 @@ def test_a_file_that_was_read_three_times_shows_its_line_once_and_leaves_room_fo
     assert "we raised the timeout because of CI" in found
 
 
-def test_a_word_in_many_places_shows_the_first_four_at_most() -> None:
+def test_a_word_in_many_places_shows_the_first_two_of_one_text_and_four_of_several() -> None:
     lines = [line for number in range(9) for line in (f"retry number {number}", *LINES[:40])]
     found = passages.find_passages(TOKENS, lines, "retry", 1_000)
-    assert re.findall(r"^retry number \d", found, re.MULTILINE) == [f"retry number {number}" for number in range(4)]
-    assert "also in lines 165, 206" in found
+    assert re.findall(r"^retry number \d", found, re.MULTILINE) == ["retry number 0", "retry number 1"]
+    assert "also in lines 83, 124" in found
+    several = passages.find_passages_in_texts(TOKENS, [("one", lines), ("two", LINES)], "retry", 1_000)
+    assert re.findall(r"^retry number \d", several, re.MULTILINE) == [f"retry number {at}" for at in range(4)]
 
 
 def test_of_a_very_long_line_what_is_around_the_word_is_shown_and_where() -> None:
