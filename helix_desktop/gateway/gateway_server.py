@@ -75,8 +75,7 @@ async def serve_gateway(
 
     async def open_usual_workspace() -> None:
         with contextlib.suppress(HelixError):
-            async with use_conversations(""):
-                """So that the first request does not wait for it."""
+            await (await ensure_workspaces()).open_usual_if_known()
 
     kept = where.run / CONVERSATIONS_FILE if registration_lines is not None else None
     gateway = GatewayApp(registrations, use_conversations, kept)

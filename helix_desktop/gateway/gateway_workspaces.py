@@ -42,6 +42,12 @@ class GatewayWorkspaces:
         self._tasks = tasks.OwnedTasks("workspaces of the gateway")
         self._ask = ask
 
+    async def open_usual_if_known(self) -> None:
+        """So that the first request does not wait for it. It is made only for a request, as people see it in the list."""
+        await asyncio.to_thread(self._known.find_known_workspace, self._usual or USUAL_WORKSPACE_NAME)
+        async with self.hold_workspace_open(""):
+            pass
+
     @asynccontextmanager
     async def hold_workspace_open(self, name: str) -> AsyncIterator[AgentConversations]:
         """The engine of a workspace, which stays open while this lasts; of the usual one where none is named."""

@@ -104,6 +104,8 @@ async def test_the_usual_workspace_is_made_when_it_is_asked_for_and_no_other(tmp
         with pytest.raises(NotFound):
             async with opened.hold_workspace_open("unknown"):
                 pass
+        with pytest.raises(NotFound):
+            await opened.open_usual_if_known()
         assert AllWorkspaces(where.workspaces_folder).list_workspaces() == ()
         async with opened.hold_workspace_open("") as first, opened.hold_workspace_open("") as again:
             assert first is again
@@ -111,6 +113,7 @@ async def test_the_usual_workspace_is_made_when_it_is_asked_for_and_no_other(tmp
             assert named is first
         (made,) = AllWorkspaces(where.workspaces_folder).list_workspaces()
         assert made.name == gateway_workspaces.USUAL_WORKSPACE_NAME
+        await opened.open_usual_if_known()
         assert opened.list_open_conversations() == (first,)
     finally:
         await opened.aclose()
