@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop.commands import Options, Subparsers, workspace_access
@@ -10,6 +11,7 @@ from helix_desktop.console import Console
 from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.engine.ports import ForgetResult
 from helix_desktop.errors import InvalidInput, format_things
+from helix_desktop.store.fleet_task_files import forget_text_in_tasks
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = "-"
@@ -42,7 +44,9 @@ async def forget_in_workspace(arguments: argparse.Namespace, workspace: StoredWo
     if not text and not arguments.hashes:
         raise InvalidInput("There is nothing to remove: standard input was empty.")
     entries = [await workspace.cache.resolve_prefix(name) for name in arguments.hashes]
+    tasks, left = await forget_text_in_tasks(workspace, text)
     purged = await workspace.content_forgetter(text=text, entries=entries)
+    purged = replace(purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left))
     await print_result(arguments, console, _forget_result_as_json(purged), _describe_forget_result(purged))
     remembered = await asyncio.to_thread(_places_in_window_memory, arguments.places.window_memory_file, text)
     for sentence in (*purged.elsewhere, *remembered, *purged.ciphertext):

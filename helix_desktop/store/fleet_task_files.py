@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from helix_desktop.errors import NotFound, StoreFailed
+from helix_desktop.errors import NotFound, SharedStoreUnreachable, StoreFailed
 from helix_desktop.store import sqlite_database
 from helix_desktop.store.all_workspaces import KnownWorkspace
+from helix_desktop.store.content_forgetting import ForgetRequest
 from helix_desktop.store.fleet_statements import POSTGRES, SQLITE, Rows, Statement
 from helix_desktop.store.fleet_tasks import FleetTaskList
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
@@ -71,3 +72,20 @@ async def open_fleet_task_list(workspace: StoredWorkspace | KnownWorkspace) -> A
         return await remote.run_in_thread(lambda: run(*statements)) if statements else []
 
     yield FleetTaskList(run_in_store, POSTGRES, connected.seal.space, connected.seal)
+
+
+async def forget_text_in_tasks(workspace: StoredWorkspace, text: str) -> tuple[int, tuple[str, ...]]:
+    """Forget a text in the list of tasks. Gives how many tasks have changed, and what is left to the user, in sentences."""
+    if not text or (workspace.link is None and not (workspace.folder / NAME).exists()):
+        return 0, ()
+    wanted = ForgetRequest(text, ())
+    try:
+        async with open_fleet_task_list(workspace) as tasks:
+            changed, busy = await tasks.blank_texts_of_tasks(wanted.blank_text)
+    except NotFound:
+        return 0, ()
+    except SharedStoreUnreachable:
+        return 0, ("The tasks in the shared store could not be searched, because the store does not answer.",)
+    return changed, tuple(
+        f"The task {one} is running and still contains the text. Forget it again later." for one in busy
+    )

@@ -14,7 +14,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, field, replace
 from enum import StrEnum
@@ -31,6 +31,7 @@ from helix_desktop.store.shared.row_encryption import RowCipher
 
 HOPELESS_SECONDS = 5.0
 MOST_CLAIMS = 20  # A task whose worker is lost after so many claims fails: it may be the cause.
+_ALL_TASKS = 1 << 31
 TASKS_IN_CALL = 250  # One transaction adds at most this many tasks.
 
 
@@ -139,6 +140,10 @@ _RETRY = (
 )
 _LIST = (
     f"SELECT {_COLUMNS} FROM {{t}}tasks WHERE space = %s AND (%s = '' OR state = %s) ORDER BY position DESC LIMIT %s"
+)
+_BLANK = (
+    "UPDATE {t}tasks SET sealed = %s, result = %s WHERE space = %s AND id = %s AND claims = %s AND state <> 'running'"
+    " RETURNING id"
 )
 _FIND = f"SELECT {_COLUMNS} FROM {{t}}tasks WHERE space = %s AND id >= %s AND id < %s ORDER BY id LIMIT 20"
 _ENDED = "SELECT id FROM {t}tasks WHERE space = %s AND id = %s AND state IN ('done', 'failed', 'cancelled')"
@@ -289,6 +294,20 @@ class FleetTaskList:
         """The newest first."""
         (rows,) = await self._run_statements([self._statement(_LIST, self._space, state, state, most)])
         return await asyncio.to_thread(lambda: [self._decode_row(row) for row in rows])
+
+    async def blank_texts_of_tasks(self, blank: Callable[[str], str]) -> tuple[int, list[str]]:
+        """Forget a text in what tasks say and answered. Gives how many have changed, and those whose worker still has them."""
+        changed, busy = 0, list[str]()
+        for one in await self.list_fleet_tasks(most=_ALL_TASKS):
+            order = replace(one.order, text=blank(one.order.text))
+            why, answer, asked = map(blank, (one.result.why, one.result.answer, one.result.asked))
+            came = replace(one.result, why=why, answer=answer, asked=asked)
+            if (order, came) == (one.order, one.result):
+                continue
+            values = self._encode("task", one.id, order), self._encode("task result", one.id, came)
+            (rows,) = await self._run_statements([self._statement(_BLANK, *values, self._space, one.id, one.claims)])
+            changed, busy = changed + len(rows), busy if rows else [*busy, one.id]
+        return changed, busy
 
     async def filter_ended(self, ids: Sequence[str]) -> list[str]:
         """Those of these that are tasks which ended, in their order."""

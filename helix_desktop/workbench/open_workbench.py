@@ -31,6 +31,7 @@ from helix_desktop.engine.view_contents import estimate_entry_tokens
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.store.fleet_task_files import forget_text_in_tasks
 from helix_desktop.store.memory_stores import MemoryJournal
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_export import Report, report_nothing
@@ -586,9 +587,10 @@ class Workbench:
         """
         async with self.workspace.pause_sharing(), self._reading, self.sessions.hold_all_sessions_still():
             await asyncio.to_thread(self._partial.delete_all_partial_replies)
+            tasks, left = await forget_text_in_tasks(self.workspace, text)
             purged = await self.workspace.forget_content(text=text, entries=entries, report=report)
             await self._reread_rows(purged.conversations)
-        return purged
+        return replace(purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left))
 
     async def empty_conversation_trash(self, only: Collection[str] = ()) -> EmptyTrashResult:
         """Remove the conversations in the trash, or only these, for good, with what only they use; Refused while anything works."""

@@ -263,3 +263,12 @@ def test_nothing_of_the_engine_of_tasks_is_loaded_before_a_task_is_wanted(monkey
     with pytest.raises(SystemExit):
         cli.main(["task", "--help"])
     assert not [name for name in sys.modules if "fleet_task_files" in name or "fleet_worker" in name]
+
+
+def test_a_forgotten_text_is_in_no_task_and_in_no_file(helix: Helix, workspace: Path, tmp_path: Path) -> None:
+    task = add(helix, "print the pin hunter2hunter2")
+    code, out, err = helix("forget", "-w", "Here", "--text", "hunter2hunter2", "--yes")
+    assert (code, err) == (0, "")
+    assert "Changed 1 record" in out
+    assert "hunter2" not in helix("task", "show", "-w", "Here", task)[1]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"hunter2hunter2" in path.read_bytes()]

@@ -53,6 +53,25 @@ def order(text: str = SECRET) -> FleetTaskOrder:
     return FleetTaskOrder(text, allowed=("edits",), budget=0.5)
 
 
+async def test_a_forgotten_text_leaves_tasks_and_answers_and_running_tasks_are_named(tasks: FleetTaskList) -> None:
+    ended, waiting, running = await tasks.add_fleet_tasks(
+        [
+            NewFleetTask(order("the pin is hunter2"), priority=2),
+            NewFleetTask(order("wait for hunter2")),
+            NewFleetTask(order("use hunter2"), priority=1),
+        ]
+    )
+    (first,) = await tasks.claim_fleet_tasks("one", 1, 30)
+    await tasks.end_fleet_task(first, FleetTaskState.DONE, FleetTaskResult("done", answer="hunter2 works"))
+    await tasks.claim_fleet_tasks("two", 1, 30)
+    assert await tasks.blank_texts_of_tasks(lambda text: text.replace("hunter2", "[removed]")) == (2, [running])
+    found = {task.id: task for task in await tasks.list_fleet_tasks()}
+    assert (found[ended].order.text, found[ended].result.answer) == ("the pin is [removed]", "[removed] works")
+    assert found[ended].state is FleetTaskState.DONE
+    assert found[waiting].order == order("wait for [removed]")
+    assert found[running].order.text == "use hunter2"
+
+
 async def test_many_workers_claim_each_task_once(tasks: FleetTaskList) -> None:
     ids = await tasks.add_fleet_tasks([NewFleetTask(order(f"task {n}")) for n in range(300)])
     claimed = await asyncio.gather(*(tasks.claim_fleet_tasks(f"worker {n % 7}", 10, 30) for n in range(40)))
