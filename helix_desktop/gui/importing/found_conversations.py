@@ -95,7 +95,7 @@ class FoundConversationTree(RowTree):
             project.setData(_DATE, _GROUP, last)
             project.setText(_DATE, format_date(last))
         row.setText(_LENGTH, format_count(details.messages, "{n} message", "{n} messages"))
-        row.setText(_COST, format_dollars(details.cost) if details.cost else "")
+        row.setText(_COST, format_dollars(details.cost) if details.cost else "–")
         if details.reason:
             self._show_reason(row, details.reason)
             row.setCheckState(_TITLE, Qt.CheckState.Unchecked)
