@@ -9,6 +9,7 @@ here ever fails a turn: errors are recorded as `FoldFailed`, and in panic the ne
 import asyncio
 import itertools
 import logging
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -88,7 +89,8 @@ class FoldSteward:
         self._ready: document_writer.WrittenDocument | None = None
         self._pause: asyncio.TimerHandle | None = None
         self._planner = FoldPlanner(conversation, clock)
-        self.keep_cache_alive: Callable[[], Coroutine[Any, Any, None]] | None = None  # Set by the session.
+        # Set by the session. It is weak, since the session holds this steward.
+        self.keep_cache_alive: weakref.WeakMethod[Callable[[], Coroutine[Any, Any, None]]] | None = None
 
     def steward_for_draft(self, draft: ConversationDraft) -> "DraftSteward":
         cache, tokens = self._admission.cache, self._admission.tokens
@@ -159,9 +161,10 @@ class FoldSteward:
             self.watch_for_pause()
         elif left > 0:
             self._start_due_fold(situation)
-            if self.keep_cache_alive and self.has_no_fold_in_work and _pays_to_keep_cache(situation):
+            keep_alive = self.keep_cache_alive() if self.keep_cache_alive else None
+            if keep_alive and self.has_no_fold_in_work and _pays_to_keep_cache(situation):
                 with suppress(StoppedByUser):
-                    self.spawn(self.keep_cache_alive(), name=f"keep the cache of {self.conversation.id} alive")
+                    self.spawn(keep_alive(), name=f"keep the cache of {self.conversation.id} alive")
 
     async def fold_on_demand(self, kind: facts.FoldKind, wish: str = "") -> tuple[facts.Recorded, ...]:
         """Fold on demand. Refused, with the reason, where there is nothing to fold or a fold is being made."""

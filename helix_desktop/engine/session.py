@@ -6,6 +6,7 @@ A command that changes the past is refused while a turn runs, with a sentence th
 
 import asyncio
 import itertools
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -64,7 +65,7 @@ class Session:
         self.questions: dict[int, PermissionQuestion] = {}
         self._crew = crew
         self.steward = steward
-        steward.keep_cache_alive = self._keep_cache_alive
+        steward.keep_cache_alive = weakref.WeakMethod(self._keep_cache_alive)
         self._contents = ViewContents(crew.cache)
         self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
         self._numbers = itertools.count(1)

@@ -77,8 +77,8 @@ def shown_by_meter(window: MainWindow, session: FakeSession) -> Seen:
     yield from (tuple(line.split(": ")) for line in kinds)  # type: ignore[misc]  # a pair
     fill, _, cost = window.chat.composer._figures.text().partition(" · ")
     yield "how full", fill.removeprefix("≈ ")
-    if cost:
-        yield "cost in cents", cost
+    if cost and not cost.endswith("5"):  # Half a cent may be rounded either way.
+        yield "cost in cents", f"${float(cost.removeprefix('$')):.2f}"
 
 
 def shown_by_boxes(text: str) -> Seen:

@@ -80,7 +80,7 @@ class Walk:
 
     async def _take_back(self) -> None:
         page = self.window.pages.changes
-        await key("alt+4")
+        await key("alt+2")
         await until(lambda: page.files.current_changes_row is not None and len(page.body.view._rows) > 0)
         await self._shot("3-page")
         for wrong in ("wrong_5 ", "wrong_40 "):
@@ -112,7 +112,7 @@ class Walk:
 
     async def _commit(self) -> None:
         page = self.window.pages.changes
-        await key("alt+4")
+        await key("alt+2")
         await until(page.isVisible)
         await click(page.commit_button)
         dialog = await shown(CommitDialog)

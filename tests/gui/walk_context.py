@@ -97,7 +97,7 @@ class Walk:
     async def cache(self) -> None:
         """Filter, search, jump by hash, save, recall lines, pin, verify, forget."""
         page = self.window.pages.cache
-        await key("alt+2")
+        await key("alt+3")
         await until(lambda: page.viewer.row is not None)
         await choose("read_file", lambda: click(page.bar._tool_button))
         await until(lambda: page.model.entry_filter.tool == "read_file" and page.model.rowCount() > 0)
@@ -105,7 +105,8 @@ class Walk:
         await key("ctrl+f")
         await type_("adapter not trimmed")
         await until(lambda: page.model.shows_search_hits and page.model.rowCount() > 0)
-        await click(page.table.viewport(), page.table.visualRect(page.model.index(0, 0)))
+        log = next(at for at in range(page.model.rowCount()) if page.model.index(at, 0).data() == "run.log")
+        await click(page.table.viewport(), page.table.visualRect(page.model.index(log, 0)))
         await until(lambda: page.viewer.row is not None and len(page.viewer.content_view.lines.viewed_lines) > 1)
         await self._jump_by_hash()
         await self._save_to_file()
@@ -151,7 +152,7 @@ class Walk:
 
     async def _pin_verify_forget(self) -> None:
         page = self.window.pages.cache
-        await key("alt+2")
+        await key("alt+3")
         row = page.viewer.row
         assert row is not None
         await choose("Pin", lambda: click(page.viewer._more))
@@ -181,7 +182,7 @@ class Walk:
     async def timeline(self) -> None:
         """A fold is chosen, undone, redone, edited; handed over with a wish; two compared; the story written."""
         page = self.window.pages.timeline
-        await key("alt+3")
+        await key("alt+4")
         await until(lambda: bool(page.list.rows.items))
         await self._choose_handover(0)
         before = self.session.conversation.current_view().blocks
@@ -246,7 +247,7 @@ class Walk:
         handovers = self._handed_over()
         await key("alt+1")
         await self._say("read src/pairs.py")
-        await key("alt+3")
+        await key("alt+4")
         await choose("Fold now…", lambda: click(self.window.pages.timeline.menu_button))
         dialog = await shown(FoldNowDialog)
         await click(dialog.wish)

@@ -70,7 +70,8 @@ async def test_matching_lines(here: World) -> None:
     assert said == "12344- 12343\n12345- 12344\n12346: 12345\n12347- 12346\n12348- 12347"
     said = await here.said("recall_cached_content", sha256=name, find="the 12345")
     assert said.startswith("[lines 12336-12356 of 300,000]\n12335\n")
-    assert said.endswith('212346; go on with lines="12357-"]')
+    assert "\n[lines 112336-112356 of 300,000]\n" in said
+    assert said.endswith('212346; go on with lines="112357-"]')
 
 
 async def test_a_line_longer_than_a_page_is_cut_and_that_is_said(here: World) -> None:
