@@ -230,7 +230,7 @@ class OutputAdmission:
         room = max(2_000, window - COMPACTION * 2 - 1_000) * 2  # In characters: two for each token, to be safe.
         if len(text) <= room:
             return text
-        lines = text.split("\n")
+        lines = text.removesuffix("\n").split("\n")
         places = passages.find_passages(self.tokens, lines, keep, room // 8)
         left_out = f"[… {len(text) - room:,} characters of all {len(lines):,} lines left out"
         return f"{text[: room // 2]}\n{left_out}; in them:]\n{places}\n{left_out} …]\n{text[-room // 4 :]}"

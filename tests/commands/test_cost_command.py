@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +135,18 @@ def words(request: Json) -> set[str]:
     return {one["cause"].partition(":")[0] for one in request["causes"]}
 
 
-def play(home: Path, trial: Trial, causes: Sequence[str]) -> None:
+@contextmanager
+def working(home: Path, trial: Trial, session: str = "") -> Iterator[tuple[Provider, Client]]:
+    """An agent that works through a gateway of this home, and the provider that bills it."""
     with (
         Provider(lambda _: [Calls(TOOL, {"command": "look"})], usage=trial.bill) as provider,
         running(home, provider.url) as url,
     ):
-        client = Client("anthropic", url, session="s")
+        yield provider, Client("anthropic", url, session=session)
+
+
+def play(home: Path, trial: Trial, causes: Sequence[str]) -> None:
+    with working(home, trial, session="s") as (provider, client):
         client.say("Go on until it is done.")
         client.go_on(5)
         for cause in causes:
@@ -181,11 +188,7 @@ def test_another_thinking_time_is_no_fault_of_the_provider(
     tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = Trial(monkeypatch)
-    with (
-        Provider(lambda _: [Calls(TOOL, {"command": "look"})], usage=trial.bill) as provider,
-        running(tmp_path, provider.url) as url,
-    ):
-        client = Client("anthropic", url, session="s")
+    with working(tmp_path, trial, session="s") as (_, client):
         client.say("Go on until it is done.")
         client.go_on(4)
         client.thinking = {"type": "enabled", "budget_tokens": 2_000}
@@ -199,11 +202,7 @@ def test_an_edit_of_an_agent_that_names_no_conversation_is_an_edit_though_a_fork
     tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = Trial(monkeypatch)
-    with (
-        Provider(lambda _: [Calls(TOOL, {"command": "look"})], usage=trial.bill) as provider,
-        running(tmp_path, provider.url) as url,
-    ):
-        client = Client("anthropic", url)
+    with working(tmp_path, trial) as (_, client):
         client.say("Go on until it is done.")
         client.go_on(2)
         Trial.prompt(client)
@@ -233,11 +232,7 @@ def test_what_comes_instead_behind_a_rewind_is_new_and_nobody_is_blamed(
     tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = Trial(monkeypatch)
-    with (
-        Provider(lambda _: [Calls(TOOL, {"command": "look"})], usage=trial.bill) as provider,
-        running(tmp_path, provider.url) as url,
-    ):
-        client = Client("anthropic", url, session="s")
+    with working(tmp_path, trial, session="s") as (_, client):
         client.say("Go on until it is done.")
         client.go_on(4)
         del client.units[5:]
@@ -265,11 +260,7 @@ def test_a_request_of_a_model_without_a_known_price_says_so_instead_of_nothing_t
     tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = Trial(monkeypatch)
-    with (
-        Provider(lambda _: [Calls(TOOL, {"command": "look"})], usage=trial.bill) as provider,
-        running(tmp_path, provider.url) as url,
-    ):
-        client = Client("anthropic", url, session="s")
+    with working(tmp_path, trial, session="s") as (_, client):
         client.model = "a-model-nobody-knows"
         client.say("Go on until it is done.")
         client.go_on(2)

@@ -203,7 +203,7 @@ async def test_of_an_output_that_does_not_fit_the_window_the_model_sees_what_was
     kept = await keeping(window=30_000)
     await kept.say("look")
     kept.writers["fast"].answer = compacts
-    lines = "\n".join(f"record {number} value {number * 7919 % 1000}" for number in range(1, 20_001))
+    lines = "".join(f"record {number} value {number * 7919 % 1000}\n" for number in range(1, 20_001))
     await kept.batch([lines], keeps=["the line of record 9711, and how many records there are"])
     (request,) = kept.writers["fast"].requests
     material = "".join(part.text for message in request.messages for part in message.parts if isinstance(part, Text))
