@@ -5,25 +5,22 @@ sharing, and lets nobody write where another machine does.
 import asyncio
 import platform
 import time as clock
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Protocol
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.session_events import ConversationReplaced, FactAppended
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, SharedStoreUnreachable
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.shared import store_address as addresses
-from helix_desktop.store.shared.conversation_sync import ConversationSync, OpenConversations
+from helix_desktop.store.shared.conversation_sync import ConversationSync
 from helix_desktop.store.shared.postgres_heads import heads_of_connection
 from helix_desktop.store.shared.shared_store_link import SENT_AGAIN, SHARED, SharedStoreLink
 from helix_desktop.store.store_ports import allow_any_writer
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.workbench.conversation_fences import ConversationFences
-from helix_desktop.workbench.open_sessions import OpenSessions
-from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup, unshare_and_return_problem
+from helix_desktop.workbench.shared_store_setup import unshare_and_return_problem
+from helix_desktop.workbench.synced_sessions import SharedWorkbench, SyncedSessions
 from helix_desktop.workbench.unsent_facts import UnsentFacts
 
 EVERY = 1.0  # In seconds. While the store can be reached, facts are exchanged this often.
@@ -50,28 +47,14 @@ class SharingStatus:
     address: str = ""
 
 
-class SharedWorkbench(Protocol):
-    workspace: StoredWorkspace
-    sessions: OpenSessions
-    fences: ConversationFences
-
-    def hold_conversation(self, conversation: str) -> AbstractAsyncContextManager[None]: ...
-
-    async def reread_replaced_conversation(self, conversation: str) -> None: ...
-
-    async def move_to_branch(self, conversation: str, branch: str) -> None: ...
-
-    def spawn_workbench_task(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]: ...
-
-
-class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
+class WorkspaceSharing:
     """Synchronises conversations from `start_conversation_sync` on. `changed` is called on the
     event loop whenever `sharing_state` or the writer of a conversation changes.
     """
 
-    def __init__(self, bench: SharedWorkbench, secrets: SecretStorage, machine: str) -> None:
-        super().__init__(bench.workspace, secrets)
+    def __init__(self, bench: SharedWorkbench, machine: str) -> None:
         self._bench = bench
+        self.synced_sessions = SyncedSessions(bench)
         self.machine_name = machine or platform.node() or "another computer"
         self._conversations: ConversationSync | None = None
         self._listeners: list[Changed] = []
@@ -79,7 +62,6 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         self._working: set[str] = set()  # Their turn began when no other machine had the lease.
         self.fetch_seconds = EVERY  # Facts of others are looked for this often, and before each turn.
         self._fetched = float("-inf")
-        self._starting: set[str] = set()  # Conversations whose turn waits for facts from elsewhere.
         self._connect: Connect | None = None
         self._connecting = asyncio.Lock()
         self._stepping = asyncio.Lock()
@@ -89,8 +71,6 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         self._entries: Callable[[], int] = lambda: 0
         self.sharing_state = SharingStatus()
         self.unsent = UnsentFacts(bench.fences)
-        # If two machines wrote in a conversation: the fork with the facts from this machine.
-        self.branch_by_conversation: dict[str, str] = {}
 
     def watch_sharing(self, listener: Changed) -> Callable[[], None]:
         """Call what is returned to stop."""
@@ -148,7 +128,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         """Fetch what others wrote in it and keep them from writing there. Refused where another
         machine works in it; Away where the store cannot be asked.
         """
-        self._starting.add(conversation)
+        self.synced_sessions.starting.add(conversation)
         try:
             async with asyncio.timeout(TURN_PATIENCE):
                 if (conversations := await self._conversations_if_reached()) is not None:
@@ -158,7 +138,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
                 "The shared store is taking too long to respond.", remedy="Try again later."
             ) from error
         finally:
-            self._starting.discard(conversation)
+            self.synced_sessions.starting.discard(conversation)
 
     @asynccontextmanager
     async def hold_turn_lease(self, conversation: str) -> AsyncIterator[None]:
@@ -210,7 +190,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         last = (await run(conversations.journal.conversation_row, conversation)).last_seq
         await self.wait_until_sent()
         known = await run(state.get_progress, conversation)
-        if known.writer != state.machine or conversation in self.branch_by_conversation:
+        if known.writer != state.machine or conversation in self.synced_sessions.branch_by_conversation:
             return False
         if known.seq < last:
             raise _unconfirmed_error()
@@ -286,7 +266,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
             self._bench.fences.find_fence(conversation),
             self._bench.sessions.find_open_session(conversation),
         )
-        is_closed = session is None or not (session.is_idle or conversation in self._starting)
+        is_closed = session is None or not (session.is_idle or conversation in self.synced_sessions.starting)
         return fence is not None and not fence.is_ending() and self._connect is not None and is_closed
 
     async def _sync_until_cancelled(self) -> None:
@@ -311,7 +291,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         async with self._connecting:
             if self._conversations is None and self._connect is not None:
                 made, bench = await self._connect(), self._bench
-                made.open_conversations = self
+                made.open_conversations = self.synced_sessions
                 # Fetched now, because the store may be out of reach later.
                 made.on_new_entries = lambda entries: bench.spawn_workbench_task(
                     bench.workspace.cache.prefetch_content(entries), name="fetch what came"
@@ -362,34 +342,6 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
     def _notify_sharing_listeners(self) -> None:
         for listener in tuple(self._listeners):
             listener()
-
-    async def append_alone(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Where it is open, its session hears each fact; where something goes on there, not now."""
-        session = self._bench.sessions.find_open_session(conversation)
-        if session is None:
-            await work()
-            await self._bench.reread_replaced_conversation(conversation)
-            return
-        if not session.is_idle and conversation not in self._starting:
-            raise ActionRefused("The agent is working in this conversation.")
-        await session.conversation.append_foreign_facts(work)
-
-    @asynccontextmanager
-    async def hold_for_change(self, conversation: str) -> AsyncIterator[None]:
-        session = self._bench.sessions.find_open_session(conversation)
-        if session is not None and conversation in self._starting:
-            async with session.conversation.block_appending():
-                yield
-            return
-        if session is not None and not session.is_idle:
-            raise ActionRefused("The agent is working in this conversation.")
-        async with self._bench.hold_conversation(conversation):
-            yield
-
-    def note_branch(self, conversation: str, branch: str) -> None:
-        if branch != conversation:
-            self.branch_by_conversation[conversation] = branch
-        self._bench.spawn_workbench_task(self._bench.move_to_branch(conversation, branch), name="list a branch")
 
 
 def _unconfirmed_error() -> SharedStoreUnreachable:

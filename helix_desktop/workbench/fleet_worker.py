@@ -259,7 +259,7 @@ class FleetWorker:
     async def _open_task_session(self, task: FleetTask) -> Session:
         """The conversation of this task as the machine that had it before left it."""
         bench, sharing, order = self._bench, self._bench.sharing, task.order
-        sharing.branch_by_conversation.pop(task.id, None)
+        sharing.synced_sessions.branch_by_conversation.pop(task.id, None)
         if task.claims > 1:  # Another machine may have its sub-agents' conversations.
             await sharing.fetch_facts_of_others()
         await sharing.take_over_conversation(task.id)  # A standby may have lost claims.

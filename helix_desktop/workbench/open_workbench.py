@@ -62,6 +62,7 @@ from helix_desktop.workbench.partial_replies import PartialReplies
 from helix_desktop.workbench.plan_mode import PlanMode
 from helix_desktop.workbench.project_in_use import ProjectInUse
 from helix_desktop.workbench.repository_copies import FolderCopy, RepositoryCopies
+from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 
 Listener = Callable[[session_events.Event], None]
 Writer = Callable[[str], ModelClient]
@@ -130,7 +131,8 @@ class Workbench:
         )
         self._reading = asyncio.Lock()  # While held, no facts change and no conversation is opened.
         self._rows = ConversationListRows(workspace.journal)
-        self.sharing = WorkspaceSharing(self, shared.access.secrets, shared.machine)
+        self.sharing = WorkspaceSharing(self, shared.machine)
+        self.sharing_setup = WorkspaceSharingSetup(workspace, shared.access.secrets)
         self._listeners: list[Listener] = []
         self._meters: dict[str, str] = {}  # Context meters not saved yet, by conversation.
         self._instead: dict[str, str] = {}

@@ -80,10 +80,10 @@ async def trial(
         try:
             here = await desks[0].create_workspace("Pairs", work)
             await here.choose_model_for_role("demo/demo")
-            await here.sharing.start_sharing_at(server.url)
+            await here.sharing_setup.start_sharing_at(server.url)
             assert here.workspace.link is not None
             await here.workspace.link.announce_and_send_missing()  # it is there for others
-            there = await desks[1].join_workspace(server.url, await here.sharing.key_for_joining(), "Pairs", work)
+            there = await desks[1].join_workspace(server.url, await here.sharing_setup.key_for_joining(), "Pairs", work)
             await there.choose_model_for_role("demo/demo")
             done = Worked(await here.start_conversation())
             for _ in range(3):
@@ -148,7 +148,9 @@ async def _caught_up(here: Workbench, there: Workbench, done: Worked, found: Cou
     found["facts"], found["facts there"] = len(own), len(seen.all_facts)
     found["LOST: facts"] += len(own) - len(seen.all_facts)
     found["LOST: views that differ"] += seen.conversation.current_view() != done.session.conversation.current_view()
-    found["LOST: branches"] += len(here.sharing.branch_by_conversation) + len(there.sharing.branch_by_conversation)
+    found["LOST: branches"] += len(here.sharing.synced_sessions.branch_by_conversation) + len(
+        there.sharing.synced_sessions.branch_by_conversation
+    )
     assert here.workspace.link is not None
     await here.workspace.link.send_waiting_content()
     for digest in done.digests:

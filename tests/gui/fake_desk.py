@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import getcoroutinelocals, iscoroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from helix_desktop.acp_client.agent_choices import AgentChoice
@@ -355,7 +356,7 @@ class FakeSharing:
 
     def __init__(self) -> None:
         self.sharing_state = SharingStatus()
-        self.branch_by_conversation: dict[str, str] = {}
+        self.synced_sessions = SimpleNamespace(branch_by_conversation=dict[str, str]())
         self.writing: dict[str, str] = {}
         self.listeners: list[Callable[[], object]] = []
         self.refusing = ""
@@ -535,7 +536,7 @@ class FakeWorkbench(StandIn):
         self.written: list[tuple[str, Any]] = []
         self.file_changes = FakeChanges()
         self.copies = FakeCopies()
-        self.sharing = FakeSharing()
+        self.sharing = self.sharing_setup = FakeSharing()
         self.decided: list[bool] = []
         self.own: dict[str, str] = {}
         self.attached: list[tuple[str, bytes]] = []

@@ -26,6 +26,7 @@ from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.file_changes import FileChanges
 from helix_desktop.workbench.mcp_servers import WorkspaceServers
+from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 from tests.engine.agent import World, calls, says, world
 from tests.engine.test_session import told
 from tests.gui.fake_changes import FakeChanges
@@ -105,6 +106,7 @@ async def test_a_message_is_sent_and_answered_alike() -> None:
         (FakeDesk, Workbenches),
         (FakeChanges, FileChanges),
         (FakeSharing, WorkspaceSharing),
+        (FakeSharing, WorkspaceSharingSetup),
         (FakeServers, WorkspaceServers),
     ],
 )

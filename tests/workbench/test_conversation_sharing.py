@@ -148,7 +148,11 @@ async def test_one_machine_writes_until_the_user_continues_on_the_other(homes: t
     await asyncio.wait_for(seen.wait_until_idle(), 60)
     await until(lambda: here.bench.sharing.machine_writing_now(session.id) == "laptop")
     await until(lambda: facts(here, session) == facts(there, session))
-    assert here.bench.sharing.branch_by_conversation == there.bench.sharing.branch_by_conversation == {}
+    assert (
+        here.bench.sharing.synced_sessions.branch_by_conversation
+        == there.bench.sharing.synced_sessions.branch_by_conversation
+        == {}
+    )
     assert session.conversation.current_view() == seen.conversation.current_view()
 
 
@@ -164,8 +168,8 @@ async def test_what_two_machines_wrote_apart_becomes_two_conversations(homes: tu
     await told(seen, "what is in README.md?")
     await until(lambda: there.bench.sharing.sharing_state.state == "in step")
     here.engine.is_away = False
-    await until(lambda: here.bench.sharing.branch_by_conversation)
-    branch = here.bench.sharing.branch_by_conversation[session.id]
+    await until(lambda: here.bench.sharing.synced_sessions.branch_by_conversation)
+    branch = here.bench.sharing.synced_sessions.branch_by_conversation[session.id]
     await until(lambda: there.bench.conversation_row(branch))
     row = there.bench.conversation_row(branch)
     assert row is not None
@@ -249,7 +253,11 @@ async def test_what_is_forgotten_here_is_gone_there_and_makes_no_branch(homes: t
     await until(lambda: len(seen.all_facts) == before + 1)
     assert not any("swordfish" in str(fact) for fact in facts(there, session))
     assert seen.conversation.current_view() == session.conversation.current_view()
-    assert here.bench.sharing.branch_by_conversation == there.bench.sharing.branch_by_conversation == {}
+    assert (
+        here.bench.sharing.synced_sessions.branch_by_conversation
+        == there.bench.sharing.synced_sessions.branch_by_conversation
+        == {}
+    )
     await told(session, "read README.md")  # and goes on
     await until(lambda: len(seen.all_facts) == len(session.all_facts))
     assert facts(here, session) == facts(there, session)
@@ -281,7 +289,11 @@ async def test_a_turn_begins_with_what_the_other_machine_wrote(
     await asyncio.wait_for(seen.wait_until_idle(), 60)
     assert said(seen, "me too")
     assert facts(there, seen)[: len(session.all_facts)] == facts(here, session)
-    assert here.bench.sharing.branch_by_conversation == there.bench.sharing.branch_by_conversation == {}
+    assert (
+        here.bench.sharing.synced_sessions.branch_by_conversation
+        == there.bench.sharing.synced_sessions.branch_by_conversation
+        == {}
+    )
 
 
 def stop_looking(home: Home) -> None:
@@ -355,7 +367,7 @@ async def test_what_was_written_apart_is_a_branch_before_the_next_turn_begins(
     there.bench.sharing.sharing_state = replace(there.bench.sharing.sharing_state, state="in step")
     there.bench.sharing._conversations.leases.taken_over.clear()  # type: ignore[union-attr]  # as after the program was opened again
     await told(seen, "and now together")
-    await until(lambda: there.bench.sharing.branch_by_conversation)
+    await until(lambda: there.bench.sharing.synced_sessions.branch_by_conversation)
     assert facts(there, seen)[: len(session.all_facts)] == facts(here, session)
     assert said(seen, "and now together")
     assert not said(seen, "zebra: read src/pairs.py")

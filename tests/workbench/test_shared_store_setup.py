@@ -34,12 +34,12 @@ async def test_an_empty_workspace_can_be_joined_as_soon_as_it_is_shared(
     desks = desk(tmp_path / "desktop"), desk(tmp_path / "laptop")
     try:
         here = await desks[0].create_workspace("Pairs", tmp_path)
-        await here.sharing.start_sharing_at(server.url)
+        await here.sharing_setup.start_sharing_at(server.url)
         with psycopg.connect(
             server.url
         ) as connection:  # without a turn of the event loop, in which it could still be told
             assert connection.execute("SELECT count(*) FROM helix.machines").fetchall() == [(1,)]
-        there = await desks[1].join_workspace(server.url, await here.sharing.key_for_joining(), "Pairs", tmp_path)
+        there = await desks[1].join_workspace(server.url, await here.sharing_setup.key_for_joining(), "Pairs", tmp_path)
         assert there.name == "Pairs"
     finally:
         for each in desks:

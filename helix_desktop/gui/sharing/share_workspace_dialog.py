@@ -19,7 +19,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
 
     def __init__(self, bench: Workbench, doing: BackgroundRunner, parent: QWidget) -> None:
         super().__init__(doing, tr("Share this workspace"), parent)
-        self._bench, self._sharing = bench, bench.sharing
+        self._bench, self._sharing, self._setup = bench, bench.sharing, bench.sharing_setup
         self.test = build_push_button(tr("Test"), self, self._test_shared_store)
         self.share = build_push_button(tr("Share"), self, self._share_workspace, "primary")
         self.copy_key = build_push_button(tr("Copy key"), self, self._copy_workspace_key)
@@ -38,7 +38,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self.address.returnPressed.connect(self.test.click)
         self._show_sharing_state()
         self.address.setFocus()
-        doing.run_in_background(self._sharing.measure_shared_amount(), then=self._show_upload_amount, owner=self)
+        doing.run_in_background(self._setup.measure_shared_amount(), then=self._show_upload_amount, owner=self)
 
     def _build_sharing_explanation(self) -> QLabel:
         text = tr(
@@ -98,11 +98,11 @@ class ShareWorkspaceDialog(SharingFormDialog):
         def show_store(about: str) -> None:
             self._show_sharing_status(tr("Connected to {store}.", store=about))
 
-        work = self._sharing.test_store_address(self.address.text().strip())
+        work = self._setup.test_store_address(self.address.text().strip())
         self._run_sharing_work(work, tr("Testing…"), show_store)
 
     def _share_workspace(self) -> None:
-        work = self._sharing.start_sharing_at(self.address.text().strip())
+        work = self._setup.start_sharing_at(self.address.text().strip())
         self._run_sharing_work(work, tr("Connecting…"), lambda _done: self._show_sharing_status(""))
 
     def _copy_workspace_key(self) -> None:
@@ -110,7 +110,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
             QGuiApplication.clipboard().setText(key)
             self._show_sharing_status(tr("The key was copied to the clipboard."))
 
-        self._run_sharing_work(self._sharing.key_for_joining(), "", put_key_on_clipboard)
+        self._run_sharing_work(self._setup.key_for_joining(), "", put_key_on_clipboard)
 
     def _copy_store_address(self) -> None:
         QGuiApplication.clipboard().setText(self.line.text())

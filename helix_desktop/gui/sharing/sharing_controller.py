@@ -69,7 +69,7 @@ class SharingController(QObject):
     def _announce_new_branches(self) -> None:
         if (bench := self._showing.bench) is None:
             return
-        for branch in bench.sharing.branch_by_conversation.values():
+        for branch in bench.sharing.synced_sessions.branch_by_conversation.values():
             row = bench.conversation_row(branch)
             if branch not in self._announced_branches and row is not None:
                 self._announced_branches.add(branch)

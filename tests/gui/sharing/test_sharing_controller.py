@@ -70,7 +70,7 @@ def test_a_branch_is_told_once(window: MainWindow, bench: FakeWorkbench) -> None
     session = window.current_session
     assert session is not None
     branch = next(name for name in bench.rows if name != session.id)
-    bench.sharing.branch_by_conversation[session.id] = branch
+    bench.sharing.synced_sessions.branch_by_conversation[session.id] = branch
     bench.sharing.stand(SharingStatus("in step"))
     assert bench.rows[branch].title in window.notices.shown_text
     window.notices.hide()
