@@ -232,8 +232,8 @@ class Walk:
         )
         points = page.timeline.points
         place = QPointF(
-            page.chart._pixel_x_of_point(older.point),
-            page.chart._y_of_token_count(points[older.point], page.chart._top_tokens),
+            page.chart.scale.x_of_point(older.point),
+            page.chart.scale.y_of_tokens(points[older.point]),
         )
         await click(page.chart, place.toPoint())
         await until(lambda: page.panel._shown is not None and page.panel._shown.event is older)

@@ -11,6 +11,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap, QWheelEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.theme import Theme
 
 HEIGHT = 130
@@ -52,6 +53,29 @@ class MinMaxPyramid:
         return [(i * size + (size - 1) / 2, lows[i], highs[i]) for i in range(start, end)]
 
 
+@dataclass(frozen=True, slots=True)
+class PlotScale:
+    """The points from `first` to `last` fill the area from side to side, and `top` tokens fill it from its bottom."""
+
+    area: QRectF
+    first: float
+    last: float
+    top: float
+
+    @property
+    def pixels_per_point(self) -> float:
+        return self.area.width() / max(self.last - self.first, 1e-9)
+
+    def x_of_point(self, point: float) -> float:
+        return self.area.left() + (point - self.first) * self.pixels_per_point
+
+    def point_at(self, x: float) -> float:
+        return self.first + (x - self.area.left()) / max(1, self.area.width()) * (self.last - self.first)
+
+    def y_of_tokens(self, tokens: float) -> float:
+        return self.area.bottom() - 3 - tokens / self.top * (self.area.height() - 6)
+
+
 class StepPlot(QWidget):
     """Wheel and keys zoom, dragging moves. A subclass says how many points there are, how high they go, and draws them."""
 
@@ -86,7 +110,7 @@ class StepPlot(QWidget):
         """The tokens at the upper edge."""
 
     @abstractmethod
-    def _draw_plot_background(self, painter: QPainter, top: float) -> None:
+    def _draw_plot_background(self, painter: QPainter, scale: PlotScale) -> None:
         """Draws what does not depend on the pointer; it is drawn again only if the span or `_plot_cache_key` changes."""
 
     @abstractmethod
@@ -94,7 +118,7 @@ class StepPlot(QWidget):
         """Another value where `_draw_plot_background` would draw something else."""
 
     @abstractmethod
-    def _draw_choice_and_pointer(self, painter: QPainter, top: float) -> None:
+    def _draw_choice_and_pointer(self, painter: QPainter, scale: PlotScale) -> None:
         """What is chosen and pointed at."""
 
     @abstractmethod
@@ -128,20 +152,12 @@ class StepPlot(QWidget):
         """Where the points are drawn; the rest is for axes."""
         return QRectF(self.rect())
 
-    def _pixel_x_of_point(self, point: float) -> float:
-        area = self._plot_area
-        return area.left() + (point - self._first) / max(self._last - self._first, 1e-9) * area.width()
-
-    def _point_at(self, x: float) -> float:
-        area = self._plot_area
-        return self._first + (x - area.left()) / max(1, area.width()) * (self._last - self._first)
+    @property
+    def scale(self) -> PlotScale:
+        return PlotScale(self._plot_area, self._first, self._last, self._top_tokens)
 
     def _nearest_point(self, x: float) -> int:
-        return min(max(round(self._point_at(x)), 0), self._count_points - 1)
-
-    def _y_of_token_count(self, tokens: float, top: float) -> float:
-        area = self._plot_area
-        return area.bottom() - 3 - tokens / top * (area.height() - 6)
+        return min(max(round(self.scale.point_at(x)), 0), self._count_points - 1)
 
     # --- Drawing the plot
 
@@ -152,17 +168,17 @@ class StepPlot(QWidget):
             painter.setPen(self._theme.colour_of_token("faint"))
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, self._empty_plot_text())
             return
-        top = self._top_tokens
-        painter.drawPixmap(0, 0, self._cached_plot_picture(top))
+        scale = self.scale
+        painter.drawPixmap(0, 0, self._cached_plot_picture(scale))
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self._draw_choice_and_pointer(painter, top)
+        self._draw_choice_and_pointer(painter, scale)
         if self.hasFocus():
             painter.setPen(QPen(self._theme.colour_of_token("accent"), 1))
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
         painter.end()
 
-    def _cached_plot_picture(self, top: float) -> QPixmap:
+    def _cached_plot_picture(self, scale: PlotScale) -> QPixmap:
         size, ratio = self.size(), self.devicePixelRatioF()
         look = (self._theme.is_dark, self._theme.text_zoom, ratio, size.width(), size.height())
         key = (self._first, self._last, self._plot_cache_key(), look)
@@ -173,35 +189,37 @@ class StepPlot(QWidget):
             self._drawn.fill(self._theme.colour_of_token("panel"))
             painter = QPainter(self._drawn)
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            self._draw_plot_background(painter, top)
+            self._draw_plot_background(painter, scale)
             painter.end()
         return self._drawn
 
     def _draw_level(
-        self, painter: QPainter, tokens: float, top: float, colours: tuple[QColor, QColor], words: str
+        self, painter: QPainter, tokens: float, scale: PlotScale, colours: tuple[QColor, QColor], words: str
     ) -> None:
         """A dashed line from side to side, and what it is."""
-        y = round(self._y_of_token_count(tokens, top)) + 0.5
+        y = round(scale.y_of_tokens(tokens)) + 0.5
         pen = QPen(colours[0], 1, Qt.PenStyle.CustomDashLine)
         pen.setDashPattern([4, 4])
         painter.setFont(self._theme.build_font(11))
         painter.setOpacity(0.6)
         painter.setPen(pen)
-        area = self._plot_area
+        area = scale.area
         painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
         painter.setOpacity(1.0)
         painter.setPen(colours[1])
         painter.drawText(QPointF(area.left() + 6, y - 6), words)
 
-    def _draw_pointer(self, painter: QPainter, top: float, dots: Sequence[tuple[float, QColor]], words: str) -> None:
+    def _draw_pointer(
+        self, painter: QPainter, scale: PlotScale, dots: Sequence[tuple[float, QColor]], words: str
+    ) -> None:
         """The step pointed at: a line from top to bottom, a dot on each line, and its words."""
-        x = self._pixel_x_of_point(self._hover)
+        x = scale.x_of_point(self._hover)
         painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
-        painter.drawLine(QPointF(x, self._plot_area.top()), QPointF(x, self._plot_area.bottom()))
+        painter.drawLine(QPointF(x, scale.area.top()), QPointF(x, scale.area.bottom()))
         painter.setPen(Qt.PenStyle.NoPen)
         for tokens, colour in dots:
             painter.setBrush(colour)
-            painter.drawEllipse(QPointF(x, self._y_of_token_count(tokens, top)), 3, 3)
+            painter.drawEllipse(QPointF(x, scale.y_of_tokens(tokens)), 3, 3)
         self._draw_label(painter, x, words)
 
     def _draw_label(self, painter: QPainter, x: float, words: str) -> None:
@@ -230,7 +248,7 @@ class StepPlot(QWidget):
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         x = event.position().x()
         if self._dragged_from is not None and event.buttons() & Qt.MouseButton.LeftButton:
-            by = self._point_at(self._dragged_from) - self._point_at(x)
+            by = self.scale.point_at(self._dragged_from) - self.scale.point_at(x)
             if abs(self._dragged_from - x) > 3:
                 self._moved = True
                 self._zoom_to_point_range(self._first + by, self._last + by)
@@ -251,7 +269,7 @@ class StepPlot(QWidget):
     def wheelEvent(self, event: QWheelEvent) -> None:
         turned = event.angleDelta().y()
         if turned:
-            self.zoom_plot(0.8 if turned > 0 else 1.25, self._point_at(event.position().x()))
+            self.zoom_plot(0.8 if turned > 0 else 1.25, self.scale.point_at(event.position().x()))
         event.accept()
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:

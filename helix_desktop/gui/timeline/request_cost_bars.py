@@ -3,7 +3,7 @@ the provider's cache, what was new, what was written again, and the reply.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from PySide6.QtCore import QRectF, Qt
@@ -13,6 +13,7 @@ from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.request_costs import AVOIDABLE, CauseCost, RequestCost
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.shared.figure_formats import format_dollars
+from helix_desktop.gui.shared.step_plot import PlotScale
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
@@ -32,22 +33,20 @@ class RequestCostBars:
         self._points = [point for point, _ in self._requests]
         self._dearest = max((one.cost for _, one in self._requests), default=0.0)
 
-    def draw_cost_bars(
-        self, painter: QPainter, theme: Theme, area: QRectF, span: tuple[float, float], x_of: Callable[[float], float]
-    ) -> None:
+    def draw_cost_bars(self, painter: QPainter, theme: Theme, scale: PlotScale) -> None:
         """Of several requests in one pixel the dearest is drawn."""
-        first, last = bisect_left(self._points, span[0]), bisect_right(self._points, span[1])
+        first, last = bisect_left(self._points, scale.first), bisect_right(self._points, scale.last)
         dearest: dict[int, RequestCost] = {}
         for point, request in self._requests[first:last]:
-            x = round(x_of(point))
+            x = round(scale.x_of_point(point))
             if x not in dearest or dearest[x].cost < request.cost:
                 dearest[x] = request
         apart = min([WIDEST, *(after - before for before, after in pairwise(sorted(dearest)))])
         painter.setPen(theme.colour_of_token("panel") if apart > NARROW else Qt.PenStyle.NoPen)
         for x, request in dearest.items():
-            bottom = area.bottom()
+            bottom = scale.area.bottom()
             for dollars, colour in zip(_dollars_by_group(request), COLOURS, strict=True):
-                height = area.height() * HEIGHT * dollars / (self._dearest or 1.0)
+                height = scale.area.height() * HEIGHT * dollars / (self._dearest or 1.0)
                 bar = QRectF(x - apart * 0.3, bottom - height, max(1.0, apart * 0.6), height)
                 painter.setBrush(theme.colour_of_token(colour))
                 painter.drawRect(bar)

@@ -7,8 +7,9 @@ from array import array
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PySide6.QtCore import QRectF
 
-from helix_desktop.gui.shared.step_plot import MinMaxPyramid, compute_axis_ticks
+from helix_desktop.gui.shared.step_plot import MinMaxPyramid, PlotScale, compute_axis_ticks
 
 POINTS = st.lists(st.integers(0, 1_000), min_size=1, max_size=700)
 
@@ -35,3 +36,11 @@ def test_the_scale_has_a_few_round_numbers(top: int) -> None:
     found = compute_axis_ticks(top)
     assert 1 <= len(found) <= 7
     assert all(0 < each <= top for each in found)
+
+
+def test_a_scale_finds_the_point_that_stands_at_a_pixel() -> None:
+    scale = PlotScale(QRectF(60, 30, 500, 300), 20.0, 120.0, 1_000)
+    assert (scale.x_of_point(20), scale.x_of_point(120)) == (60, 560)
+    assert [scale.point_at(scale.x_of_point(point)) for point in (20, 70, 95)] == [20, 70, 95]
+    assert scale.pixels_per_point == 5
+    assert scale.y_of_tokens(1_000) < scale.y_of_tokens(500) < scale.y_of_tokens(0) < scale.area.bottom()
