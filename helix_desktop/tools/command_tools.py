@@ -479,7 +479,7 @@ async def _leave_in_background(commands: WorkspaceCommands, use: ToolResources, 
         del commands.background[name]
     commands.background[one.name] = one
     if (checkpoints := use.workspace_resources.checkpoints) is not None:
-        one.step = checkpoints.leave_step_open(use.call.id, use.context.conversation)
+        one.step = checkpoints.steps.leave_step_open(use.call.id, use.context.conversation)
     commands.spawn(one.collect_newest_output(use, commands.limits.background_output), name=f"output of {one.name}")
     await one.wait_for_output(_SETTLE, for_news=False)  # A server that cannot start usually fails right away.
     first = one.read_new_output()

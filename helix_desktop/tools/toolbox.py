@@ -25,7 +25,7 @@ from helix_desktop.tools.built_in_tool import (
     ToolResources,
     WorkspaceResources,
 )
-from helix_desktop.tools.changes.checkpoints import OpenStep
+from helix_desktop.tools.changes.open_steps import OpenStep
 from helix_desktop.tools.permission import (
     ActionEffect,
     PermissionDecision,
@@ -208,7 +208,7 @@ class Toolbox:
         asked = PermissionOutcome()
         keep = call.keep
         if self._around.checkpoints is not None:
-            self._around.checkpoints.begin_turn(context.conversation)
+            self._around.checkpoints.steps.begin_turn(context.conversation)
         try:
             if self._guard is not None:
                 await self._guard.run_hooks_before_call(call, context)

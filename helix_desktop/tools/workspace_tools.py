@@ -138,8 +138,8 @@ class WorkspaceTools:
         checkpoints = self.resources.checkpoints
         if checkpoints is None:
             return ()
-        checkpoints.begin_turn(conversation)  # A turn without calls has not done so.
-        windows = checkpoints.open_steps_of_conversation(conversation)
+        checkpoints.steps.begin_turn(conversation)  # A turn without calls has not done so.
+        windows = checkpoints.steps.open_steps_of_conversation(conversation)
         found = [await checkpoints.end_step(window, thorough=True) for window in windows]
         for window in windows:
             window.is_between_turns = True

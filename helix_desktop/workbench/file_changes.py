@@ -86,7 +86,7 @@ class FileChanges:
     async def prepare_checkpoints(self) -> None:
         """Make the first checkpoint in the background, then remove contents that nothing needs any more."""
         checkpoints = self.workspace_checkpoints
-        if checkpoints.coverage.off:
+        if checkpoints.folders.coverage.off:
             return
         await checkpoints.ensure_first_look()
         swept = self._bench.workspace.folder / _SWEPT
@@ -101,7 +101,7 @@ class FileChanges:
         """Remove what no conversation needs any more; entries and bytes. Nothing while there is a copy of the folders: it may need it."""
         if any((self._bench.workspace.folder / COPIES).glob("*")):
             return 0, 0
-        named = self.workspace_checkpoints.known_items().values()
+        named = self.workspace_checkpoints.folders.known_items().values()
         keep = frozenset(Digest(item.content) for item in named if item.kind is PathKind.FILE)
         found = await self._bench.workspace.remove_old_checkpoints(
             self.days_to_keep, keep, self.workspace_checkpoints.latest_checkpoint
@@ -114,7 +114,7 @@ class FileChanges:
 
     def apply_checkpoint_settings(self) -> None:
         wanted = conversation_setup.parse_coverage(self._bench.workspace.settings.changes)
-        if wanted != self.workspace_checkpoints.coverage:
+        if wanted != self.workspace_checkpoints.folders.coverage:
             self._bench.spawn_workbench_task(
                 self.workspace_checkpoints.apply_coverage(wanted), name="cover other files"
             )
@@ -131,7 +131,7 @@ class FileChanges:
     def list_uncovered_paths(self) -> Sequence[UncoveredPath]:
         return [
             UncoveredPath(self.workspace_checkpoints.displayed_path(left.path), left.why, left.is_beyond_limits)
-            for left in self.workspace_checkpoints.uncovered_entries()
+            for left in self.workspace_checkpoints.folders.uncovered_entries()
         ]
 
     async def measure_checkpoints(self) -> tuple[int, int]:
@@ -139,11 +139,11 @@ class FileChanges:
         return await self._bench.workspace.index.measure_checkpoint_bytes()
 
     def exclusion_rules(self) -> Sequence[str]:
-        return self.workspace_checkpoints.coverage.leave_out
+        return self.workspace_checkpoints.folders.coverage.leave_out
 
     async def largest_subfolders(self) -> Sequence[tuple[str, int, int]]:
         """The folders right below the roots that have most in them: name, files, bytes. An empty name: files in no folder."""
-        return await asyncio.to_thread(self.workspace_checkpoints.largest_top_folders)
+        return await asyncio.to_thread(self.workspace_checkpoints.folders.largest_top_folders)
 
     async def change_coverage(self, *, all_of_it: bool = False, leave_out: Sequence[str] | None = None) -> None:
         """The user's word about a folder over the limit, or other rules."""
@@ -182,7 +182,7 @@ class FileChanges:
         """What is different now from a checkpoint, whoever changed it. `folders`: also those in which a file is."""
         before = await self.workspace_checkpoints.read_checkpoint_state(checkpoint)
         await self.workspace_checkpoints.look_for_changes()
-        changes = folder_state.compare_trees(before, self.workspace_checkpoints.known_items())
+        changes = folder_state.compare_trees(before, self.workspace_checkpoints.folders.known_items())
         found = [
             self._differences.build_file_change(change, (), broken=False)
             for change in (changes if folders else folder_state.without_implied_changes(changes))
@@ -267,7 +267,7 @@ class FileChanges:
     async def undo_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> FileUndoResult:
         """Take back some hunks of a text. What has changed elsewhere in it since stays."""
         await self.workspace_checkpoints.look_for_changes()
-        now = self.workspace_checkpoints.last_item_at(file.path_of_change)
+        now = self.workspace_checkpoints.folders.last_item_at(file.path_of_change)
         if file.change.after is None:  # If the file was deleted, its only hunk is the whole file.
             return await self.undo_file_changes([file], conversation=conversation)
         if now is None or now.kind is not PathKind.FILE:

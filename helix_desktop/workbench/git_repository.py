@@ -50,7 +50,7 @@ class GitRepository:
     async def _compare_root_with_listed_files(
         self, checkpoints: Checkpoints, number: int, root: Path, listed: dict[str, tuple[bytes, str, int]]
     ) -> list[PathChange]:
-        now = {path: item for path, item in checkpoints.known_items().items() if path.startswith(f"{number}/")}
+        now = {path: item for path, item in checkpoints.folders.known_items().items() if path.startswith(f"{number}/")}
         found = []
         for name, (mode, blob, size) in listed.items():
             path = f"{number}/{name}"

@@ -252,7 +252,7 @@ class RepositoryCopies:
         await checkpoints.look_for_changes(thorough=True)
         before = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
         listed = await asyncio.to_thread(_list_names_by_root, copy)
-        now = checkpoints.known_items()
+        now = checkpoints.folders.known_items()
         if uncovered := await asyncio.to_thread(_find_uncovered_file, checkpoints.roots, now, listed):
             raise ActionRefused(
                 f"Checkpoints leave out {printable_path(uncovered)}.",
@@ -537,7 +537,7 @@ async def _plan_steps(checkpoints: Checkpoints, changes: Sequence[PathChange]) -
     """What to write so that these changes are there as well, and where they touch the user's own."""
     steps, conflicts = [], []
     for change in changes:
-        now = checkpoints.last_item_at(change.path)
+        now = checkpoints.folders.last_item_at(change.path)
         if _is_same_version(now, change.after):
             continue
         is_file = change.after is not None and change.after.kind is PathKind.FILE

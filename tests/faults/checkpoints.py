@@ -168,7 +168,7 @@ async def _undo_all(base: Path, seed: int) -> None:
                 hostile.turn(base / "project", chance)
                 await checkpoints.look_for_changes()
         first = await checkpoints.read_checkpoint_state(Digest.from_hex((base / "first").read_text()))
-        changes = folder_state.compare_trees(first, checkpoints.known_items())
+        changes = folder_state.compare_trees(first, checkpoints.folders.known_items())
         await change_restoring.restore_paths(
             checkpoints,
             change_restoring.restore_steps(await change_restoring.plan_undo_of_changes(checkpoints, changes)),
@@ -231,9 +231,9 @@ async def _links(base: Path, races: int, seed: int, found: Counter[str]) -> None
         try:
             for number in range(races):
                 await checkpoints.look_for_changes(thorough=True)
-                if any(item.content == secret.content for item in checkpoints.known_items().values()):
+                if any(item.content == secret.content for item in checkpoints.folders.known_items().values()):
                     found["LOST: a file of the outside was read"] += 1
-                now = checkpoints.last_item_at("0/d/f")
+                now = checkpoints.folders.last_item_at("0/d/f")
                 await change_restoring.restore_paths(
                     checkpoints,
                     [

@@ -64,7 +64,7 @@ async def test_a_sweep_removes_what_no_conversation_and_no_checkpoint_of_now_nee
     assert before[1] - after[1] >= freed > 0
     state = await changes.workspace_checkpoints.read_checkpoint_state(fact.after)
     assert await changes.workspace_checkpoints.read_item_content(state["0/README.md"]) == b"kept by a fact\n"
-    item = changes.workspace_checkpoints.last_item_at("0/README.md")
+    item = changes.workspace_checkpoints.folders.last_item_at("0/README.md")
     assert await changes.workspace_checkpoints.read_item_content(item) == b"this one is there now\n"
     assert (await changes.remove_unused_checkpoints())[0] == 0
 

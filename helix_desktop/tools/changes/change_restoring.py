@@ -52,7 +52,8 @@ async def plan_undo_of_changes(
     """What taking back these changes (one for each path) comes to. `broken`: paths where somebody else changed something between them."""
     await checkpoints.look_for_changes()
     return tuple(
-        _plan_undo_of_path(change, checkpoints.last_item_at(change.path), change.path in broken) for change in changes
+        _plan_undo_of_path(change, checkpoints.folders.last_item_at(change.path), change.path in broken)
+        for change in changes
     )
 
 
@@ -113,14 +114,14 @@ async def restore_paths(
         await _PathRestorer(checkpoints, done).restore_all_steps(wanted)
         await checkpoints.look_for_changes()
         paths = {step.path for step in wanted}
-        checkpoints.claim_unowned_changes(window.since_look, paths)
-        changes = [PathChange(step.path, step.now, checkpoints.last_item_at(step.path)) for step in wanted]
+        checkpoints.steps.claim_unowned_changes(window.since_look, paths)
+        changes = [PathChange(step.path, step.now, checkpoints.folders.last_item_at(step.path)) for step in wanted]
         changes += [PathChange(one.path, one.after, one.before) for one in already if one.path not in paths]
         changes = sorted(change for change in changes if change.before != change.after)
         if (now := checkpoints.latest_checkpoint) is not None and changes:
             done.fact = await checkpoints.build_change_fact(changes, window.checkpoint, now, call="", by="undo")
     finally:
-        checkpoints.close_open_step(window)
+        checkpoints.steps.close_open_step(window)
     return done
 
 
@@ -128,7 +129,10 @@ async def _remove_undo_leftovers(checkpoints: Checkpoints, wanted: Sequence[Rest
     """Remove what an undo that was cut short left behind, where its content is in the store. Anything else stays: it may be somebody's."""
     if not checkpoints.leftovers:
         return
-    items = [*checkpoints.known_items().values(), *(item for step in wanted for item in (step.now, step.target))]
+    items = [
+        *checkpoints.folders.known_items().values(),
+        *(item for step in wanted for item in (step.now, step.target)),
+    ]
     links = {os.fsdecode(item.content) for item in items if item is not None and item.kind is PathKind.LINK}
     while checkpoints.leftovers:
         above, _, name = checkpoints.leftovers.pop().rpartition("/")
@@ -152,7 +156,7 @@ class _PathRestorer:
     async def restore_all_steps(self, wanted: Sequence[RestoreStep]) -> None:
         """Removes entries, the deepest first; creates folders, files, links, hard links; sets folder modes last."""
         self._wanted = {step.path for step in wanted}
-        self._checkpoints.restore_root_modes()
+        self._checkpoints.folders.restore_root_modes()
         away = [step for step in wanted if step.now is not None and not _can_swap_in_place(step)]
         failed = set()
         for step in sorted(away, key=lambda step: -step.path.count("/")):
@@ -260,14 +264,16 @@ class _PathRestorer:
             await self._swap_and_sync(folder, name, beside, now)
         for twin in self._hard_links_to_renew(step.path):
             with suppress(ChangedMeanwhile):
-                await self._link_to_leader(twin, step.path, self._checkpoints.last_item_at(twin), target.mode)
+                await self._link_to_leader(twin, step.path, self._checkpoints.folders.last_item_at(twin), target.mode)
 
     def _hard_links_to_renew(self, leader: str) -> list[str]:
         """Further names of a file that stay what they are, so they must be names of the new one."""
         raw = leader.encode("utf-8", "surrogateescape")
-        found = [twin for twin in self._checkpoints.other_names_of_file(leader) if twin not in self._wanted]
+        found = [twin for twin in self._checkpoints.folders.other_names_of_file(leader) if twin not in self._wanted]
         return [
-            twin for twin in found if (item := self._checkpoints.last_item_at(twin)) is not None and item.content == raw
+            twin
+            for twin in found
+            if (item := self._checkpoints.folders.last_item_at(twin)) is not None and item.content == raw
         ]
 
     async def _write_target_content(self, handle: int, target: TreeItem) -> None:
@@ -317,7 +323,7 @@ class _PathRestorer:
         if item is None:
             return b""
         if item.kind is PathKind.TWIN:
-            leader = self._checkpoints.last_item_at(item.content.decode("utf-8", "surrogateescape"))
+            leader = self._checkpoints.folders.last_item_at(item.content.decode("utf-8", "surrogateescape"))
             return leader.content if leader is not None else b""
         return item.content
 

@@ -91,7 +91,7 @@ async def lost(base: Path, line: str) -> list[str]:
     checkpoints = Checkpoints([folder], workspace.cache, coverage=SMALL)
     try:
         window = await checkpoints.begin_step("1", "c", "command")
-        if window is None or checkpoints.uncovered_entries():
+        if window is None or checkpoints.folders.uncovered_entries():
             return ["no checkpoint"]
         subprocess.run(["/bin/bash", "-c", line], cwd=folder, check=False, capture_output=True)
         fact = await checkpoints.end_step(window, thorough=True)

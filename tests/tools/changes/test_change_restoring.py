@@ -95,7 +95,7 @@ async def test_hostile_turns(net: Net, seed: int) -> None:
         git = hostile.git_state(net.folder)
         fact = await net.step(lambda: hostile.turn(net.folder, chance))
         if fact is not None:
-            left = {left.path for left in net.checkpoints.uncovered_entries()}
+            left = {left.path for left in net.checkpoints.folders.uncovered_entries()}
             changed_git = hostile.git_state(net.folder)
             done = await net.undo(fact)
             assert [path for path, _ in done.paths_left_alone if path not in left] == []
@@ -122,7 +122,7 @@ async def test_what_somebody_else_changed_is_left_alone(net: Net) -> None:
 async def test_an_undo_in_a_folder_that_was_deleted_says_so(net: Net, tmp_path: Path) -> None:
     fill(net.folder)
     await net.checkpoints.look_for_changes()
-    item = net.checkpoints.last_item_at("0/one")
+    item = net.checkpoints.folders.last_item_at("0/one")
     net.folder.rename(tmp_path / "elsewhere")
     with pytest.raises(ActionRefused, match=f"^The workspace's folder {net.folder} no longer exists.$"):
         await change_restoring.restore_paths(net.checkpoints, [change_restoring.RestoreStep("0/one", item, None)])
@@ -249,7 +249,7 @@ async def test_an_undo_tells_what_it_did_and_leaves_nothing_open(net: Net) -> No
     assert await read(done.fact.after) == await read(fact.before)
     changes = folder_state.decode_difference(await net.cache.read_content(done.fact.difference.digest))
     assert [change.path for change in changes] == ["0/d0/f0.txt", "0/made", "0/made/y", "0/new", "0/one", "0/two"]
-    assert net.checkpoints.open_steps_of_conversation("") == ()
+    assert net.checkpoints.steps.open_steps_of_conversation("") == ()
     assert await net.checkpoints.end_step(other) is None
     open_files = [os.path.realpath(one) for one in Path("/proc/self/fd").iterdir()]
     assert [one for one in open_files if one.startswith(os.path.realpath(net.folder))] == []

@@ -45,7 +45,7 @@ async def test_counts_names_and_the_states_around_it(net: Net) -> None:
     assert folder_state.compare_trees(before, after) == folder_state.decode_difference(
         await net.cache.read_content(fact.difference.digest)
     )
-    assert after == net.checkpoints.known_items()
+    assert after == net.checkpoints.folders.known_items()
 
 
 async def test_what_somebody_wrote_between_two_steps_is_theirs(net: Net) -> None:
@@ -84,13 +84,13 @@ async def test_after_a_restart_nothing_unchanged_is_read_again(net: Net) -> None
         (net.folder / f"f{number}").write_text(str(number))
     subprocess.run(["touch", "-d", "2020-01-01", *(f"f{n}" for n in range(20))], cwd=net.folder, check=True)
     await net.checkpoints.ensure_first_look()
-    first = net.checkpoints.known_items()
+    first = net.checkpoints.folders.known_items()
     await net.checkpoints.aclose()
     (net.folder / "f3").write_text("other")
     again = net.again()
     await again.ensure_first_look()
-    assert folder_state.compare_trees(first, again.known_items()) != ()
-    assert {change.path for change in folder_state.compare_trees(first, again.known_items())} == {"0/f3"}
+    assert folder_state.compare_trees(first, again.folders.known_items()) != ()
+    assert {change.path for change in folder_state.compare_trees(first, again.folders.known_items())} == {"0/f3"}
 
 
 async def test_a_damaged_file_of_stamps_only_costs_time(net: Net) -> None:
@@ -101,7 +101,7 @@ async def test_a_damaged_file_of_stamps_only_costs_time(net: Net) -> None:
     again = net.again()
     await again.ensure_first_look()
     assert again.is_ready
-    assert list(again.known_items()) == ["0/a"]
+    assert list(again.folders.known_items()) == ["0/a"]
 
 
 async def test_what_is_left_out_is_named_before_and_git_is_never_covered(net: Net) -> None:
@@ -110,15 +110,21 @@ async def test_what_is_left_out_is_named_before_and_git_is_never_covered(net: Ne
         (net.folder / path).write_text("x")
     (net.folder / "rust" / "Cargo.toml").write_text("")
     await net.checkpoints.ensure_first_look()
-    left = {(one.path, one.why) for one in net.checkpoints.uncovered_entries()}
+    left = {(one.path, one.why) for one in net.checkpoints.folders.uncovered_entries()}
     assert left == {("0/node_modules", "node_modules/"), ("0/rust/target", "target/ beside Cargo.toml")}
-    assert sorted(net.checkpoints.known_items()) == ["0/rust", "0/rust/Cargo.toml", "0/src", "0/target", "0/target/y"]
+    assert sorted(net.checkpoints.folders.known_items()) == [
+        "0/rust",
+        "0/rust/Cargo.toml",
+        "0/src",
+        "0/target",
+        "0/target/y",
+    ]
 
 
 async def test_what_was_forgotten_is_not_stored_again(net: Net, tmp_path: Path) -> None:
     (net.folder / "secret").write_text("the secret")
     await net.checkpoints.ensure_first_look()
-    item = net.checkpoints.last_item_at("0/secret")
+    item = net.checkpoints.folders.last_item_at("0/secret")
     assert item is not None
     assert item.file_digest is not None
     assert list(await net.cache.find_missing_content([item.file_digest])) == []
@@ -133,7 +139,7 @@ async def test_a_long_chain_becomes_a_manifest_again(net: Net, monkeypatch: pyte
         assert net.checkpoints.latest_checkpoint is not None
         assert (
             await net.checkpoints.read_checkpoint_state(net.checkpoints.latest_checkpoint)
-            == net.checkpoints.known_items()
+            == net.checkpoints.folders.known_items()
         )
     assert net.checkpoints.latest_checkpoint is not None
     assert await entries_for(net, net.checkpoints.latest_checkpoint) == 3
@@ -237,13 +243,13 @@ async def test_what_a_step_did_while_nothing_could_be_stored_is_told_later(
     with monkeypatch.context() as patch:
         patch.setattr(net.cache, "store_many", full)
         assert await net.checkpoints.end_step(window) is None
-    (open_window,) = net.checkpoints.open_steps_of_conversation("c")
+    (open_window,) = net.checkpoints.steps.open_steps_of_conversation("c")
     fact = await net.checkpoints.end_step(open_window)
     assert await names(net, fact) == ["0/thesis"]
     assert fact is not None
     await net.undo(fact)
     assert (net.folder / "thesis").read_text() == "mine"
-    assert net.checkpoints.open_steps_of_conversation("c") == ()
+    assert net.checkpoints.steps.open_steps_of_conversation("c") == ()
 
 
 async def test_names_of_one_file_within_the_folders_and_outside(net: Net, tmp_path: Path) -> None:
@@ -254,11 +260,11 @@ async def test_names_of_one_file_within_the_folders_and_outside(net: Net, tmp_pa
     (net.folder / "s2").hardlink_to(net.folder / "shared")
     (tmp_path / "outside").hardlink_to(net.folder / "shared")
     await net.checkpoints.ensure_first_look()
-    others = {name: sorted(net.checkpoints.other_names_of_file(f"0/{name}")) for name in ("a", "y", "s2", "b")}
+    others = {name: sorted(net.checkpoints.folders.other_names_of_file(f"0/{name}")) for name in ("a", "y", "s2", "b")}
     assert others == {"a": ["0/y", "0/z"], "y": ["0/a", "0/z"], "s2": ["0/shared"], "b": []}
-    left = [(one.path, one.why) for one in net.checkpoints.uncovered_entries()]
+    left = [(one.path, one.why) for one in net.checkpoints.folders.uncovered_entries()]
     assert left == [("0/s2", "has another name outside"), ("0/shared", "has another name outside")]
-    twin, leader = net.checkpoints.last_item_at("0/y"), net.checkpoints.last_item_at("0/a")
+    twin, leader = net.checkpoints.folders.last_item_at("0/y"), net.checkpoints.folders.last_item_at("0/a")
     assert (twin and twin.kind, leader and leader.kind) == (folder_state.PathKind.TWIN, folder_state.PathKind.FILE)
     assert await net.checkpoints.read_item_content(twin) == b"a"
 
@@ -269,7 +275,7 @@ async def test_what_an_item_held(net: Net) -> None:
     (net.folder / "folder").mkdir()
     await net.checkpoints.ensure_first_look()
     read = {
-        name: await net.checkpoints.read_item_content(net.checkpoints.last_item_at(f"0/{name}"))
+        name: await net.checkpoints.read_item_content(net.checkpoints.folders.last_item_at(f"0/{name}"))
         for name in ("file", "link", "folder", "missing")
     }
     assert read == {"file": b"held", "link": b"where/it/leads", "folder": b"", "missing": b""}
@@ -306,7 +312,7 @@ async def test_the_largest_folders_are_told_before_anything_is_covered(net: Net)
         (net.folder / path).parent.mkdir(parents=True, exist_ok=True)
         (net.folder / path).write_bytes(bytes(size))
     limited = net.again(CheckpointCoverage(most_files=1, most_bytes=1, most_file_bytes=1))
-    found = {name: (files, size) for name, files, size in limited.largest_top_folders()}
+    found = {name: (files, size) for name, files, size in limited.folders.largest_top_folders()}
     assert sorted(found.values()) == [(1, 3), (1, 5), (2, 100)]
     assert limited.latest_checkpoint is None
 
@@ -322,7 +328,7 @@ async def test_without_folders_or_turned_off_there_is_no_net(net: Net) -> None:
         assert (without.latest_checkpoint, without.is_ready) == (None, False)
     assert net.checkpoints.is_undo_available
     await off.apply_coverage(CheckpointCoverage())
-    assert (off.is_undo_available, off.is_ready, list(off.known_items())) == (True, True, ["0/a"])
+    assert (off.is_undo_available, off.is_ready, list(off.folders.known_items())) == (True, True, ["0/a"])
     for one in (none, off, restarted):
         await one.aclose()
 
@@ -338,7 +344,7 @@ async def test_a_fact_counts_all_and_names_the_first(net: Net) -> None:
 async def settle(checkpoints: Checkpoints) -> None:
     """Until the files are old enough that their times prove something."""
     await checkpoints.look_for_changes()
-    while checkpoints._unsure:
+    while checkpoints.folders._unsure:
         await checkpoints.look_for_changes()
 
 
@@ -382,10 +388,10 @@ async def test_other_rules_are_applied_to_folders_in_which_nothing_changed(net: 
     await settle(net.checkpoints)
     await net.checkpoints.look_for_changes(thorough=True)
     await net.checkpoints.apply_coverage(CheckpointCoverage(leave_out=("*.log",)))
-    assert sorted(net.checkpoints.known_items()) == ["0/deep", "0/deep/a.txt"]
+    assert sorted(net.checkpoints.folders.known_items()) == ["0/deep", "0/deep/a.txt"]
     await net.checkpoints.look_for_changes(thorough=True)
     await net.checkpoints.apply_coverage(CheckpointCoverage())
-    assert sorted(net.checkpoints.known_items()) == ["0/c.log", "0/deep", "0/deep/a.txt", "0/deep/b.log"]
+    assert sorted(net.checkpoints.folders.known_items()) == ["0/c.log", "0/deep", "0/deep/a.txt", "0/deep/b.log"]
 
 
 async def test_progress_is_told_and_after_a_restart_little_is_read(net: Net) -> None:
@@ -415,11 +421,11 @@ async def test_a_change_right_after_a_look_is_seen_without_being_told(net: Net) 
     path.write_text("before")
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         await net.checkpoints.ensure_first_look()
-        assert net.checkpoints._unsure == {"0"}
+        assert net.checkpoints.folders._unsure == {"0"}
         mapped[:] = b"after!"
         mapped.flush()
         await net.checkpoints.look_for_changes()
-        assert await net.checkpoints.read_item_content(net.checkpoints.last_item_at("0/a")) == b"after!"
+        assert await net.checkpoints.read_item_content(net.checkpoints.folders.last_item_at("0/a")) == b"after!"
         await settle(net.checkpoints)
     (net.folder / "folder").mkdir()
     await net.checkpoints.look_for_changes()
@@ -443,8 +449,8 @@ async def test_content_that_is_lost_from_the_cache_is_stored_again_after_a_resta
     again.listeners.append(told.append)
     await again.ensure_first_look()
     assert {one.of_files for one in told if one.state == "reading"} == {0, 1}, "only that one is read"
-    assert sorted(again.known_items()) == ["0/a", "0/b"]
-    assert await again.read_item_content(again.last_item_at("0/a")) == b"lost"
+    assert sorted(again.folders.known_items()) == ["0/a", "0/b"]
+    assert await again.read_item_content(again.folders.last_item_at("0/a")) == b"lost"
     await again.aclose()
     await workspace.aclose()
 
@@ -470,7 +476,7 @@ async def test_names_of_one_file_stay_together_when_the_folder_of_the_first_is_r
     await settle(net.checkpoints)
     (net.folder / "x").rename(net.folder / "z")
     await net.checkpoints.look_for_changes(thorough=True)
-    known = net.checkpoints.known_items()
+    known = net.checkpoints.folders.known_items()
     assert (known["0/y/b"].kind, known["0/z/a"].kind) == (folder_state.PathKind.FILE, folder_state.PathKind.TWIN)
     assert await net.checkpoints.read_item_content(known["0/z/a"]) == b"one"
     fact = await net.step((net.folder / "y" / "b").unlink)
@@ -493,7 +499,7 @@ async def test_what_is_written_through_a_mapping_after_a_look_belongs_to_the_ste
         mapped[:] = b"after!"
     fact = await net.checkpoints.end_step(window, thorough=True)
     assert await names(net, fact) == ["0/a"]
-    assert await net.checkpoints.read_item_content(net.checkpoints.last_item_at("0/a")) == b"after!"
+    assert await net.checkpoints.read_item_content(net.checkpoints.folders.last_item_at("0/a")) == b"after!"
     assert fact is not None
     await net.undo(fact)
     assert path.read_text() == "before"

@@ -30,7 +30,7 @@ async def test_a_huge_file_does_not_keep_the_rest_from_being_restored(net: Net) 
     assert fact is not None
     assert fact.names == ("thesis.txt",)
     assert fact.left_out == ("big",)
-    assert [(left.path, left.why) for left in net.checkpoints.uncovered_entries()] == [
+    assert [(left.path, left.why) for left in net.checkpoints.folders.uncovered_entries()] == [
         ("0/big", "larger than the limit for one file")
     ]
     await net.undo(fact)
@@ -54,20 +54,20 @@ async def test_what_is_new_and_largest_is_left_out_first(net: Net) -> None:
     for name, size in (("small", 100), ("large", 900), ("middle", 150)):
         (net.folder / name).write_bytes(b"x" * size)
     await checkpoints.look_for_changes()
-    assert sorted(checkpoints.known_items()) == ["0/middle", "0/mine", "0/small"]
+    assert sorted(checkpoints.folders.known_items()) == ["0/middle", "0/mine", "0/small"]
     (net.folder / "many").mkdir()
     for number in range(30):
         (net.folder / "many" / f"f{number}").write_text("")
     await checkpoints.look_for_changes()
-    assert sorted(checkpoints.known_items()) == ["0/many", "0/middle", "0/mine", "0/small"]
-    assert {left.path: left.why for left in checkpoints.uncovered_entries()} == {
+    assert sorted(checkpoints.folders.known_items()) == ["0/many", "0/middle", "0/mine", "0/small"]
+    assert {left.path: left.why for left in checkpoints.folders.uncovered_entries()} == {
         "0/large": "over the limit",
         "0/many": "files in it over the limit: 30",
     }
     (net.folder / "large").unlink()
     (net.folder / "small").unlink()
     await checkpoints.look_for_changes()
-    assert [left.path for left in checkpoints.uncovered_entries()] == ["0/many"]
+    assert [left.path for left in checkpoints.folders.uncovered_entries()] == ["0/many"]
 
 
 async def test_what_was_left_out_is_so_after_a_restart_and_covered_when_there_is_room(net: Net) -> None:
@@ -75,10 +75,10 @@ async def test_what_was_left_out_is_so_after_a_restart_and_covered_when_there_is
         (net.folder / f"f{number}").write_bytes(b"x" * (number + 1))
     first = net.again(CheckpointCoverage(most_files=4))
     await first.ensure_first_look()
-    covered = first.known_items()
+    covered = first.folders.known_items()
     await first.aclose()
     again = net.again(CheckpointCoverage(most_files=4))
     await again.ensure_first_look()
-    assert again.known_items() == covered
+    assert again.folders.known_items() == covered
     await again.apply_coverage(CheckpointCoverage(most_files=0))
-    assert len(again.known_items()) == 6
+    assert len(again.folders.known_items()) == 6

@@ -1,0 +1,204 @@
+"""What is known of the folders of a workspace since the last look at them: their files' stamps and items, what is not covered and why."""
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from helix_desktop.engine.changes import folder_state
+from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
+from helix_desktop.tools.changes import folder_walk
+from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
+from helix_desktop.tools.changes.coverage_limits import CoveredAmount, leave_out_beyond_limits
+from helix_desktop.tools.changes.folder_walk import STAMP, UNRELIABLE_STAMP, UncoveredEntry, WalkResult
+from helix_desktop.tools.changes.folder_watch import FolderWatch
+
+FEW_CHANGES = 200  # If no more folders than this may have changed, only these are checked.
+
+
+class KnownFolders:
+    """Looked through in a thread (`walk_folders`), and brought up to date by what was found (`adopt_walk_result`)."""
+
+    def __init__(self, roots: tuple[Path, ...], coverage: CheckpointCoverage, closed: Sequence[Path]) -> None:
+        self.coverage = coverage
+        self.records: folder_walk.KnownRecords = {}
+        self.watch = FolderWatch()
+        self.full_walk_seconds = 0.0  # In seconds. How long it took to check all files the last time.
+        self._roots = roots
+        self._closed = closed
+        self._covered = CoveredAmount()
+        self._seen: dict[str, folder_walk.UnchangedFolder] = {}
+        self._left: dict[str, list[UncoveredEntry]] = {}
+        self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
+        self._unsure: set[str] = set()  # Folders with files changed so recently that their times prove nothing.
+        self._modes: dict[Path, int] = {}  # The permission modes of the workspace's folders at the first check.
+        # Device and inode of each workspace folder at the last check; None if it was missing.
+        self._standing: tuple[tuple[int, int] | None, ...] = ()
+
+    @property
+    def is_root_missing(self) -> bool:
+        return None in self._standing
+
+    def use_coverage(self, coverage: CheckpointCoverage) -> None:
+        """Nothing is known under these rules before the next look."""
+        self.coverage = coverage
+        self.records, self._covered = {}, CoveredAmount()
+        self._seen.clear()
+        self.watch.is_in_doubt = True
+
+    def adopt_saved_records(self, records: folder_walk.KnownRecords) -> None:
+        self.records = records
+        self._covered = CoveredAmount()
+        for names in records.values():
+            self._covered.add_records(names.values())
+
+    def note_root_modes(self) -> None:
+        self._modes = {root: root.stat().st_mode & 0o7777 for root in self._roots if root.is_dir()}
+
+    def restore_root_modes(self) -> None:
+        """Give the folders themselves the mode again that they had when they were looked at first, where they were closed since."""
+        for root, mode in self._modes.items():
+            with suppress(OSError):
+                if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
+                    root.chmod(mode)
+
+    def largest_top_folders(self) -> list[tuple[str, int, int]]:
+        """The folders right below the roots as the rules leave them: name, files, bytes. An empty name: files in none."""
+        closed = frozenset(filter(None, map(_device_and_inode, self._closed)))
+        return folder_walk.measure_top_folders(
+            self._roots, replace(self.coverage, most_files=0, most_bytes=0, most_file_bytes=1 << 63), closed
+        )
+
+    def uncovered_entries(self) -> tuple[UncoveredEntry, ...]:
+        found = [left for lefts in self._left.values() for left in lefts]
+        for group in self._linked.values():
+            if group and group[0][1] > len(group):
+                found += [UncoveredEntry(path, "has another name outside") for path, _ in group]
+        return tuple(sorted(found, key=lambda left: left.path))
+
+    def paths_uncovered_by_limits(self) -> frozenset[str]:
+        """What is not covered for its size or because it cannot be read: not by a rule, which the user knows."""
+        return frozenset(left.path for lefts in self._left.values() for left in lefts if left.is_beyond_limits)
+
+    def last_item_at(self, path: str) -> TreeItem | None:
+        folder, _, name = path.rpartition("/")
+        return folder_state.unpack_item(self.records.get(folder, {}).get(name, b"")[STAMP.size :])
+
+    def known_items(self) -> dict[str, TreeItem]:
+        """Everything that was there at the last look."""
+        return {
+            path: item
+            for path, body in folder_walk.iterate_packed_items(self.records)
+            if (item := folder_state.unpack_item(body)) is not None
+        }
+
+    def other_names_of_file(self, path: str) -> list[str]:
+        for group in self._linked.values():
+            names = [name for name, _ in group]
+            if path in names:
+                return [name for name in names if name != path]
+        return []
+
+    def walk_folders(self, thorough: bool) -> WalkResult:  # noqa: FBT001 -- for to_thread
+        closed = frozenset(filter(None, map(_device_and_inode, self._closed)))
+        looking = folder_walk.FolderWalk(
+            self._roots, self.records, self.coverage, closed, self.watch.watch_listed_folder, self._seen
+        )
+        before, self._standing = self._standing, tuple(map(_device_and_inode, self._roots))
+        # A workspace folder was moved, or its drive was mounted or unmounted, without any notice.
+        thorough |= before != self._standing
+        folders = self.watch.take_changed_folders()
+        folders |= {path.rpartition("/")[0] for group in self._linked.values() for path, _ in group}
+        try:
+            if not thorough and not self.watch.is_in_doubt and len(folders) <= FEW_CHANGES:
+                looking.walk_some_folders(folders | self._unsure)
+            else:
+                self.watch.begin_full_walk()
+                began = time.monotonic()
+                looking.walk_all_roots()
+                self.full_walk_seconds = time.monotonic() - began
+            leave_out_beyond_limits(looking.found, self.records, self.coverage, self._covered)
+        except BaseException:
+            folder_walk.restore_folder_modes(looking.found.opened)
+            raise
+        return looking.found
+
+    def distrust_times(self, folders: Iterable[str], begun: int) -> None:
+        """Of what has changed since then: what has mapped a file into memory may write to it without moving its times again."""
+        since = begun - folder_walk.COARSE
+        for folder in self.records.keys() & folders:
+            for name, record in self.records[folder].items():
+                if folder_walk.is_record_of_kind(record, PathKind.FILE) and STAMP.unpack_from(record)[2] > since:
+                    self.records[folder][name] = UNRELIABLE_STAMP + record[STAMP.size :]
+                    self._unsure.add(folder)
+                    self._seen.pop(folder, None)
+
+    def adopt_walk_result(self, found: WalkResult) -> list[PathChange]:
+        """Take over what was found; what is different in it."""
+        self._resolve_hard_links(found)
+        changes: list[PathChange] = []
+        for folder, names in found.folders.items():
+            held = self.records.get(folder, {})
+            now = names or {}
+            for name in held.keys() | now.keys():
+                before, after = held.get(name, b"")[STAMP.size :], now.get(name, b"")[STAMP.size :]
+                if before != after:
+                    changes.append(
+                        PathChange(
+                            f"{folder}/{name}", folder_state.unpack_item(before), folder_state.unpack_item(after)
+                        )
+                    )
+                    self._covered.add_item(changes[-1].before, -1)
+                    self._covered.add_item(changes[-1].after)
+            self._left.pop(folder, None)
+            self._unsure.discard(folder)
+            if any(
+                record.startswith(UNRELIABLE_STAMP) and folder_walk.is_record_of_kind(record, PathKind.FILE)
+                for record in now.values()
+            ):
+                self._unsure.add(folder)
+            if names is None:
+                self.records.pop(folder, None)
+            else:
+                self.records[folder] = now
+        self._left.update(found.uncovered)
+        return sorted(changes)
+
+    def _resolve_hard_links(self, found: WalkResult) -> None:
+        """Hard links: the first name in order is the file, the others are twins of it."""
+        self._linked = found.linked
+        for group in found.linked.values():
+            paths = sorted(path for path, _ in group)
+            items = (self._item_after_walk(found, path) for path in paths)
+            file = next((item for item in items if item is not None and item.kind is PathKind.FILE), None)
+            if file is None:
+                continue
+            self._replace_found_item(found, paths[0], file)
+            twin = TreeItem(PathKind.TWIN, file.mode, file.size, paths[0].encode("utf-8", "surrogateescape"))
+            for path in paths[1:]:
+                self._replace_found_item(found, path, twin)
+
+    def _item_after_walk(self, found: WalkResult, path: str) -> TreeItem | None:
+        folder, _, name = path.rpartition("/")
+        names = found.folders.get(folder, self.records.get(folder))
+        return folder_state.unpack_item((names or {}).get(name, b"")[STAMP.size :])
+
+    def _replace_found_item(self, found: WalkResult, path: str, wanted: TreeItem) -> None:
+        folder, _, name = path.rpartition("/")
+        names = found.folders.get(folder, self.records.get(folder))
+        record = (names or {}).get(name, b"")
+        item = folder_state.unpack_item(record[STAMP.size :])
+        if names is None or item is None or wanted == item:
+            return
+        if folder not in found.folders:
+            names = found.folders[folder] = dict(names)
+        names[name] = record[: STAMP.size] + folder_state.pack_item(wanted)
+
+
+def _device_and_inode(path: Path) -> tuple[int, int] | None:
+    with suppress(OSError):
+        st = path.stat()
+        return st.st_dev, st.st_ino
+    return None

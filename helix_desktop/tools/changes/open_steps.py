@@ -1,0 +1,92 @@
+"""The steps that are open now, and which of the changes that are found belongs to which of them."""
+
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import field
+from sys import maxsize
+
+from helix_desktop.engine.changes import folder_state
+from helix_desktop.engine.changes.folder_state import PathChange
+from helix_desktop.engine.digest import Digest
+from helix_desktop.fast_dataclass import dataclass
+
+
+@dataclass(slots=True, eq=False)
+class OpenStep:
+    """The time of one step: from the state it met on. `goes_on`: its command runs in the background,
+    also when the call has ended. `is_between_turns`: its changes cannot be told from the user's.
+    """
+
+    call: str
+    conversation: str
+    changed_by: str
+    since_look: int  # The number of the last check of the files before this step.
+    checkpoint: Digest
+    left_out: frozenset[str] = frozenset()  # Paths that were not covered even before the step.
+    begun: int = field(default_factory=time.time_ns)  # In nanoseconds.
+    met: set[str] = field(default_factory=set)  # Folders in which something changed since then.
+    goes_on: bool = False
+    is_between_turns: bool = False
+
+
+class OpenSteps:
+    """Looks are counted: a step owns what was found after the look before it, until it ends, and what no other step has claimed."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self._found: dict[int, dict[str, PathChange]] = {}  # By look and path: changes that no step has claimed yet.
+        self._open: list[OpenStep] = []
+
+    def open_step(
+        self, call: str, conversation: str, by: str, checkpoint: Digest, left_out: frozenset[str]
+    ) -> OpenStep:
+        self._open.append(OpenStep(call, conversation, by, self.looks, checkpoint, left_out))
+        return self._open[-1]
+
+    def add_look(self, folders: Iterable[str], changes: Collection[PathChange]) -> None:
+        """One more look found these changes. `folders`: those that differ."""
+        self.looks += 1
+        for step in self._open:
+            step.met.update(folders)
+        if changes and self._open:
+            self._found[self.looks] = {change.path: change for change in changes}
+
+    def claim_unowned_changes(self, since: int, paths: set[str] | None, until: int = maxsize) -> tuple[PathChange, ...]:
+        """What was found since a look and belongs to nobody yet; it belongs to this step from now on."""
+        found: list[PathChange] = []
+        for changes in [changes for look, changes in self._found.items() if since < look <= until]:
+            mine = [
+                path
+                for path in changes
+                if paths is None or path in paths or any(each.startswith(f"{path}/") for each in paths)
+            ]
+            found += map(changes.pop, mine)
+        return folder_state.merge_changes_per_path(found)[0]
+
+    def leave_step_open(self, call: str, conversation: str) -> OpenStep | None:
+        """The step of a call whose command goes on in the background."""
+        for step in self.open_steps_of_conversation(conversation):
+            if step.call == call and not step.goes_on:
+                step.changed_by, step.goes_on = "background", True
+                return step
+        return None
+
+    def begin_turn(self, conversation: str) -> None:
+        """What differs at the next look is nobody's, since the user works between turns, too."""
+        for step in self.open_steps_of_conversation(conversation):
+            if step.is_between_turns:
+                step.since_look, step.is_between_turns = self.looks + 1, False
+
+    def first_look_of_a_call(self) -> int:
+        """What differs since then belongs to a call that still runs, not to a command in the background."""
+        return min((each.since_look for each in self._open if each.changed_by == "command"), default=maxsize)
+
+    def close_open_step(self, window: OpenStep) -> None:
+        self._open = [each for each in self._open if each is not window]
+        first = min((each.since_look for each in self._open), default=self.looks)
+        for number in [number for number in self._found if number <= first]:
+            del self._found[number]
+
+    def open_steps_of_conversation(self, conversation: str) -> tuple[OpenStep, ...]:
+        """Steps whose end nobody has told."""
+        return tuple(window for window in self._open if window.conversation == conversation)
