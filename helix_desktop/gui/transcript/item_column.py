@@ -9,6 +9,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 
 from helix_desktop.engine.facts import ModelReplied, Text, UserSaid
+from helix_desktop.gui.transcript.basic_boxes import ToggleSection
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.item_heights import ItemHeights
 from helix_desktop.gui.transcript.item_layout import ItemLayout
@@ -88,6 +89,20 @@ class ItemColumn:
     def discard_layouts(self, is_outdated: Callable[[ItemLayout], bool]) -> None:
         for index in [index for index, laid in self._laid.items() if is_outdated(laid)]:
             del self._laid[index]
+
+    def toggle_section(self, act: ToggleSection) -> None:
+        """Open or close what a line stands for: items that a rewind hides, a group of calls, or a part of an item."""
+        items, opened = self.page.items, self.page.section_amounts
+        if act.key[-2:-1] in (("rewound",), ("group",)):
+            change = items.toggle_rewound_items if act.key[-2] == "rewound" else items.toggle_call_group
+            self.apply_item_changes(change(int(str(act.key[-1]))))
+            return
+        seq = act.key[1] if len(act.key) > 1 else 0
+        index = items.item_of_fact(seq) if isinstance(seq, int) else -1
+        default = act.key[0] == "live" or (index >= 0 and items.all[index].kind is TranscriptItemKind.PLAN)
+        more = opened.get(act.key, 0) + act.extra_lines
+        opened[act.key] = more if act.extra_lines else int(not opened.get(act.key, default))
+        self.discard_layouts(lambda _laid: True)
 
     @property
     def total_height(self) -> int:

@@ -15,7 +15,6 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QToolTip, QWidget
 
 from helix_desktop.engine import exact_text
-from helix_desktop.engine.facts import ModelReplied, PartRef, ToolReturned, UserSaid
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.question_dialogs import ask_which_way
 from helix_desktop.gui.shared.plain_widgets import build_popup_menu
@@ -24,17 +23,18 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_intents, hover_bar
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LayoutBox, LinkAddress, ToggleSection
 from helix_desktop.gui.transcript.box_stack import HotSpotIndex
+from helix_desktop.gui.transcript.caret_movement import CARET_KEYS, move_caret
 from helix_desktop.gui.transcript.code_box import CodeBox
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent
+from helix_desktop.gui.transcript.item_menu import list_item_intents
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.transcript.text_surface import STEP, HotSpotPlace
 from helix_desktop.gui.transcript.transcript_canvas import TranscriptCanvas
-from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
+from helix_desktop.gui.transcript.transcript_item import item_source_text
 from helix_desktop.gui.transcript.transcript_selection import copy_selection_text
 from helix_desktop.gui.translation import tr
 
 _OPENED = ("http://", "https://", "mailto:")
-_MOVES = {Qt.Key.Key_Left: (0, -1), Qt.Key.Key_Right: (0, 1), Qt.Key.Key_Up: (-1, 0), Qt.Key.Key_Down: (1, 0)}
 
 
 class TranscriptView(TranscriptCanvas):
@@ -208,7 +208,7 @@ class TranscriptView(TranscriptCanvas):
 
     def handle_selection_key(self, key: Qt.Key, *, whole: bool) -> bool:
         """Move the end of the selection: by a character, a line, to the start or end of an item or of all."""
-        if key not in (*_MOVES, Qt.Key.Key_Home, Qt.Key.Key_End):
+        if key not in CARET_KEYS:
             return False
         if self.selection.anchor.number < 0:
             first = next(iter(self.column.visible_items(self.verticalScrollBar().value(), 1)), -1)
@@ -216,45 +216,9 @@ class TranscriptView(TranscriptCanvas):
         caret = self.selection.caret
         if caret.number < 0:
             return True
-        if key == Qt.Key.Key_Home:
-            self.selection.caret = TextPosition(0 if whole else caret.number, 0)
-        elif key == Qt.Key.Key_End:
-            last = len(self.items.all) - 1 if whole else caret.number
-            self.selection.caret = TextPosition(last, self.column.full_layout(last).end_offset)
-        else:
-            lines, signs = _MOVES[key]
-            move = self._move_caret_by_line if lines else self._move_caret_by_character
-            self.selection.caret = move(caret, lines or signs)
+        self.selection.caret = move_caret(self.column, caret, key, whole=whole)
         self._scroll_to_caret()
         return True
-
-    def _move_caret_by_character(self, caret: TextPosition, by: int) -> TextPosition:
-        if 0 <= caret.offset + by <= self.column.full_layout(caret.number).end_offset:
-            return TextPosition(caret.number, caret.offset + by)
-        index = self._next_visible_item(caret.number, by)
-        if index == caret.number:
-            return caret
-        return TextPosition(index, 0 if by > 0 else self.column.full_layout(index).end_offset)
-
-    def _move_caret_by_line(self, caret: TextPosition, by: int) -> TextPosition:
-        laid = self.column.full_layout(caret.number)
-        where = laid.caret_rect_at(caret.offset)
-        y = where.center().y() + by * where.height()
-        if laid.vertical_padding <= y <= laid.current_height - laid.vertical_padding:
-            return TextPosition(caret.number, laid.text_offset_at(QPointF(where.x(), y)))
-        index = self._next_visible_item(caret.number, by)
-        if index == caret.number:
-            return TextPosition(index, laid.end_offset if by > 0 else 0)
-        other = self.column.full_layout(index)
-        inset = other.vertical_padding + 1
-        y = inset if by > 0 else other.current_height - inset
-        return TextPosition(index, other.text_offset_at(QPointF(where.x(), y)))
-
-    def _next_visible_item(self, index: int, by: int) -> int:
-        beyond = index + by
-        while 0 <= beyond < len(self.items.all) and self.items.is_item_hidden(beyond):
-            beyond += by
-        return beyond if 0 <= beyond < len(self.items.all) else index
 
     def _scroll_to_caret(self) -> None:
         caret = self.selection.caret
@@ -295,29 +259,14 @@ class TranscriptView(TranscriptCanvas):
 
     def perform_box_action(self, act: BoxAction) -> None:
         if isinstance(act, ToggleSection):
-            self._toggle_section(act)
+            y = self.verticalScrollBar().value()
+            self.column.toggle_section(act)
+            self._set_following_end(following=False)
+            self._lay_out_and_draw(y)
         elif isinstance(act, LinkAddress):
             self._ask_to_open_link(act.address)
         else:
             super().perform_box_action(act)
-
-    def _toggle_section(self, act: ToggleSection) -> None:
-        opened, y = self.column.page.section_amounts, self.verticalScrollBar().value()
-        if act.key[-2:-1] in (("rewound",), ("group",)):
-            change = self.items.toggle_rewound_items if act.key[-2] == "rewound" else self.items.toggle_call_group
-            self.column.apply_item_changes(change(int(str(act.key[-1]))))
-        else:
-            default = act.key[0] == "live" or self._is_plan_section(act)
-            more = opened.get(act.key, 0) + act.extra_lines
-            opened[act.key] = more if act.extra_lines else int(not opened.get(act.key, default))
-            self.column.discard_layouts(lambda _laid: True)
-        self._set_following_end(following=False)
-        self._lay_out_and_draw(y)
-
-    def _is_plan_section(self, act: ToggleSection) -> bool:
-        seq = act.key[1] if len(act.key) > 1 else 0
-        index = self.items.item_of_fact(seq) if isinstance(seq, int) else -1
-        return index >= 0 and self.items.all[index].kind is TranscriptItemKind.PLAN
 
     def _ask_to_open_link(self, address: str) -> None:
         """A link is shown as it is before anything is opened."""
@@ -343,35 +292,8 @@ class TranscriptView(TranscriptCanvas):
         if index >= 0 and hover_bar.has_hover_bar(self.items.all[index]):
             copy = CopyText(item_source_text(self.items.all[index]))
             menu.addAction(tr("Copy message"), partial(self.perform_box_action, copy))
-        if index >= 0 and (wants := self.intents_for_item(index)):
+        if index >= 0 and (wants := list_item_intents(self.items, index)):
             menu.addSeparator()
             for words, want in wants:
                 menu.addAction(words, partial(self.intent_requested.emit, want))
         menu.popup(event.globalPos())
-
-    def intents_for_item(self, index: int) -> list[tuple[str, chat_intents.ChatIntent]]:
-        item = self.items.all[index]
-        if item.recorded is None:
-            return []
-        found: list[tuple[str, chat_intents.ChatIntent]] = []
-        if item.kind is TranscriptItemKind.USER:
-            found.append((tr("Edit and resend…"), chat_intents.EditMessage(item.fact_seq)))
-        if item.kind is TranscriptItemKind.REPLY:
-            found.append((tr("Regenerate"), chat_intents.RegenerateAnswer(item.fact_seq)))
-            found.append((tr("What the model saw"), chat_intents.ShowRequest(item.fact_seq)))
-        found.append((tr("Fork from here"), chat_intents.ForkConversation(item.fact_seq)))
-        found.append((tr("Rewind to here…"), chat_intents.RewindConversation(item.fact_seq)))
-        ref = self._part_ref_of(index, item)
-        if ref is not None and ref in self.items.history.branch.pins:
-            found.append((tr("Unpin"), chat_intents.UnpinPart(ref)))
-        elif ref is not None:
-            found.append((tr("Pin: never fold"), chat_intents.PinPart(ref)))
-        return found
-
-    def _part_ref_of(self, index: int, item: TranscriptItem) -> PartRef | None:
-        if item.kind is TranscriptItemKind.CALL:
-            state = self.items.tool_call_state(index)
-            return PartRef(state.returned_seq) if isinstance(state.returned, ToolReturned) else None
-        if isinstance(item.source_fact, UserSaid):
-            return PartRef(item.fact_seq, 0)
-        return PartRef(item.fact_seq, item.part) if isinstance(item.source_fact, ModelReplied) else None

@@ -23,6 +23,7 @@ from helix_desktop.gui.transcript.chat_intents import (
     RecallEntry,
     RewindConversation,
 )
+from helix_desktop.gui.transcript.item_menu import list_item_intents
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from tests.gui.transcript.facts import OUTPUT, Told, call
 
@@ -182,13 +183,13 @@ def test_tab_walks_through_what_can_be_clicked(pane: TranscriptPane, wanted: lis
 
 
 def test_what_can_be_done_with_an_item(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
-    assert [want for _, want in pane.view.intents_for_item(0)] == [
+    assert [want for _, want in list_item_intents(pane.view.items, 0)] == [
         EditMessage(1),
         ForkConversation(1),
         RewindConversation(1),
         PinPart(PartRef(1)),
     ]
-    assert PinPart(PartRef(3)) in [want for _, want in pane.view.intents_for_item(2)]
+    assert PinPart(PartRef(3)) in [want for _, want in list_item_intents(pane.view.items, 2)]
 
 
 def test_a_rewound_part_opens_with_a_click(
