@@ -1,32 +1,29 @@
 """The cache of one workspace: content by the SHA-256 of its bytes, in LevelDB. Plain calls, from one thread.
 
 Content is written before anything refers to it: chunks first, then one synced batch that makes the entry known. So a
-crash leaves at most chunks nobody knows; the numbers being written are marked, and swept when the cache opens. Every read
-is checked against SHA-256; what does not match is quarantined and never handed out.
+crash leaves at most chunks nobody knows; the numbers being written are marked, and swept when the cache opens.
 """
 
 import contextlib
 import hashlib
 import time as clock
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import zstandard
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.errors import AmbiguousName, CacheCorrupt, InvalidInput, NotFound, StoreFailed, WrittenByNewerVersion
+from helix_desktop.errors import CacheCorrupt, InvalidInput, NotFound, StoreFailed, WrittenByNewerVersion
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import cache_records
+from helix_desktop.store.cache_reader import FORGOTTEN, LAST_KEY, PINNED, QUARANTINED, CacheReader, key_range_end
 from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
 from helix_desktop.store.leveldb import LevelDatabase, Write
 
-_LAST = b"\xff" * 8
-_FIRST_CHUNK = bytes(4)
 _RAW, _ZSTD = bytes((cache_records.RAW,)), bytes((cache_records.ZSTD,))
-_PINNED, _QUARANTINED, _FORGOTTEN, _HIGHEST = b"p", b"q", b"t", b"n"
+_HIGHEST = b"n"
 BY_HAND = EntryOrigin()
 THOROUGH = 15  # A level of zstd for small content: ten percent smaller, but twenty times as slow.
 _TEXT = ("text/", "application/json", "application/xml", "application/x-")
@@ -49,17 +46,13 @@ class CacheFolder:
         self.now: Callable[[], float] = clock.time
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._thorough = zstandard.ZstdCompressor(level=THOROUGH)
-        self._decompressor = zstandard.ZstdDecompressor()
         self._staged: dict[bytes, StagedEntry] = {}  # Entries not yet on the disk, by SHA-256.
         # Content that was stored again while the trash is being emptied, so it must not be removed.
         self.put_again: set[Digest] | None = None  # None if no trash is being emptied.
         try:
             self._check_version()
             self._next = self._delete_unfinished_chunks()
-            marks = (_QUARANTINED, _FORGOTTEN)
-            self._marked = {
-                kind: {key[1:] for key in self.level.keys_in_range(kind, _key_range_end(kind))} for kind in marks
-            }
+            self.reader = CacheReader(self.level)
         except StoreFailed:
             self.level.close()
             raise
@@ -77,23 +70,18 @@ class CacheFolder:
     def _delete_unfinished_chunks(self) -> int:
         """Remove the chunks of entries that were never finished. Returns the first number that is free."""
         free = cache_records.number_in_key(_HIGHEST + (self.level.get_value(_HIGHEST) or bytes(8))) + 1
-        for key in list(self.level.keys_in_range(b"o", _key_range_end(b"o"))):
+        for key in list(self.level.keys_in_range(b"o", key_range_end(b"o"))):
             number = cache_records.number_in_key(key)
             free = max(free, number + 1)
             self.delete_chunks(number, extra=[(key, None)])
         for kind in (b"m", b"b"):
-            for key in self.level.keys_in_range(kind, kind + _LAST + b"\xff", reverse=True):
+            for key in self.level.keys_in_range(kind, kind + LAST_KEY + b"\xff", reverse=True):
                 free = max(free, cache_records.number_in_key(key) + 1)
                 break
         return free
 
     def close(self) -> None:
         self.level.close()
-
-    def last_entry_number(self) -> int:
-        for key in self.level.keys_in_range(b"m", b"m" + _LAST + b"\xff", reverse=True):
-            return cache_records.number_in_key(key)
-        return 0
 
     def stage_content(self, content: bytes, about: EntryOrigin, *, thorough: bool = False) -> StagedEntry:
         """`thorough`: take time to make it small."""
@@ -147,7 +135,7 @@ class CacheFolder:
         try:
             if writes:
                 self.level.write_batch(writes)
-                for marked in filter(None, self._marked.values()):
+                for marked in filter(None, self.reader.marked.values()):
                     marked.difference_update(each.record.digest.raw for each in staged)
         finally:
             for each in staged:
@@ -160,8 +148,8 @@ class CacheFolder:
             (cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record)),
         )
         marks: Sequence[Write] = ()
-        if any(self._marked.values()):
-            marks = [(kind + raw, None) for kind, marked in self._marked.items() if raw in marked]
+        if any(self.reader.marked.values()):
+            marks = [(kind + raw, None) for kind, marked in self.reader.marked.items() if raw in marked]
         staged = StagedEntry(record, (*writes, *known, *marks))
         self._staged[raw] = staged
         return staged
@@ -175,8 +163,8 @@ class CacheFolder:
         try:
             if self.level.get_value_once(b"h" + digest.raw) is None:
                 return None
-            record = self.record_of_content(digest)
-            for _ in self.iterate_chunks(record):
+            record = self.reader.record_of_content(digest)
+            for _ in self.reader.iterate_chunks(record):
                 pass
         except (NotFound, CacheCorrupt):
             self._remove_old_version(digest)
@@ -186,7 +174,7 @@ class CacheFolder:
     def _remove_old_version(self, digest: Digest) -> None:
         """Make way for content that comes again: what is left of it was collected or is damaged."""
         with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
-            old = self.record_of_entry(digest)
+            old = self.reader.record_of_entry(digest)
             self.delete_chunks(old.blob, extra=[(b"h" + digest.raw, None), *self._removal_of_record(old.number)])
 
     def _removal_of_record(self, number: int) -> list[Write]:
@@ -206,210 +194,20 @@ class CacheFolder:
         first, end = (cache_records.key_of_chunk(each, 0) for each in (blob, blob + 1))
         self.level.write_batch([*((key, None) for key in self.level.keys_in_range(first, end)), *extra])
 
-    def record_of_content(self, digest: Digest) -> CacheRecord:
-        """What the entry is. NotFound says what became of it; CacheCorrupt where it is quarantined or unreadable."""
-        try:
-            held = self.level.get_value(b"h" + digest.raw)
-            if held is None:
-                raise self._missing_entry_error(digest)
-            number, _ = cache_records.decode_entry_place(held)
-            value = self.level.get_value(cache_records.key_of_number(b"m", number))
-            record = cache_records.unpack_record(number, value) if value is not None else None
-        except (CacheCorrupt, ValueError) as error:
-            raise self.quarantine_entry(digest, "its description is damaged") from error
-        if record is None or record.digest != digest:
-            raise self.quarantine_entry(digest, "its description is missing")
-        if record.state is EntryState.COLLECTED:
-            raise self._collected_entry_error(record)
-        if digest.raw in self._marked[_QUARANTINED]:
-            raise _damaged_entry_error(digest, self._quarantine_reason(digest))
-        return record
-
-    def _quarantine_reason(self, digest: Digest) -> str:
-        with contextlib.suppress(CacheCorrupt):
-            if (said := self.level.get_value_once(_QUARANTINED + digest.raw)) is not None:
-                return said.decode("utf-8", "replace")
-        return "it does not match its hash"
-
-    def record_of_entry(self, digest: Digest) -> CacheRecord:
-        """Like `record_of_content`, and also for an entry that was collected or is quarantined, as long as it can be read."""
-        held = self.level.get_value(b"h" + digest.raw)
-        if held is None:
-            raise self._missing_entry_error(digest)
-        return self.record_numbered(cache_records.decode_entry_place(held)[0])
-
-    def record_numbered(self, number: int) -> CacheRecord:
-        value = self.level.get_value(cache_records.key_of_number(b"m", number))
-        if value is None:
-            raise NotFound(f"There is no entry number {number} in the cache.")
-        return cache_records.unpack_record(number, value)
-
-    def get_content(self, digest: Digest) -> bytes:
-        """The whole content, checked against its SHA-256."""
-        if (content := self._get_single_chunk(digest)) is not None:
-            return content
-        record = self.record_of_content(digest)
-        if record.count_chunks == 1:
-            return self.read_chunk(record, 0)
-        content = b"".join(self._read_decoded_chunk(record, chunk) for chunk in range(record.count_chunks))
-        if hashlib.sha256(content).digest() != digest.raw:
-            raise self.quarantine_entry(digest, "its content does not match its hash")
-        return content
-
-    def _get_single_chunk(self, digest: Digest) -> bytes | None:
-        """An entry of one chunk, on the short way; None where the long way has to find out what is wrong, or it is larger."""
-        if digest.raw in self._marked[_QUARANTINED]:
-            return None
-        try:
-            held = self.level.get_value_once(b"h" + digest.raw)
-            if held is None or len(held) != 16:
-                return None
-            value = self.level.get_value_once(b"b" + held[8:] + _FIRST_CHUNK)
-            content = self._unpack_chunk(value) if value else None
-        except (CacheCorrupt, zstandard.ZstdError, MemoryError):
-            return None
-        return content if content is not None and hashlib.sha256(content).digest() == digest.raw else None
-
-    def _unpack_chunk(self, value: bytes) -> bytes:
-        if value[0] == cache_records.RAW:
-            return value[1:]
-        return self._decompressor.decompress(memoryview(value)[1:], max_output_size=CHUNK)
-
-    def read_part(self, digest: Digest, start: int, length: int) -> bytes:
-        """A part of the content; only the chunks it lies in are read, and each is checked."""
-        return self.read_part_of_entry(self.record_of_content(digest), start, length)
-
-    def read_part_of_entry(self, record: CacheRecord, start: int, length: int) -> bytes:
-        if start < 0 or length < 0:
-            raise InvalidInput("The start and the length of the part must both be 0 or greater.")
-        stop = min(start + length, record.size)
-        parts = []
-        for chunk in range(start // CHUNK, -(-stop // CHUNK)):
-            base = chunk * CHUNK
-            parts.append(self.read_chunk(record, chunk)[max(0, start - base) : stop - base])
-        return b"".join(parts)
-
-    def iterate_chunks(self, record: CacheRecord) -> Iterator[bytes]:
-        for chunk in range(record.count_chunks):
-            yield self.read_chunk(record, chunk)
-
-    def read_chunk(self, record: CacheRecord, chunk: int) -> bytes:
-        content = self._read_decoded_chunk(record, chunk)
-        if hashlib.sha256(content).digest() != record.chunk_digest(chunk):
-            raise self.quarantine_entry(record.digest, f"part {chunk} does not match its hash")
-        return content
-
-    def _read_decoded_chunk(self, record: CacheRecord, chunk: int) -> bytes:
-        try:
-            value = self.level.get_value(cache_records.key_of_chunk(record.blob, chunk))
-            if value:
-                return self._unpack_chunk(value)
-        except (CacheCorrupt, zstandard.ZstdError, MemoryError) as error:
-            raise self.quarantine_entry(record.digest, f"part {chunk} cannot be read") from error
-        raise self.quarantine_entry(record.digest, f"part {chunk} is missing")
-
-    def quarantine_entry(self, digest: Digest, why: str) -> CacheCorrupt:
-        """Remember that this entry is damaged, so that no later read has to find out. Returns the error to raise."""
-        with contextlib.suppress(StoreFailed):  # If the disk is full, this mark is lost.
-            self.level.write_batch([(_QUARANTINED + digest.raw, why.encode())])
-        self._marked[_QUARANTINED].add(digest.raw)
-        return _damaged_entry_error(digest, why)
-
-    def was_forgotten(self, digest: Digest) -> bool:
-        """Whether there was such an entry and the user wanted it gone."""
-        return digest.raw in self._marked[_FORGOTTEN]
-
-    def _missing_entry_error(self, digest: Digest) -> NotFound:
-        if self.was_forgotten(digest):
-            return NotFound(f"The entry {digest} was permanently removed at the user's request.")
-        return NotFound(f"There is no entry {digest} in this workspace's cache.")
-
-    def _collected_entry_error(self, record: CacheRecord) -> NotFound:
-        what = " ".join(filter(None, (record.about.tool, record.about.source))) or "content put by hand"
-        return NotFound(
-            f"The entry {record.digest} ({what}, {record.size:,} bytes) was removed to free up space.",
-            remedy="Run the tool again to get the content back.",
-        )
-
-    def resolve_hash_prefix(self, prefix: str) -> Digest:
-        low, high = prefix_bounds(prefix)
-        held = (key[1:] for key in self.level.keys_in_range(b"h" + low, b"h" + high + b"\x00"))
-        found = [Digest(raw) for raw in held if raw.hex().startswith(prefix.lower())]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            near = ", ".join(digest.hex[: len(prefix) + 6] for digest in found[:4])
-            raise AmbiguousName(
-                f"The hashes of {len(found)} entries begin with {prefix}: {near}.", remedy="Enter more of the hash."
-            )
-        if len(prefix) == 64 and self.was_forgotten(Digest.from_hex(prefix)):
-            raise self._missing_entry_error(Digest.from_hex(prefix))
-        raise NotFound(
-            f"No entry in this workspace has a hash that begins with {prefix}.",
-            remedy=self._describe_near_hashes(prefix),
-        )
-
-    def _describe_near_hashes(self, prefix: str) -> str:
-        digits = prefix.lower()
-        for length in range(min(len(digits), 64) - 1, 3, -1):
-            low, high = prefix_bounds(digits[:length])
-            near = [key[1:].hex() for key in islice(self.level.keys_in_range(b"h" + low, b"h" + high + b"\x00"), 3)]
-            if near := [name for name in near if name.startswith(digits[:length])]:
-                return f"Near it: {', '.join(name[:16] for name in near)}."
-        return ""
-
-    def records_after(self, after: int = 0, limit: int = 1000) -> list[CacheRecord]:
-        """Known entries by number; unreadable ones are left out (a check names them)."""
-        found: list[CacheRecord] = []
-        # `scan_range` yields all that is readable, and raises CacheCorrupt only at its end.
-        with contextlib.suppress(CacheCorrupt):
-            first = cache_records.key_of_number(b"m", after + 1)
-            for key, value in self.level.scan_range(first, b"m" + _LAST + b"\xff"):
-                with contextlib.suppress(ValueError):
-                    found.append(cache_records.unpack_record(cache_records.number_in_key(key), value))
-                if len(found) == limit:
-                    break
-        return found
-
-    def digests_after(self, after: Digest | None, limit: int) -> list[Digest]:
-        """Hashes in their order, from the one behind `after`; none: the end."""
-        keys = self.level.keys_in_range(b"h" + (after.raw + b"\x00" if after else b""), b"i")
-        return [Digest(key[1:]) for key in islice(keys, limit)]
-
-    def digests_without_content(self, digests: Iterable[Digest]) -> frozenset[Digest]:
-        """Which of these have no content here: unknown, collected or damaged."""
-        return frozenset(digest for digest in digests if not self._has_content(digest))
-
-    def _has_content(self, digest: Digest) -> bool:
-        try:
-            self.record_of_content(digest)
-        except (StoreFailed, NotFound):
-            return False
-        return True
-
     def rewrite_hash_key(self, record: CacheRecord) -> None:
         self.level.write_batch([(b"h" + record.digest.raw, cache_records.encode_entry_place(record))])
 
     def rewrite_record(self, record: CacheRecord) -> None:
         self.level.write_batch([(cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record))])
 
-    def scrub_deleted_bytes(self) -> None:
-        """Let nothing of what was removed stay readable on the disk."""
-        self.level.scrub_database_files()
-
-    # --- Entries are pinned and removed
-
     def set_entry_pinned(self, digest: Digest, *, pinned: bool = True) -> None:
-        self.record_of_content(digest)
-        self.level.write_batch([(_PINNED + digest.raw, b"" if pinned else None)])
-
-    def pinned_entries(self) -> frozenset[Digest]:
-        return frozenset(Digest(key[1:]) for key in self.level.keys_in_range(_PINNED, _key_range_end(_PINNED)))
+        self.reader.record_of_content(digest)
+        self.level.write_batch([(PINNED + digest.raw, b"" if pinned else None)])
 
     def collect_entry(self, digest: Digest) -> int:
         """Remove the content to make room; what it was stays known. Returns the bytes freed."""
-        record = self.record_of_content(digest)
-        if self.level.get_value(_PINNED + digest.raw) is not None:
+        record = self.reader.record_of_content(digest)
+        if self.level.get_value(PINNED + digest.raw) is not None:
             raise InvalidInput(f"The entry {digest.short_hex} is pinned.", remedy="Unpin the entry first.")
         gone = replace(record, state=EntryState.COLLECTED, kept=0)
         described = (cache_records.key_of_number(b"m", record.number), cache_records.pack_record(gone))
@@ -420,45 +218,24 @@ class CacheFolder:
         """Remove those of these whose number is at most `sent`: the shared store has them."""
         for digest in digests:
             with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
-                if self.record_of_entry(digest).number <= sent:
+                if self.reader.record_of_entry(digest).number <= sent:
                     self._remove_old_version(digest)
 
     def forget_entry(self, digest: Digest) -> None:
-        """Remove the entry and all that is known of it; a tombstone stays. `scrub_deleted_bytes` then takes it off the disk."""
+        """Remove the entry and all that is known of it; a tombstone stays. `scrub_database_files` then takes it off the disk."""
         held = self.level.get_value(b"h" + digest.raw)
-        marks: list[Write] = [(kind + digest.raw, None) for kind in (b"h", _PINNED, _QUARANTINED)]
-        marks.append((_FORGOTTEN + digest.raw, str(int(self.now())).encode()))
+        marks: list[Write] = [(kind + digest.raw, None) for kind in (b"h", PINNED, QUARANTINED)]
+        marks.append((FORGOTTEN + digest.raw, str(int(self.now())).encode()))
         if held is None:
             self.level.write_batch(marks)
         else:
             number, blob = cache_records.decode_entry_place(held)
             # If the entry's description is damaged, use the place that is stored under its hash.
             with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
-                blob = self.record_numbered(number).blob
+                blob = self.reader.record_numbered(number).blob
             self.delete_chunks(number if blob is None else blob, extra=[*self._removal_of_record(number), *marks])
-        self._marked[_QUARANTINED].discard(digest.raw)
-        self._marked[_FORGOTTEN].add(digest.raw)
-
-
-def _key_range_end(kind: bytes) -> bytes:
-    return bytes((kind[0] + 1,))
-
-
-def _damaged_entry_error(digest: Digest, why: str) -> CacheCorrupt:
-    return CacheCorrupt(
-        f"The entry {digest} is damaged on disk ({why}) and has been quarantined.",
-        remedy="To repair it, store the same content again. A backup of the folder may also contain an intact copy.",
-    )
-
-
-def prefix_bounds(prefix: str) -> tuple[bytes, bytes]:
-    """The first and the last hash that begin so; InvalidInput where none can."""
-    digits = prefix.lower()
-    if not 4 <= len(digits) <= 64 or any(digit not in "0123456789abcdef" for digit in digits):
-        raise InvalidInput(
-            f"{prefix[:80]!r} is not the start of a SHA-256 hash.", remedy="Enter 4 to 64 hexadecimal digits."
-        )
-    return bytes.fromhex(digits.ljust(64, "0")), bytes.fromhex(digits.ljust(64, "f"))
+        self.reader.marked[QUARANTINED].discard(digest.raw)
+        self.reader.marked[FORGOTTEN].add(digest.raw)
 
 
 class IncomingContent:

@@ -56,7 +56,7 @@ class CacheCheck:
     def _read_next_hashes(self) -> None:
         """The next hashes. Where a block of them cannot be read, what stands in it is found missing later."""
         try:
-            page = self._cache.digests_after(self._at, _PAGE)
+            page = self._cache.reader.digests_after(self._at, _PAGE)
         except (CacheCorrupt, ValueError):
             self._notes.append("A part of the cache's list of hashes cannot be read.")
             self._at = _skip_ahead_in_hashes(self._at)
@@ -67,9 +67,9 @@ class CacheCheck:
 
     def _check_entry(self, digest: Digest) -> int:
         try:
-            record = self._cache.record_of_content(digest)
+            record = self._cache.reader.record_of_content(digest)
             self._seen.add(digest.raw)
-            size = sum(len(chunk) for chunk in self._cache.iterate_chunks(record))
+            size = sum(len(chunk) for chunk in self._cache.reader.iterate_chunks(record))
         except NotFound:
             self._seen.add(digest.raw)
             return 0
@@ -85,7 +85,7 @@ class CacheCheck:
     def repair_hash_keys(self) -> None:
         """Entries whose hash leads nowhere, although they are there: write the way to them again."""
         after = 0
-        while found := self._cache.records_after(after, _PAGE):
+        while found := self._cache.reader.records_after(after, _PAGE):
             after = found[-1].number
             lost = [each for each in found if each.digest.raw not in self._seen and each.state is EntryState.LIVE]
             for record in lost:
@@ -98,9 +98,9 @@ class CacheCheck:
             if digest.raw in self._seen or digest in self._damaged:
                 continue
             try:
-                self._cache.record_of_content(digest)
+                self._cache.reader.record_of_content(digest)
             except NotFound as error:
-                if not self._cache.was_forgotten(digest):
+                if not self._cache.reader.was_forgotten(digest):
                     self._damaged[digest] = error.what
             except HelixError as error:
                 self._damaged[digest] = error.what
@@ -119,7 +119,7 @@ def collect_entries(cache: CacheFolder, digests: Sequence[Digest], enough: int) 
     """Remove contents in this order until `enough` bytes are freed. Pinned ones stay."""
     gone: list[Digest] = []
     freed = 0
-    pinned = cache.pinned_entries()
+    pinned = cache.reader.pinned_entries()
     for digest in digests:
         if freed >= enough:
             break

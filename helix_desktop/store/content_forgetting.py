@@ -53,7 +53,7 @@ class ForgetRequest:
 def find_entries_to_forget(cache: CacheFolder, wanted: ForgetRequest) -> Iterator[int]:
     """Find every entry that holds the text; yields the bytes read, so that others get their turn. Changes nothing."""
     after = 0
-    while wanted.traces and (found := cache.records_after(after, _PAGE)):
+    while wanted.traces and (found := cache.reader.records_after(after, _PAGE)):
         after = found[-1].number
         for record in found:
             if record.state is EntryState.LIVE and _entry_holds_text(cache, record, wanted.traces):
@@ -66,7 +66,7 @@ def find_entries_to_forget(cache: CacheFolder, wanted: ForgetRequest) -> Iterato
 def purge_cache(cache: CacheFolder, wanted: ForgetRequest) -> Iterator[None]:
     """Forget what was found and what was named, in slices."""
     for number in wanted.named:
-        record = cache.record_numbered(number)
+        record = cache.reader.record_numbered(number)
         about = replace(
             record.about, source=wanted.blank_text(record.about.source), tool=wanted.blank_text(record.about.tool)
         )
@@ -75,13 +75,13 @@ def purge_cache(cache: CacheFolder, wanted: ForgetRequest) -> Iterator[None]:
     for digest in wanted.digests:
         cache.forget_entry(digest)
         yield
-    cache.scrub_deleted_bytes()
+    cache.level.scrub_database_files()
     yield
 
 
 def _entry_holds_text(cache: CacheFolder, record: CacheRecord, traces: TextForms) -> bool:
     try:
-        return _text_in_pieces(cache.iterate_chunks(record), traces)
+        return _text_in_pieces(cache.reader.iterate_chunks(record), traces)
     except HelixError:
         return True  # A damaged entry may contain the text, so it is forgotten too.
 

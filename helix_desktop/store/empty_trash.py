@@ -91,14 +91,14 @@ class TrashEmptying:
 
     def remove_trashed_content(self) -> Iterator[bool]:
         names = [name for held in self._own.values() for name in held]
-        pinned = self._cache.pinned_entries()
+        pinned = self._cache.reader.pinned_entries()
         for start in range(0, len(names), _PAGE):
             while self._spare_next_mentioned():
                 pass
             for name in names[start : start + _PAGE]:
                 self._remove_unless_used(Digest.from_hex(name), pinned)
             yield True
-        self._cache.scrub_deleted_bytes()
+        self._cache.level.scrub_database_files()
         yield True
 
     def end_emptying(self) -> None:
@@ -110,7 +110,7 @@ class TrashEmptying:
         if digest in pinned or digest in again or digest.hex not in self._own[digest.hex[:_SHORTEST]]:
             return
         try:
-            record: CacheRecord | None = self._cache.record_of_entry(digest)
+            record: CacheRecord | None = self._cache.reader.record_of_entry(digest)
         except NotFound:
             return
         except (HelixError, ValueError):

@@ -157,8 +157,9 @@ def _read_places(rows: Sequence[FoundRow], cache: OpenCache, journal: JournalFil
 def _read_place(cache: OpenCache, journal: JournalFile, row: FoundRow) -> ReadPlace | None:
     _, number, start, length, conversation, seq, digest = row
     if number and digest is not None:
-        record = cache().record_of_content(Digest(digest))
-        return record, cache().read_part_of_entry(record, 0, min(SEARCHED, 4 * (start + length) + 4))
+        reader = cache().reader
+        record = reader.record_of_content(Digest(digest))
+        return record, reader.read_part_of_entry(record, 0, min(SEARCHED, 4 * (start + length) + 4))
     return _find_fact_line(conversation, seq, cache, journal)
 
 

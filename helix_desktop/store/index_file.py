@@ -112,10 +112,12 @@ class StoreFeed:
 
     def last_entry_and_fact(self) -> tuple[int, int]:
         """The highest number of an entry, and the highest id of a fact."""
-        return self._thread.call_and_wait(lambda: (self._cache.last_entry_number(), self._journal.last_fact_id()))
+        return self._thread.call_and_wait(
+            lambda: (self._cache.reader.last_entry_number(), self._journal.last_fact_id())
+        )
 
     def entry_records(self, after: int, limit: int) -> Sequence[CacheRecord]:
-        return self._thread.call_and_wait(self._cache.records_after, after, limit)
+        return self._thread.call_and_wait(self._cache.reader.records_after, after, limit)
 
     def content_beginnings(
         self, records: Sequence[CacheRecord], limit: int
@@ -132,9 +134,9 @@ class StoreFeed:
             content: bytes | None = None
             with suppress(HelixError):  # The entry is damaged or deleted; whoever opens it is told.
                 if record.count_chunks == 1:  # Found without its record, which is here already.
-                    content = self._cache.get_content(record.digest)[:limit]
+                    content = self._cache.reader.get_content(record.digest)[:limit]
                 else:
-                    content = self._cache.read_part(record.digest, 0, limit)
+                    content = self._cache.reader.read_part(record.digest, 0, limit)
             found.append((record, content))
             room -= len(content or b"")
             if room <= 0:
@@ -148,7 +150,7 @@ class StoreFeed:
         return self._thread.call_and_wait(lambda: work(lambda: self._cache, self._journal))
 
     def pinned_digests(self) -> frozenset[Digest]:
-        return self._thread.call_and_wait(self._cache.pinned_entries)
+        return self._thread.call_and_wait(self._cache.reader.pinned_entries)
 
     def record_or_none(self, digest: Digest) -> CacheRecord | None:
         """What is known of an entry, collected or not."""
@@ -156,7 +158,7 @@ class StoreFeed:
 
     def _record_if_known(self, digest: Digest) -> CacheRecord | None:
         try:
-            return self._cache.record_of_entry(digest)
+            return self._cache.reader.record_of_entry(digest)
         except HelixError:
             return None
 

@@ -13,7 +13,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import SearchHit
 from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.store import full_text_search, sqlite_database, store_opening
-from helix_desktop.store.cache_folder import prefix_bounds
+from helix_desktop.store.cache_reader import prefix_bounds
 from helix_desktop.store.catalogue_queries import CatalogueQueries
 from helix_desktop.store.index_file import IndexDamaged, IndexFile, IndexProgress, StoreFeed, connect_for_queries
 from helix_desktop.store.store_thread import StoreThread

@@ -10,7 +10,8 @@ from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin, SearchHit
 from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
 from helix_desktop.store import search_words
-from helix_desktop.store.cache_folder import count_text_lines, prefix_bounds
+from helix_desktop.store.cache_folder import count_text_lines
+from helix_desktop.store.cache_reader import prefix_bounds
 from helix_desktop.store.index_file import searchable_texts
 
 

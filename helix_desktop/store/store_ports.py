@@ -189,7 +189,7 @@ class StoreCache:
         try:
             for content, about in contents:
                 digest = Digest.of_content(content)
-                if self._folder.was_forgotten(digest):
+                if self._folder.reader.was_forgotten(digest):
                     found.append(Stored(digest, len(content), 0, about.media_type))
                     continue
                 staged.append(self._folder.stage_content(content, about, thorough=little and about.tool == CHECKPOINT))
@@ -275,9 +275,9 @@ class StoreCache:
         return await read()
 
     async def _read_whole(self, digest: Digest) -> bytes:
-        record = await self._thread.run_there(self._folder.record_of_content, digest)
+        record = await self._thread.run_there(self._folder.reader.record_of_content, digest)
         if record.count_chunks == 1:
-            return await self._thread.run_there(self._folder.get_content, digest)
+            return await self._thread.run_there(self._folder.reader.get_content, digest)
         content = bytearray()
         async for chunk in self._stream_chunks(record):
             content += chunk
@@ -285,7 +285,7 @@ class StoreCache:
 
     async def _fetch_from_remote(self, digest: Digest) -> bool:
         """Whether it is here now, from a store that other machines share. One that cannot be asked is no failure of this machine's."""
-        if self.far is None or self._folder.was_forgotten(digest):
+        if self.far is None or self._folder.reader.was_forgotten(digest):
             return False
         try:
             if not await self.far.fetch_content([digest]):
@@ -301,7 +301,7 @@ class StoreCache:
         return True
 
     async def _record_or_fetch(self, digest: Digest) -> CacheRecord:
-        find = partial(self._thread.run_there, self._folder.record_of_content, digest)
+        find = partial(self._thread.run_there, self._folder.reader.record_of_content, digest)
         return await self._read_or_fetch(digest, find)
 
     async def stream_content(self, digest: Digest) -> AsyncIterator[bytes]:
@@ -311,17 +311,17 @@ class StoreCache:
 
     async def _stream_chunks(self, record: CacheRecord) -> AsyncIterator[bytes]:
         for chunk in range(record.count_chunks):
-            yield await self._thread.run_there(self._folder.read_chunk, record, chunk)
+            yield await self._thread.run_there(self._folder.reader.read_chunk, record, chunk)
 
     async def read_range(self, digest: Digest, start: int, length: int) -> bytes:
-        read = partial(self._thread.run_there, self._folder.read_part, digest, start, length)
+        read = partial(self._thread.run_there, self._folder.reader.read_part, digest, start, length)
         return await self._read_or_fetch(digest, read)
 
     async def describe_entry(self, digest: Digest) -> CacheEntry:
         return (await self._record_or_fetch(digest)).described_entry
 
     async def find_missing_content(self, digests: Collection[Digest]) -> frozenset[Digest]:
-        return await self._thread.run_there(self._folder.digests_without_content, digests)
+        return await self._thread.run_there(self._folder.reader.digests_without_content, digests)
 
     async def read_contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
         found = await self._read_local_contents(digests)
@@ -355,14 +355,14 @@ class StoreCache:
         found: dict[Digest, bytes] = {}
         for number, digest in enumerate(digests, 1):
             with contextlib.suppress(NotFound, StoreFailed):
-                found[digest] = self._folder.get_content(digest)
+                found[digest] = self._folder.reader.get_content(digest)
             if sum(map(len, found.values())) > _SLICE:
                 return found, digests[number:]
         return found, []
 
     async def resolve_prefix(self, prefix: str) -> Digest:
         try:
-            return await self._thread.run_there(self._folder.resolve_hash_prefix, prefix)
+            return await self._thread.run_there(self._folder.reader.resolve_hash_prefix, prefix)
         except AmbiguousName:
             raise
         except NotFound:

@@ -178,7 +178,7 @@ class StoredWorkspace:
         return replace(purged, elsewhere=(*purged.elsewhere, *undone), ciphertext=ciphertext)
 
     def _digests_to_forget(self, wanted: forgetting.ForgetRequest) -> list[Digest]:
-        return [self._stores.cache.record_numbered(number).digest for number in wanted.named]
+        return [self._stores.cache.reader.record_numbered(number).digest for number in wanted.named]
 
     async def _forget_everywhere(self, wanted: forgetting.ForgetRequest) -> ForgetResult:
         stores = self._stores
@@ -315,7 +315,7 @@ class StoredWorkspace:
     ) -> ConversationSync:
         """Its conversations as they are kept in step with other machines. `machine`: what this one is called there."""
         stores = self._stores
-        was_forgotten = (self.link or stores.cache).was_forgotten
+        was_forgotten = (self.link or stores.cache.reader).was_forgotten
         steps = await stores.thread.run_there(SyncState, stores.journal, connected.seal, was_forgotten)
         self._shared = ConversationSync(
             stores.journal, stores.thread, steps, connected.remote, heads, connected.seal, machine

@@ -35,7 +35,7 @@ class UnusedContentRemoval:
     def run_removal(self) -> Iterator[bool]:
         old = []
         after = 0
-        while found := self._cache.records_after(after, _PAGE):
+        while found := self._cache.reader.records_after(after, _PAGE):
             after = found[-1].number
             old += [
                 record.digest
@@ -95,7 +95,7 @@ class UnusedContentRemoval:
     def _content_or_empty(self, digest: Digest) -> bytes:
         """The content; nothing where it was forgotten or is damaged."""
         try:
-            return self._cache.get_content(digest)
+            return self._cache.reader.get_content(digest)
         except HelixError:
             return b""
 

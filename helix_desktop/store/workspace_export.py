@@ -107,8 +107,8 @@ def _format_fact_line(line: StoredFact) -> bytes:
 
 
 def _records_to_export(cache: CacheFolder) -> Iterator[CacheRecord]:
-    after, last = 0, cache.last_entry_number()
-    while found := [record for record in cache.records_after(after, _PAGE) if record.number <= last]:
+    after, last = 0, cache.reader.last_entry_number()
+    while found := [record for record in cache.reader.records_after(after, _PAGE) if record.number <= last]:
         after = found[-1].number
         yield from found
 
@@ -116,7 +116,7 @@ def _records_to_export(cache: CacheFolder) -> Iterator[CacheRecord]:
 def _export_entry(member: IO[bytes], cache: CacheFolder, record: CacheRecord, left_out: list[str]) -> Iterator[None]:
     """One entry. Its first chunk is read before its line is written, so most damage shows before it is too late."""
     collected = record.state is EntryState.COLLECTED
-    chunks = iter(()) if collected else cache.iterate_chunks(record)
+    chunks = iter(()) if collected else cache.reader.iterate_chunks(record)
     try:
         first = next(chunks, b"")
     except CacheCorrupt:
@@ -125,7 +125,7 @@ def _export_entry(member: IO[bytes], cache: CacheFolder, record: CacheRecord, le
     about = record.about
     head = {"sha256": record.digest.hex, "size": 0 if collected else record.size, "time": record.time}
     head |= {"tool": about.tool, "source": about.source, "media_type": about.media_type}
-    head |= {"pinned": record.digest in cache.pinned_entries()}
+    head |= {"pinned": record.digest in cache.reader.pinned_entries()}
     head |= {"collected": record.size, "lines": record.lines} if collected else {}
     member.write(json.dumps(head, ensure_ascii=False).encode() + b"\n" + first)
     yield

@@ -118,7 +118,7 @@ async def _room(folder: Path, checkpoints: Checkpoints, name: str) -> list[Row]:
 async def _kept(checkpoints: Checkpoints) -> tuple[int, int]:
     """Bytes of values, and of all that checkpoints take."""
     cache: Any = checkpoints.contents
-    values = sum(record.kept for record in cache._folder.records_after(0, 1 << 30))
+    values = sum(record.kept for record in cache._folder.reader.records_after(0, 1 << 30))
     return values, int((await cache._index.measure_checkpoint_bytes())[1])
 
 

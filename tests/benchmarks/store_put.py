@@ -54,7 +54,7 @@ def ours(folder: Path) -> Iterator[tuple[Put, Get]]:
     cache = CacheFolder(folder)
     yield (
         lambda content: void(put_whole(cache, content, ABOUT)),
-        lambda digest: cache.get_content(Digest(digest)),
+        lambda digest: cache.reader.get_content(Digest(digest)),
     )
     cache.close()
 

@@ -28,7 +28,7 @@ def cache(tmp_path: Path) -> Iterator[CacheFolder]:
 
 
 def chunk_of(cache: CacheFolder, digest: Digest, chunk: int = 0) -> bytes:
-    return cache_records.key_of_chunk(cache.record_of_content(digest).blob, chunk)
+    return cache_records.key_of_chunk(cache.reader.record_of_content(digest).blob, chunk)
 
 
 @pytest.mark.parametrize("value", [b"", b"\x00wrong", b"\x01wrong", b"\x07what", b"\x01" + b"\xff" * 40])
@@ -38,11 +38,11 @@ def test_wrong_bytes_are_never_handed_out(cache: CacheFolder, content: bytes, va
     cache.level.write_batch([(chunk_of(cache, digest), value)])
     for _ in range(2):
         with pytest.raises(CacheCorrupt, match=digest.hex):
-            cache.get_content(digest)
+            cache.reader.get_content(digest)
         with pytest.raises(CacheCorrupt, match=digest.hex):
-            cache.read_part(digest, 0, 3)
+            cache.reader.read_part(digest, 0, 3)
     assert put_whole(cache, content, SHELL).digest == digest
-    assert cache.get_content(digest) == content
+    assert cache.reader.get_content(digest) == content
 
 
 def test_quarantine_lasts(tmp_path: Path) -> None:
@@ -51,16 +51,16 @@ def test_quarantine_lasts(tmp_path: Path) -> None:
     key = chunk_of(cache, digest)
     cache.level.write_batch([(key, None)])
     with pytest.raises(CacheCorrupt, match="part 0 is missing"):
-        cache.get_content(digest)
+        cache.reader.get_content(digest)
     cache.level.write_batch([(key, b"\x00content")])
     cache.close()
     again = CacheFolder(tmp_path)
     with pytest.raises(CacheCorrupt, match="part 0 is missing"):
-        again.get_content(digest)
+        again.reader.get_content(digest)
     assert put_whole(again, b"content", SHELL)
     again.close()
     last = CacheFolder(tmp_path)
-    assert last.get_content(digest) == b"content"
+    assert last.reader.get_content(digest) == b"content"
     last.close()
 
 
@@ -70,18 +70,18 @@ def test_a_damaged_description_is_named(cache: CacheFolder, what: str) -> None:
         put_whole(cache, b"x" * 3 * CHUNK, SHELL).digest,
         put_whole(cache, b"other", SHELL).digest,
     )
-    number = cache_records.key_of_number(b"m", cache.record_of_content(digest).number)
+    number = cache_records.key_of_number(b"m", cache.reader.record_of_content(digest).number)
     value = {
         "description": b"nonsense",
         "number": None,
-        "other": cache_records.pack_record(cache.record_of_content(other)),
+        "other": cache_records.pack_record(cache.reader.record_of_content(other)),
     }[what]
     cache.level.write_batch([(number, value)])
     with pytest.raises(CacheCorrupt, match=digest.hex):
-        cache.get_content(digest)
+        cache.reader.get_content(digest)
     with pytest.raises(CacheCorrupt, match=digest.hex):
-        cache.record_of_content(digest)
-    assert cache.get_content(other) == b"other"
+        cache.reader.record_of_content(digest)
+    assert cache.reader.get_content(other) == b"other"
 
 
 def test_a_put_that_mends_leaves_nothing_behind(cache: CacheFolder) -> None:
@@ -90,7 +90,7 @@ def test_a_put_that_mends_leaves_nothing_behind(cache: CacheFolder) -> None:
     put_whole(cache, b"y" * 3 * CHUNK, SHELL)
     assert len(list(cache.level.keys_in_range(b"m", b"n"))) == 1
     assert len(list(cache.level.keys_in_range(b"b", b"c"))) == 3
-    assert cache.get_content(digest) == b"y" * 3 * CHUNK
+    assert cache.reader.get_content(digest) == b"y" * 3 * CHUNK
 
 
 def test_what_was_never_finished_is_swept(tmp_path: Path) -> None:
@@ -109,11 +109,11 @@ def test_what_was_never_finished_is_swept(tmp_path: Path) -> None:
 def test_numbers_only_grow(tmp_path: Path) -> None:
     cache = CacheFolder(tmp_path)
     first = put_whole(cache, b"1", SHELL).digest
-    number = cache.record_of_content(first).number
+    number = cache.reader.record_of_content(first).number
     cache.forget_entry(first)
     cache.close()
     again = CacheFolder(tmp_path)
-    assert again.record_of_content(put_whole(again, b"2", SHELL).digest).number > number
+    assert again.reader.record_of_content(put_whole(again, b"2", SHELL).digest).number > number
     again.close()
 
 
@@ -121,46 +121,46 @@ def test_two_puts_of_the_same_staged_at_once_are_one(cache: CacheFolder) -> None
     one, two = cache.stage_content(b"same", SHELL), cache.stage_content(b"same", EntryOrigin("other"))
     cache.commit_staged([one, two])
     assert one.record == two.record
-    assert len(cache.records_after()) == 1
+    assert len(cache.reader.records_after()) == 1
 
 
 def test_nothing_is_known_before_it_is_committed(cache: CacheFolder) -> None:
     staged = cache.stage_content(b"content", SHELL)
     with pytest.raises(NotFound):
-        cache.get_content(staged.record.digest)
+        cache.reader.get_content(staged.record.digest)
     cache.commit_staged([staged])
-    assert cache.get_content(staged.record.digest) == b"content"
+    assert cache.reader.get_content(staged.record.digest) == b"content"
 
 
 def test_a_pinned_entry_is_not_collected(cache: CacheFolder) -> None:
     digest = put_whole(cache, b"content", SHELL).digest
     cache.set_entry_pinned(digest)
-    assert cache.pinned_entries() == {digest}
+    assert cache.reader.pinned_entries() == {digest}
     with pytest.raises(InvalidInput, match="pinned"):
         cache.collect_entry(digest)
     cache.set_entry_pinned(digest, pinned=False)
     assert cache.collect_entry(digest) == len(b"content") + 1
     with pytest.raises(NotFound, match="removed to free up space"):
-        cache.get_content(digest)
-    assert cache.record_of_entry(digest).size == 7
+        cache.reader.get_content(digest)
+    assert cache.reader.record_of_entry(digest).size == 7
 
 
 def test_a_forgotten_entry_says_so_and_can_come_again(cache: CacheFolder) -> None:
     digest = put_whole(cache, b"content", SHELL).digest
     cache.forget_entry(digest)
-    for ask in (lambda: cache.get_content(digest), lambda: cache.resolve_hash_prefix(digest.hex)):
+    for ask in (lambda: cache.reader.get_content(digest), lambda: cache.reader.resolve_hash_prefix(digest.hex)):
         with pytest.raises(NotFound, match="permanently removed"):
             ask()
     assert list(cache.level.keys_in_range(b"h", b"i")) == list(cache.level.keys_in_range(b"m", b"n")) == []
     put_whole(cache, b"content", SHELL)
-    assert not cache.was_forgotten(digest)
+    assert not cache.reader.was_forgotten(digest)
 
 
 def test_what_is_near_is_told(cache: CacheFolder) -> None:
     digest = put_whole(cache, b"content", SHELL).digest
     mistyped = digest.hex[:10] + ("0" if digest.hex[10] != "0" else "1")
     with pytest.raises(NotFound, match=f"Near it: {digest.hex[:16]}"):
-        cache.resolve_hash_prefix(mistyped)
+        cache.reader.resolve_hash_prefix(mistyped)
 
 
 def test_a_cache_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
@@ -182,17 +182,19 @@ def test_an_entry_whose_description_is_damaged_can_be_forgotten(tmp_path: Path) 
 
 def test_what_a_checkpoint_stored_becomes_an_entry_when_a_tool_stores_it(cache: CacheFolder) -> None:
     digest = put_whole(cache, b"a\nb\n", EntryOrigin(CHECKPOINT)).digest
-    before = cache.record_of_content(digest)
+    before = cache.reader.record_of_content(digest)
     assert put_whole(cache, b"a\nb\n", EntryOrigin(CHECKPOINT)).digest == digest
-    assert cache.record_of_content(digest) == before
+    assert cache.reader.record_of_content(digest) == before
     put_whole(cache, b"a\nb\n", SHELL)
-    own = cache.record_of_content(digest)
+    own = cache.reader.record_of_content(digest)
     assert (own.about, own.blob, own.lines) == (SHELL, before.blob, 2)
     assert own.number > before.number
-    assert [record.digest for record in cache.records_after(0)] == [digest]  # once, behind all that is known already
+    assert [record.digest for record in cache.reader.records_after(0)] == [
+        digest
+    ]  # once, behind all that is known already
     put_whole(cache, b"a\nb\n", EntryOrigin(CHECKPOINT))
     put_whole(cache, b"a\nb\n", EntryOrigin("read_file", "b.txt"))
-    assert cache.record_of_content(digest) == own  # the first who stored it
+    assert cache.reader.record_of_content(digest) == own  # the first who stored it
 
 
 def test_what_is_abandoned_is_taken_back(cache: CacheFolder) -> None:
@@ -235,7 +237,7 @@ def test_however_it_comes_it_is_the_same(
     staged = incoming.finish_entry()
     cache.commit_staged([staged])
     assert staged.record.digest == Digest.of_content(content)
-    assert cache.get_content(staged.record.digest) == content
-    assert cache.read_part(staged.record.digest, size // 3, size) == content[size // 3 :]
+    assert cache.reader.get_content(staged.record.digest) == content
+    assert cache.reader.read_part(staged.record.digest, size // 3, size) == content[size // 3 :]
     assert staged.record.kept >= size
     cache.close()

@@ -48,7 +48,7 @@ def test_an_entry_whose_hash_leads_nowhere_is_linked_again(cache: CacheFolder) -
     digest = Digest.of_content(b"entry 7")
     cache.level.write_batch([(b"h" + digest.raw, None)])
     assert checked(cache).checked == 1300
-    assert cache.get_content(digest) == b"entry 7"
+    assert cache.reader.get_content(digest) == b"entry 7"
 
 
 def test_what_ought_to_be_there_is_named(cache: CacheFolder) -> None:
@@ -65,7 +65,7 @@ def test_what_ought_to_be_there_is_named(cache: CacheFolder) -> None:
 def test_collection_stops_when_there_is_room(cache: CacheFolder) -> None:
     digests = [Digest.of_content(b"entry %d" % number) for number in range(10)]
     cache.set_entry_pinned(digests[0])
-    broken = cache.record_of_content(digests[1])
+    broken = cache.reader.record_of_content(digests[1])
     cache.level.write_batch([(cache_records.key_of_number(b"m", broken.number), b"nonsense")])
     gone, freed = collect_entries(cache, digests, 24)
     assert gone == digests[2:5]

@@ -136,7 +136,7 @@ async def test_what_is_damaged_sends_nobody_there(workspace: StoredWorkspace) ->
     cache, thread = workspace._stores.cache, workspace._stores.thread
     await thread.run_there(
         cache.level.write_batch,
-        [(b"b" + cache.record_of_content(stored.digest).blob.to_bytes(8, "big") + bytes(4), b"\0a noodle")],
+        [(b"b" + cache.reader.record_of_content(stored.digest).blob.to_bytes(8, "big") + bytes(4), b"\0a noodle")],
     )
     connection = workspace._stores.journal.connection
     await thread.run_there(connection.execute, "UPDATE facts SET fact = replace(fact, 'needle', 'noodle')")

@@ -43,7 +43,7 @@ def whole(folder: Path) -> tuple[list[str], int, int]:
     entries = 0
     for content in CONTENTS:
         try:
-            entries += cache.get_content(Digest.of_content(content)) == content
+            entries += cache.reader.get_content(Digest.of_content(content)) == content
         except HelixError:
             continue
     facts = len(journal.read_stored_facts("c"))
@@ -260,7 +260,7 @@ def test_what_the_log_lost_is_said(tmp_path: Path) -> None:
     opened = store_opening.open_or_repair_cache(tmp_path, notes.append)
     assert "The end of the cache's log was damaged" in notes[0]
     with pytest.raises((HelixError, CacheCorrupt)):
-        opened.get_content(Digest.of_content(CONTENTS[0]))
+        opened.reader.get_content(Digest.of_content(CONTENTS[0]))
     opened.close()
 
 

@@ -97,7 +97,7 @@ async def test_a_large_entry_is_streamed_in_checked_chunks(workspace: StoredWork
     chunks = [chunk async for chunk in workspace.cache.stream_content(stored.digest)]
     assert [len(chunk) for chunk in chunks] == [CHUNK, CHUNK, 256 * 12_000 - 2 * CHUNK]
     cache = workspace._stores.cache
-    blob = cache.record_of_content(stored.digest).blob
+    blob = cache.reader.record_of_content(stored.digest).blob
     await workspace._stores.thread.run_there(
         cache.level.write_batch, [(b"b" + blob.to_bytes(8, "big") + b"\0\0\0\2", b"\0wrong")]
     )

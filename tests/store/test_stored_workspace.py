@@ -107,7 +107,10 @@ async def test_a_check_names_what_is_damaged_and_what_is_missing(workspace: Stor
     await workspace.journal.append_to_journal("c", [ToolReturned("1", stored[2], 1)])
     await workspace.index.wait_until_indexed()
     cache, thread = workspace._stores.cache, workspace._stores.thread
-    damaged, missing = cache.record_of_content(stored[1].digest), cache.record_of_content(stored[2].digest)
+    damaged, missing = (
+        cache.reader.record_of_content(stored[1].digest),
+        cache.reader.record_of_content(stored[2].digest),
+    )
     await thread.run_there(cache.level.write_batch, [(b"b" + damaged.blob.to_bytes(8, "big") + bytes(4), b"\x00wrong")])
     await thread.run_there(
         cache.level.write_batch, [(b"h" + missing.digest.raw, None), (b"m" + missing.number.to_bytes(8, "big"), None)]

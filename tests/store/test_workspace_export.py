@@ -118,7 +118,7 @@ async def test_a_damaged_entry_is_left_out_and_named(
 ) -> None:
     digests = await filled(workspace)
     folder = workspace._stores.cache
-    record = folder.record_of_content(digests[1])
+    record = folder.reader.record_of_content(digests[1])
     folder.level.write_batch([(b"b" + record.blob.to_bytes(8, "big") + bytes(4), b"\x00wrong")])
     path = tmp_path / "w.helix"
     assert await workspace.export_to_file(path) == (digests[1].hex,)

@@ -427,7 +427,7 @@ async def test_what_is_attached_can_be_read_and_completed(desks: Desks, folder: 
     damaged = await bench.workspace.cache.store_content(b"to be damaged", EntryOrigin("shell"))
     store = bench.workspace._stores.cache
     store.level.write_batch(
-        [(b"b" + store.record_of_content(damaged.digest).blob.to_bytes(8, "big") + bytes(4), b"\x00wrong")]
+        [(b"b" + store.reader.record_of_content(damaged.digest).blob.to_bytes(8, "big") + bytes(4), b"\x00wrong")]
     )
     names = [attachment.stored.digest, damaged.digest, Digest.of_content(b"never there")]
     assert list(await bench.workspace.cache.read_contents(names)) == names[:1]

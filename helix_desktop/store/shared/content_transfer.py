@@ -132,14 +132,14 @@ class ContentTransfer:
         small: list[tuple[CacheRecord, bytes]] = []
         large: list[CacheRecord] = []
         size, last = 0, after
-        for record in self._folder.records_after(after, ENTRIES_IN_BATCH):
+        for record in self._folder.reader.records_after(after, ENTRIES_IN_BATCH):
             if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
                 # A damaged or deleted entry cannot be sent; whoever opens it is told.
                 with contextlib.suppress(NotFound, CacheCorrupt):
                     if record.count_chunks > 1:
                         large.append(record)
                     else:
-                        small.append((record, self._folder.get_content(record.digest)))
+                        small.append((record, self._folder.reader.get_content(record.digest)))
                     size += record.size
             last = record.number
             if size > MOST_BYTES_IN_CALL:
@@ -177,7 +177,7 @@ class ContentTransfer:
                 await self._remote.store_in_batches({first: sealed})
 
     def _read_chunks(self, record: CacheRecord, chunks: Sequence[int]) -> list[bytes]:
-        return [self._folder.read_chunk(record, chunk) for chunk in chunks]
+        return [self._folder.reader.read_chunk(record, chunk) for chunk in chunks]
 
     def _encrypt_chunks(self, names: Sequence[bytes], contents: Sequence[bytes]) -> Mapping[bytes, bytes]:
         rows = zip(names, contents, strict=True)
@@ -185,7 +185,7 @@ class ContentTransfer:
 
     async def fetch_entries(self, digests: Collection[Digest]) -> frozenset[Digest]:
         """Put those of these that the store has into the cache. What it sends is checked; CacheCorrupt where only one was asked for."""
-        wanted = {entry_row_name(self._seal, one): one for one in digests if not self._folder.was_forgotten(one)}
+        wanted = {entry_row_name(self._seal, one): one for one in digests if not self._folder.reader.was_forgotten(one)}
         rows = await self._remote.fetch_in_batches(list(wanted))
         brought = set()
         for name, sealed in rows.items():
@@ -233,7 +233,7 @@ class ContentTransfer:
         """Send again what of these is here and not there any more."""
         for digest in used:
             with contextlib.suppress(NotFound, CacheCorrupt):
-                record = await self._thread.run_there(self._folder.record_of_content, digest)
+                record = await self._thread.run_there(self._folder.reader.record_of_content, digest)
                 if record.about.tool != CHECKPOINT:
                     await self._send_entry_again(record)
 
@@ -245,7 +245,7 @@ class ContentTransfer:
     async def check_all_entries(self) -> tuple[int, int, int]:
         """How many rows there are, were missing, and were damaged; these are sent again."""
         seen = missing = damaged = after = 0
-        while records := await self._thread.run_there(self._folder.records_after, after, ENTRIES_IN_BATCH):
+        while records := await self._thread.run_there(self._folder.reader.records_after, after, ENTRIES_IN_BATCH):
             after = records[-1].number
             for record in records:
                 if record.state is not EntryState.LIVE or record.about.tool == CHECKPOINT:
@@ -279,7 +279,7 @@ class ContentTransfer:
             await self._send_large_entry(record)
             return
         with contextlib.suppress(NotFound, CacheCorrupt):
-            content = await self._thread.run_there(self._folder.get_content, record.digest)
+            content = await self._thread.run_there(self._folder.reader.get_content, record.digest)
             await self._remote.store_in_batches(self._encrypt_entries([(record, content)]))
 
     # --- Content is forgotten in the shared store
@@ -322,7 +322,7 @@ class ContentTransfer:
 def measure_waiting_entries(folder: CacheFolder, after: int) -> tuple[int, int]:
     """How many entries behind this number are to be sent, and their bytes."""
     count = size = 0
-    while records := folder.records_after(after):
+    while records := folder.reader.records_after(after):
         after = records[-1].number
         sizes = [one.size for one in records if one.state is EntryState.LIVE and one.about.tool != CHECKPOINT]
         count += len(sizes)
@@ -337,6 +337,6 @@ def count_chunks_of_entries(folder: CacheFolder, digests: Collection[Digest]) ->
 
 def _count_known_chunks(folder: CacheFolder, digest: Digest) -> int:
     try:
-        return folder.record_of_entry(digest).count_chunks
+        return folder.reader.record_of_entry(digest).count_chunks
     except (HelixError, ValueError):
         return 0

@@ -209,7 +209,7 @@ class SharedStoreLink:
 
     def was_forgotten(self, digest: Digest) -> bool:
         """Here or by another machine, as far as this one has heard."""
-        return digest in self._obeying or self._stores.cache.was_forgotten(digest)
+        return digest in self._obeying or self._stores.cache.reader.was_forgotten(digest)
 
     async def _fetch_new_tombstones(self, carrying: ContentTransfer) -> tuple[list[Digest], set[bytes], int]:
         """Entries that are to be forgotten here, the names of all new tombstones, and the mark behind them."""
@@ -218,7 +218,7 @@ class SharedStoreLink:
         if mark < self._progress.obeyed:  # The store was reset to an earlier state.
             tombs, mark = await remote.run_in_thread(remote.engine.fetch_tombstones, 0)
         new = [tomb for tomb in tombs if tomb.name not in self._heard]
-        gone = [one for one in carrying.entries_of_tombstones(new) if not self._stores.cache.was_forgotten(one)]
+        gone = [one for one in carrying.entries_of_tombstones(new) if not self._stores.cache.reader.was_forgotten(one)]
         return gone, {tomb.name for tomb in new}, mark
 
     async def sync_content_now(self) -> None:
@@ -267,7 +267,7 @@ class SharedStoreLink:
     async def _note_failure(self, error: HelixError) -> None:
         self.away = self.away or clock.time()
         self.trouble = str(error)
-        last = await self._stores.thread.run_there(self._stores.cache.last_entry_number)
+        last = await self._stores.thread.run_there(self._stores.cache.reader.last_entry_number)
         self.waiting = max(0, last - self._progress.sent)
         self.changed()
 

@@ -57,7 +57,8 @@ async def test_what_left_comes_back_whole_and_what_it_uses_is_not_collected(tmp_
         assert await here.workspace.release_conversations(["old", "unsent"]) == ["old"]
         assert await names(here) == {"new", "unsent"}
         live = {
-            record.digest for record in await here.workspace._stores.thread.run_there(here.cache._folder.records_after)
+            record.digest
+            for record in await here.workspace._stores.thread.run_there(here.cache._folder.reader.records_after)
         }
         kept = {one.output.digest for one in (fact.fact for fact in before) if isinstance(one, ToolReturned)}
         assert len(kept & live) == 1  # "both" stays

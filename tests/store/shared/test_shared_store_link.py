@@ -92,7 +92,7 @@ async def test_a_damaged_entry_comes_back_from_the_store(two: tuple[Machine, Mac
     stored = await here.cache.store_content(b"precious", SHELL)
     await here.link.sync_content_now()
     folder = here.workspace._stores.cache
-    await here.workspace._stores.thread.run_there(folder.quarantine_entry, stored.digest, "a flipped bit")
+    await here.workspace._stores.thread.run_there(folder.reader.quarantine_entry, stored.digest, "a flipped bit")
     assert await here.cache.read_content(stored.digest) == b"precious"
 
 
@@ -796,7 +796,7 @@ async def test_while_a_session_works_what_others_forgot_waits_and_nothing_is_in_
         await until(lambda: refused)
         assert (there.link.away, there.link.trouble) == (0.0, "")
         there.link.notify_new_content()
-        await until(lambda: there.workspace._stores.cache.was_forgotten(stored.digest))
+        await until(lambda: there.workspace._stores.cache.reader.was_forgotten(stored.digest))
         assert refused == [1, 1]
 
 

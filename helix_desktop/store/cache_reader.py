@@ -1,0 +1,243 @@
+"""Reads the cache of one workspace: what is known of its entries, and their content. Plain calls, from one thread.
+
+Every read is checked against SHA-256; what does not match is quarantined and never handed out.
+"""
+
+import contextlib
+import hashlib
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import zstandard
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import AmbiguousName, CacheCorrupt, InvalidInput, NotFound, StoreFailed
+from helix_desktop.store import cache_records
+from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
+from helix_desktop.store.leveldb import LevelDatabase
+
+LAST_KEY = b"\xff" * 8
+_FIRST_CHUNK = bytes(4)
+PINNED, QUARANTINED, FORGOTTEN = b"p", b"q", b"t"
+
+
+class CacheReader:
+    """Entries by their hash, by a part of it, or by number. `marked`: the hashes of entries that are quarantined or were forgotten."""
+
+    def __init__(self, level: LevelDatabase) -> None:
+        self._level = level
+        self._decompressor = zstandard.ZstdDecompressor()
+        self.marked = {
+            kind: {key[1:] for key in level.keys_in_range(kind, key_range_end(kind))}
+            for kind in (QUARANTINED, FORGOTTEN)
+        }
+
+    def record_of_content(self, digest: Digest) -> CacheRecord:
+        """What the entry is. NotFound says what became of it; CacheCorrupt where it is quarantined or unreadable."""
+        try:
+            held = self._level.get_value(b"h" + digest.raw)
+            if held is None:
+                raise self._missing_entry_error(digest)
+            number, _ = cache_records.decode_entry_place(held)
+            value = self._level.get_value(cache_records.key_of_number(b"m", number))
+            record = cache_records.unpack_record(number, value) if value is not None else None
+        except (CacheCorrupt, ValueError) as error:
+            raise self.quarantine_entry(digest, "its description is damaged") from error
+        if record is None or record.digest != digest:
+            raise self.quarantine_entry(digest, "its description is missing")
+        if record.state is EntryState.COLLECTED:
+            raise self._collected_entry_error(record)
+        if digest.raw in self.marked[QUARANTINED]:
+            raise _damaged_entry_error(digest, self._quarantine_reason(digest))
+        return record
+
+    def _quarantine_reason(self, digest: Digest) -> str:
+        with contextlib.suppress(CacheCorrupt):
+            if (said := self._level.get_value_once(QUARANTINED + digest.raw)) is not None:
+                return said.decode("utf-8", "replace")
+        return "it does not match its hash"
+
+    def record_of_entry(self, digest: Digest) -> CacheRecord:
+        """Like `record_of_content`, and also for an entry that was collected or is quarantined, as long as it can be read."""
+        held = self._level.get_value(b"h" + digest.raw)
+        if held is None:
+            raise self._missing_entry_error(digest)
+        return self.record_numbered(cache_records.decode_entry_place(held)[0])
+
+    def record_numbered(self, number: int) -> CacheRecord:
+        value = self._level.get_value(cache_records.key_of_number(b"m", number))
+        if value is None:
+            raise NotFound(f"There is no entry number {number} in the cache.")
+        return cache_records.unpack_record(number, value)
+
+    def get_content(self, digest: Digest) -> bytes:
+        """The whole content, checked against its SHA-256."""
+        if (content := self._get_single_chunk(digest)) is not None:
+            return content
+        record = self.record_of_content(digest)
+        if record.count_chunks == 1:
+            return self.read_chunk(record, 0)
+        content = b"".join(self._read_decoded_chunk(record, chunk) for chunk in range(record.count_chunks))
+        if hashlib.sha256(content).digest() != digest.raw:
+            raise self.quarantine_entry(digest, "its content does not match its hash")
+        return content
+
+    def _get_single_chunk(self, digest: Digest) -> bytes | None:
+        """An entry of one chunk, on the short way; None where the long way has to find out what is wrong, or it is larger."""
+        if digest.raw in self.marked[QUARANTINED]:
+            return None
+        try:
+            held = self._level.get_value_once(b"h" + digest.raw)
+            if held is None or len(held) != 16:
+                return None
+            value = self._level.get_value_once(b"b" + held[8:] + _FIRST_CHUNK)
+            content = self._unpack_chunk(value) if value else None
+        except (CacheCorrupt, zstandard.ZstdError, MemoryError):
+            return None
+        return content if content is not None and hashlib.sha256(content).digest() == digest.raw else None
+
+    def _unpack_chunk(self, value: bytes) -> bytes:
+        if value[0] == cache_records.RAW:
+            return value[1:]
+        return self._decompressor.decompress(memoryview(value)[1:], max_output_size=CHUNK)
+
+    def read_part(self, digest: Digest, start: int, length: int) -> bytes:
+        """A part of the content; only the chunks it lies in are read, and each is checked."""
+        return self.read_part_of_entry(self.record_of_content(digest), start, length)
+
+    def read_part_of_entry(self, record: CacheRecord, start: int, length: int) -> bytes:
+        if start < 0 or length < 0:
+            raise InvalidInput("The start and the length of the part must both be 0 or greater.")
+        stop = min(start + length, record.size)
+        parts = []
+        for chunk in range(start // CHUNK, -(-stop // CHUNK)):
+            base = chunk * CHUNK
+            parts.append(self.read_chunk(record, chunk)[max(0, start - base) : stop - base])
+        return b"".join(parts)
+
+    def iterate_chunks(self, record: CacheRecord) -> Iterator[bytes]:
+        for chunk in range(record.count_chunks):
+            yield self.read_chunk(record, chunk)
+
+    def read_chunk(self, record: CacheRecord, chunk: int) -> bytes:
+        content = self._read_decoded_chunk(record, chunk)
+        if hashlib.sha256(content).digest() != record.chunk_digest(chunk):
+            raise self.quarantine_entry(record.digest, f"part {chunk} does not match its hash")
+        return content
+
+    def _read_decoded_chunk(self, record: CacheRecord, chunk: int) -> bytes:
+        try:
+            value = self._level.get_value(cache_records.key_of_chunk(record.blob, chunk))
+            if value:
+                return self._unpack_chunk(value)
+        except (CacheCorrupt, zstandard.ZstdError, MemoryError) as error:
+            raise self.quarantine_entry(record.digest, f"part {chunk} cannot be read") from error
+        raise self.quarantine_entry(record.digest, f"part {chunk} is missing")
+
+    def quarantine_entry(self, digest: Digest, why: str) -> CacheCorrupt:
+        """Remember that this entry is damaged, so that no later read has to find out. Returns the error to raise."""
+        with contextlib.suppress(StoreFailed):  # If the disk is full, this mark is lost.
+            self._level.write_batch([(QUARANTINED + digest.raw, why.encode())])
+        self.marked[QUARANTINED].add(digest.raw)
+        return _damaged_entry_error(digest, why)
+
+    def was_forgotten(self, digest: Digest) -> bool:
+        """Whether there was such an entry and the user wanted it gone."""
+        return digest.raw in self.marked[FORGOTTEN]
+
+    def _missing_entry_error(self, digest: Digest) -> NotFound:
+        if self.was_forgotten(digest):
+            return NotFound(f"The entry {digest} was permanently removed at the user's request.")
+        return NotFound(f"There is no entry {digest} in this workspace's cache.")
+
+    def _collected_entry_error(self, record: CacheRecord) -> NotFound:
+        what = " ".join(filter(None, (record.about.tool, record.about.source))) or "content put by hand"
+        return NotFound(
+            f"The entry {record.digest} ({what}, {record.size:,} bytes) was removed to free up space.",
+            remedy="Run the tool again to get the content back.",
+        )
+
+    def resolve_hash_prefix(self, prefix: str) -> Digest:
+        low, high = prefix_bounds(prefix)
+        held = (key[1:] for key in self._level.keys_in_range(b"h" + low, b"h" + high + b"\x00"))
+        found = [Digest(raw) for raw in held if raw.hex().startswith(prefix.lower())]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            near = ", ".join(digest.hex[: len(prefix) + 6] for digest in found[:4])
+            raise AmbiguousName(
+                f"The hashes of {len(found)} entries begin with {prefix}: {near}.", remedy="Enter more of the hash."
+            )
+        if len(prefix) == 64 and self.was_forgotten(Digest.from_hex(prefix)):
+            raise self._missing_entry_error(Digest.from_hex(prefix))
+        raise NotFound(
+            f"No entry in this workspace has a hash that begins with {prefix}.",
+            remedy=self._describe_near_hashes(prefix),
+        )
+
+    def _describe_near_hashes(self, prefix: str) -> str:
+        digits = prefix.lower()
+        for length in range(min(len(digits), 64) - 1, 3, -1):
+            low, high = prefix_bounds(digits[:length])
+            near = [key[1:].hex() for key in islice(self._level.keys_in_range(b"h" + low, b"h" + high + b"\x00"), 3)]
+            if near := [name for name in near if name.startswith(digits[:length])]:
+                return f"Near it: {', '.join(name[:16] for name in near)}."
+        return ""
+
+    def last_entry_number(self) -> int:
+        for key in self._level.keys_in_range(b"m", b"m" + LAST_KEY + b"\xff", reverse=True):
+            return cache_records.number_in_key(key)
+        return 0
+
+    def records_after(self, after: int = 0, limit: int = 1000) -> list[CacheRecord]:
+        """Known entries by number; unreadable ones are left out (a check names them)."""
+        found: list[CacheRecord] = []
+        # `scan_range` yields all that is readable, and raises CacheCorrupt only at its end.
+        with contextlib.suppress(CacheCorrupt):
+            first = cache_records.key_of_number(b"m", after + 1)
+            for key, value in self._level.scan_range(first, b"m" + LAST_KEY + b"\xff"):
+                with contextlib.suppress(ValueError):
+                    found.append(cache_records.unpack_record(cache_records.number_in_key(key), value))
+                if len(found) == limit:
+                    break
+        return found
+
+    def digests_after(self, after: Digest | None, limit: int) -> list[Digest]:
+        """Hashes in their order, from the one behind `after`; none: the end."""
+        keys = self._level.keys_in_range(b"h" + (after.raw + b"\x00" if after else b""), b"i")
+        return [Digest(key[1:]) for key in islice(keys, limit)]
+
+    def digests_without_content(self, digests: Iterable[Digest]) -> frozenset[Digest]:
+        """Which of these have no content here: unknown, collected or damaged."""
+        return frozenset(digest for digest in digests if not self._has_content(digest))
+
+    def _has_content(self, digest: Digest) -> bool:
+        try:
+            self.record_of_content(digest)
+        except (StoreFailed, NotFound):
+            return False
+        return True
+
+    def pinned_entries(self) -> frozenset[Digest]:
+        return frozenset(Digest(key[1:]) for key in self._level.keys_in_range(PINNED, key_range_end(PINNED)))
+
+
+def key_range_end(kind: bytes) -> bytes:
+    return bytes((kind[0] + 1,))
+
+
+def _damaged_entry_error(digest: Digest, why: str) -> CacheCorrupt:
+    return CacheCorrupt(
+        f"The entry {digest} is damaged on disk ({why}) and has been quarantined.",
+        remedy="To repair it, store the same content again. A backup of the folder may also contain an intact copy.",
+    )
+
+
+def prefix_bounds(prefix: str) -> tuple[bytes, bytes]:
+    """The first and the last hash that begin so; InvalidInput where none can."""
+    digits = prefix.lower()
+    if not 4 <= len(digits) <= 64 or any(digit not in "0123456789abcdef" for digit in digits):
+        raise InvalidInput(
+            f"{prefix[:80]!r} is not the start of a SHA-256 hash.", remedy="Enter 4 to 64 hexadecimal digits."
+        )
+    return bytes.fromhex(digits.ljust(64, "0")), bytes.fromhex(digits.ljust(64, "f"))
