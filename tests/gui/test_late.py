@@ -150,10 +150,10 @@ def test_a_changed_message_that_is_refused_stays(
 def test_a_changed_message_is_followed_to_its_answer(window: MainWindow, session: FakeSession) -> None:
     view = window.chat.transcript.view
     view.scroll_to_item(0)
-    assert not view.is_following_end
+    assert not view.scrolling.is_following_end
     window.chat.composer.edit_earlier_message(5, (Text("Better."),))
     window.chat.composer.send_composed_message(steer=False)
-    assert view.is_following_end
+    assert view.scrolling.is_following_end
 
 
 def test_without_a_workspace_the_words_stay(window: MainWindow) -> None:

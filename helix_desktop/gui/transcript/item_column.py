@@ -111,6 +111,11 @@ class ItemColumn:
     def content_top(self, index: int) -> int:
         return self.heights.height_before(index) + self.gap_above(index)
 
+    def scroll_value_of_fact(self, seq: int, below: int) -> int | None:
+        """Where the view stands so far below the top of a fact; None if the chat does not show it."""
+        index = self.page.items.item_of_fact(seq)
+        return self.heights.height_before(index) + below if seq and index >= 0 else None
+
     def existing_layout(self, index: int) -> ItemLayout | None:
         return self._laid.get(index)
 
@@ -179,6 +184,15 @@ class ItemColumn:
                 complete = complete and all(self.is_laid_out(each) for each in self.visible_items(y, height))
                 break
         return y, complete
+
+    def lay_out_end(self, height: int, until: float) -> tuple[int, bool]:
+        """Lay out from the last item upwards, so that the end is right at once; returns what `lay_out_visible` does."""
+        for _ in range(8):
+            before = self.total_height
+            _, complete = self.lay_out_visible(max(0, before - height), height, until)
+            if self.total_height == before or time.perf_counter() > until:
+                break
+        return max(0, self.total_height - height), complete
 
     def lay_out_nearby(self, y: int, height: int, until: float) -> tuple[int, bool]:
         """Lay out a screen more below and above. Returns the new place of the view, and whether there is nothing to do."""

@@ -12,7 +12,7 @@ from itertools import chain
 
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QAbstractSlider, QWidget
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine import session_events
 from helix_desktop.engine.facts import ModelReplied, Text
@@ -22,8 +22,10 @@ from helix_desktop.gui.transcript.basic_boxes import LayoutBox
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.failure_cards import FailureCardBox, describe_retry_pause
+from helix_desktop.gui.transcript.following_scroll import FollowingScroll
 from helix_desktop.gui.transcript.item_column import DrawnPlaces, ItemColumn, compute_scrolled_change
 from helix_desktop.gui.transcript.item_layout import ItemLayout
+from helix_desktop.gui.transcript.items_from_events import show_session_event
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.layout_context import LayoutContext
 from helix_desktop.gui.transcript.line_boxes import ToolCallBox
@@ -48,17 +50,13 @@ _FETCHING = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.USER})
 class TranscriptCanvas(BoxSurface):
     """Drawing and scrolling; `TranscriptView` adds what a person does with it."""
 
-    following_changed = Signal(bool)
     reply_finished = Signal(str)
 
     def __init__(self, theme: Theme, content: FetchedTranscriptContent, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
         self.items = TranscriptItems()
         self.finding: TranscriptSearch | None = None
-        self.current = -1
-        self._content = content
-        self.is_following_end = True
-        self._moving = False
+        self.scrolling = FollowingScroll(self.verticalScrollBar())
         self.over: QWidget | None = None  # A button that hides part of the canvas at the bottom.
         self._drawn: DrawnPlaces = {}
         self._floated = QRect()  # The area of what was drawn on top of the items.
@@ -75,7 +73,6 @@ class TranscriptCanvas(BoxSurface):
         self._clock.timeout.connect(self._update_elapsed_times)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.verticalScrollBar().setSingleStep(STEP)
-        self.verticalScrollBar().actionTriggered.connect(self._on_scroll_action)
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setAccessibleName(tr("Conversation"))
         theme.changed.connect(self._restyle_transcript)
@@ -85,16 +82,16 @@ class TranscriptCanvas(BoxSurface):
     def show_history(self, history: ConversationState) -> None:
         ready, self._ready = self._ready, None
         if ready is None or ready.page.items.history is not history or ready.page.ink is not self.column.page.ink:
-            ready = self._build_item_column(history)
+            ready = _build_item_column(history, self.column.page)
         self._left = chain(self._left, self.items.clear_in_slices())
         self._letting_go.start()
         self.column, self.items = ready, ready.page.items
         for recorded in history.facts[self.items.newest_seq :]:
             self.column.apply_item_changes(self.items.show_fact(recorded))
         self.selection.clear_selection()
-        self.finding, self.current, self._spot, self._near = None, -1, None, None
+        self.finding, self._spot, self._near = None, None, None
         self._fit_column_width()
-        self._set_following_end(following=True)
+        self.scrolling.set_following_end(following=True)
         self._lay_out_and_draw()
 
     def _clear_closed_conversations(self) -> None:
@@ -107,45 +104,23 @@ class TranscriptCanvas(BoxSurface):
     async def prepare_long_history(self, history: ConversationState) -> None:
         """Read a long history in a thread, for `show_history`."""
         if len(history.facts) > MANY:
-            self._ready = await asyncio.to_thread(self._build_item_column, history)
+            self._ready = await asyncio.to_thread(_build_item_column, history, self.column.page)
             gc.freeze()  # These objects live long, so garbage collection skips them from now on.
 
-    def _build_item_column(self, history: ConversationState) -> ItemColumn:
-        items, old = TranscriptItems(history), self.column.page
-        items.add_many_facts(history.facts[:])
-        return ItemColumn(LayoutContext(old.ink, old.width, items, self._content, old.now))
-
     def apply_events(self, events: Sequence[session_events.Event]) -> None:
-        place = self.reading_position()
+        seq, below, follow = self.reading_position()
         for event in events:
-            self._apply_event(event)
+            if (change := show_session_event(self.items, event, self.column.page.now())) is not None:
+                self.column.apply_item_changes(change)
         if self.items.running_call_items() or self.items.retry_wait_item >= 0:
             self._clock.start()
         else:
             self._clock.stop()
-        if self.isVisible() or not self.is_following_end:
-            self._lay_out_and_draw(self._scroll_value_for(place), anew=False)
+        if self.isVisible() or not self.scrolling.is_following_end:
+            self._lay_out_and_draw(None if follow else self.column.scroll_value_of_fact(seq, below), anew=False)
         appended = (event.recorded.fact for event in events if isinstance(event, session_events.FactAppended))
         for answer in filter(None, (_spoken_reply(fact) for fact in appended if isinstance(fact, ModelReplied))):
             self.reply_finished.emit(answer)
-
-    def _apply_event(self, event: session_events.Event) -> None:
-        items, apply, now = self.items, self.column.apply_item_changes, self.column.page.now
-        match event:
-            case session_events.FactAppended(recorded):
-                apply(items.show_fact(recorded))
-            case session_events.ReplyStreamed(_, delta):
-                apply(items.append_reply_delta(delta, now()))
-            case session_events.ToolPrinted(_, call, text):
-                apply(items.build_changes(items.calls.append_output(call, text)))
-            case session_events.CallStageChanged(_, call, stage):
-                apply(items.build_changes(items.calls.set_stage(call, stage, now())))
-            case session_events.ActivityChanged(_, running):
-                apply(items.set_run_state(running))
-            case session_events.QuestionAsked(_, number, question):
-                apply(items.build_changes(items.calls.note_question(number, question.call.id)))
-            case session_events.QuestionAnswered(_, number):
-                apply(items.build_changes(items.calls.note_answer(number, now())))
 
     def showEvent(self, event: QShowEvent) -> None:
         """Nothing is laid out while it is hidden and follows the end."""
@@ -153,23 +128,17 @@ class TranscriptCanvas(BoxSurface):
         self._lay_out_and_draw()
 
     def jump_to_end(self) -> None:
-        self._set_following_end(following=True)
+        self.scrolling.set_following_end(following=True)
         self._lay_out_and_draw()
 
     def reading_position(self) -> tuple[int, int, bool]:
         """Where the reader is: a fact, how far below its top, and whether the end is followed."""
         y = self.verticalScrollBar().value()
         index = self.column.heights.item_covering(y)
-        if index < 0 or self.is_following_end:
+        if index < 0 or self.scrolling.is_following_end:
             return 0, 0, True
         seq = self.items.all[index].fact_seq
         return seq, y - self.column.heights.height_before(self.items.item_of_fact(seq)), False
-
-    def _scroll_value_for(self, place: tuple[int, int, bool]) -> int | None:
-        """The scroll value that keeps the reader's place; None while the end is followed."""
-        seq, below, follow = place
-        index = self.items.item_of_fact(seq)
-        return None if follow or index < 0 or not seq else self.column.heights.height_before(index) + below
 
     def restore_reading_position(self, place: tuple[int, int, bool]) -> None:
         seq, below, follow = place
@@ -177,7 +146,7 @@ class TranscriptCanvas(BoxSurface):
         if follow or index < 0:
             self.jump_to_end()
             return
-        self._set_following_end(following=False)
+        self.scrolling.set_following_end(following=False)
         for number in range(index, len(self.items.all)):
             self.column.full_layout(number)
             if self.items.all[number].fact_seq != seq:
@@ -190,7 +159,7 @@ class TranscriptCanvas(BoxSurface):
             return
         if (change := self.items.open_group_hiding_item(index)) is not None:
             self.column.apply_item_changes(change)
-        self._set_following_end(following=False)
+        self.scrolling.set_following_end(following=False)
         inner = self.column.full_layout(index).caret_rect_at(offset).top() if offset else 0
         wanted = int(self.column.content_top(index) + inner - self.viewport().height() / 3)
         self._lay_out_and_draw(max(0, wanted), anchor=index)
@@ -202,15 +171,15 @@ class TranscriptCanvas(BoxSurface):
         if len(self.column.heights):
             y = self.verticalScrollBar().value() if y is None else y
             until = time.perf_counter() + BUDGET
-            if self.is_following_end:
-                y, complete = self._lay_out_from_end(height, until)
+            if self.scrolling.is_following_end:
+                y, complete = self.column.lay_out_end(height, until)
             else:
                 y = min(y, max(0, self.column.total_height - height))
                 y, complete = self.column.lay_out_visible(y, height, until, anchor=anchor)
             self._describing.start()
             if not complete or not self._later.isActive():
                 self._later.start()
-        self._set_scroll_position(y or 0)
+        self.scrolling.move_bar(y or 0, self.column.total_height, height)
         self._update_viewport(anew=anew)
 
     def _update_viewport(self, *, anew: bool) -> None:
@@ -253,25 +222,6 @@ class TranscriptCanvas(BoxSurface):
             texts = [each.text_between_offsets(0, each.text_length) for each in laid if each is not None]
             self.setAccessibleDescription("\n".join(texts)[:DESCRIBED])
 
-    def _lay_out_from_end(self, height: int, until: float) -> tuple[int, bool]:
-        """Lays out from the last item upwards, so that the end is right at once."""
-        for _ in range(8):
-            y = max(0, self.column.total_height - height)
-            before = self.column.total_height
-            _, complete = self.column.lay_out_visible(y, height, until)
-            if self.column.total_height == before or time.perf_counter() > until:
-                break
-        return max(0, self.column.total_height - height), complete
-
-    def _set_scroll_position(self, y: int) -> None:
-        bar = self.verticalScrollBar()
-        height = self.viewport().height()
-        self._moving = True
-        bar.setRange(0, max(0, self.column.total_height - height) if len(self.column.heights) else 0)
-        bar.setPageStep(height)
-        bar.setValue(y)
-        self._moving = False
-
     def _continue_idle_work(self) -> None:
         """Does a slice of idle work: the rest in sight, then colours, then the next screen."""
         y, height = self.verticalScrollBar().value(), self.viewport().height()
@@ -286,15 +236,15 @@ class TranscriptCanvas(BoxSurface):
                     self.viewport().update()
                 self._later.start()
                 return
-        if self.is_following_end:
+        if self.scrolling.is_following_end:
             return
         y, ready = self.column.lay_out_nearby(y, height, until)
-        self._set_scroll_position(y)
+        self.scrolling.move_bar(y, self.column.total_height, height)
         if not ready:
             self._later.start()
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
-        if not self._moving:
+        if not self.scrolling.is_moving:
             self._lay_out_and_draw(anew=False)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -322,17 +272,6 @@ class TranscriptCanvas(BoxSurface):
     def _on_formulas_drawn(self) -> None:
         self.column.discard_layouts(lambda laid: any(box.is_waiting_for_drawing for box in laid.boxes))
         self._lay_out_and_draw()
-
-    def _on_scroll_action(self, action: int) -> None:
-        """Only the reader's own scrolling starts or ends following the end."""
-        bar = self.verticalScrollBar()
-        if action != QAbstractSlider.SliderAction.SliderNoAction.value:
-            self._set_following_end(following=bar.sliderPosition() >= bar.maximum() - 2)
-
-    def _set_following_end(self, *, following: bool) -> None:
-        if following != self.is_following_end:
-            self.is_following_end = following
-            self.following_changed.emit(following)
 
     def _update_elapsed_times(self) -> None:
         for index in self.items.running_call_items():
@@ -387,9 +326,7 @@ class TranscriptCanvas(BoxSurface):
         if self.finding is None or not self.finding.needle:
             return TextMarks(selected) if selected[1] > selected[0] else NO_MARKS
         found = laid.find_text_ranges(self.finding.needle)
-        current = -1
-        if self.current >= 0 and self.current < len(self.finding.places) and self.finding.places[self.current] == index:
-            current = min(self.finding.hit_number_in_item(self.current), len(found) - 1)
+        current = self.finding.current_hit_in_item(index, len(found))
         return TextMarks(selected, found, current) if found or selected[1] > selected[0] else NO_MARKS
 
     def item_under(self, point: QPointF | QPoint) -> tuple[int, QPointF]:
@@ -402,6 +339,13 @@ class TranscriptCanvas(BoxSurface):
 
     def rect_in_viewport(self, index: int, inner: QRectF) -> QRectF:
         return inner.translated(self.column_left, self.column.content_top(index) - self.verticalScrollBar().value())
+
+
+def _build_item_column(history: ConversationState, page: LayoutContext) -> ItemColumn:
+    """Another conversation on the same page."""
+    items = TranscriptItems(history)
+    items.add_many_facts(history.facts[:])
+    return ItemColumn(LayoutContext(page.ink, page.width, items, page.contents, page.now))
 
 
 def _spoken_reply(fact: ModelReplied) -> str:

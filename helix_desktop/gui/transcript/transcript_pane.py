@@ -88,7 +88,7 @@ class TranscriptPane(QWidget):
 
     def _connect_transcript_signals(self) -> None:
         self._end.clicked.connect(self.view.jump_to_end)
-        self.view.following_changed.connect(lambda _following: self._update_end_button())
+        self.view.scrolling.following_changed.connect(lambda _following: self._update_end_button())
         self.view.verticalScrollBar().rangeChanged.connect(lambda _least, _most: self._update_end_button())
         self.view.intent_requested.connect(self.intent_requested)
         self.view.find_wanted.connect(self.find)
@@ -121,7 +121,6 @@ class TranscriptPane(QWidget):
 
     def _start_search(self, text: str) -> None:
         self.view.finding = TranscriptSearch(self.view.items, text)
-        self.view.current = -1
         self._slices.start()
 
     def _continue_search(self) -> None:
@@ -130,33 +129,33 @@ class TranscriptPane(QWidget):
             self._slices.stop()
             return
         done = finding.search_slice()
-        if self.view.current < 0 and finding.places:
+        if finding.current < 0 and finding.places:
             index, _ = self.view.item_under(self.view.viewport().rect().topLeft())
             if done or finding.places[-1] >= index:
                 self._show_hit(finding.first_hit_from(index))
         if done:
             self._slices.stop()
-        self.bar.show_hit_count(max(self.view.current, 0), len(finding.places), done=done)
+        self.bar.show_hit_count(max(finding.current, 0), len(finding.places), done=done)
         self.view.viewport().update()
 
     def _step_to_hit(self, by: int) -> None:
         finding = self.view.finding
         if finding is not None and finding.places:
-            self._show_hit((self.view.current + by) % len(finding.places))
-            self.bar.show_hit_count(self.view.current, len(finding.places), done=finding.done)
+            self._show_hit((finding.current + by) % len(finding.places))
+            self.bar.show_hit_count(finding.current, len(finding.places), done=finding.done)
 
     def _show_hit(self, number: int) -> None:
         finding = self.view.finding
         if finding is None or number < 0:
             return
-        self.view.current = number
+        finding.current = number
         index = finding.places[number]
         found = self.view.column.full_layout(index).find_text_ranges(finding.needle)
-        within = min(finding.hit_number_in_item(number), len(found) - 1)
+        within = finding.current_hit_in_item(index, len(found))
         self.view.scroll_to_item(index, found[within][0] if within >= 0 else 0)
 
     def _close_find_bar(self, *_: object, take_focus: bool = True) -> None:
-        self.view.finding, self.view.current = None, -1
+        self.view.finding = None
         self._slices.stop()
         self.bar.hide()
         if take_focus:
@@ -168,7 +167,7 @@ class TranscriptPane(QWidget):
         self._place_end_button()
 
     def _update_end_button(self) -> None:
-        self._end.setVisible(not self.view.is_following_end and self.view.verticalScrollBar().maximum() > 0)
+        self._end.setVisible(not self.view.scrolling.is_following_end and self.view.verticalScrollBar().maximum() > 0)
         self._place_end_button()
 
     def _place_end_button(self) -> None:

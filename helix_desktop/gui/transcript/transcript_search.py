@@ -2,6 +2,7 @@
 
 import time
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
@@ -17,6 +18,7 @@ class TranscriptSearch:
     def __init__(self, items: TranscriptItems, text: str) -> None:
         self.needle = text.lower()
         self.places = array("q")
+        self.current = -1  # The place that the reader was brought to; -1: none yet.
         self.done = not self.needle
         self._items = items
         self._next = self._search_items()
@@ -36,11 +38,10 @@ class TranscriptSearch:
             return -1
         return next((number for number, item in enumerate(self.places) if item >= index), 0)
 
-    def hit_number_in_item(self, number: int) -> int:
-        first = number
-        while first > 0 and self.places[first - 1] == self.places[number]:
-            first -= 1
-        return number - first
+    def current_hit_in_item(self, index: int, count: int) -> int:
+        """Which of the `count` hits that an item shows is the current one; -1 where it is in another item."""
+        is_here = 0 <= self.current < len(self.places) and self.places[self.current] == index
+        return min(self.current - bisect_left(self.places, index), count - 1) if is_here else -1
 
     def _search_items(self) -> Iterator[bool]:
         for index, item in enumerate(self._items.all):

@@ -181,7 +181,7 @@ class TranscriptView(TranscriptCanvas):
 
     def update_following_end(self, wanted: int) -> None:
         bar = self.verticalScrollBar()
-        self._set_following_end(following=wanted >= bar.maximum() and wanted >= bar.value())
+        self.scrolling.set_following_end(following=wanted >= bar.maximum() and wanted >= bar.value())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.matches(QKeySequence.StandardKey.Find):
@@ -225,7 +225,7 @@ class TranscriptView(TranscriptCanvas):
         place = self.rect_in_viewport(caret.number, self.column.full_layout(caret.number).caret_rect_at(caret.offset))
         bar = self.verticalScrollBar()
         if place.top() < 0:
-            self._set_following_end(following=False)
+            self.scrolling.set_following_end(following=False)
             bar.setValue(int(bar.value() + place.top() - STEP))
         elif place.bottom() > self.viewport().height():
             bar.setValue(int(bar.value() + place.bottom() - self.viewport().height() + STEP))
@@ -261,7 +261,7 @@ class TranscriptView(TranscriptCanvas):
         if isinstance(act, ToggleSection):
             y = self.verticalScrollBar().value()
             self.column.toggle_section(act)
-            self._set_following_end(following=False)
+            self.scrolling.set_following_end(following=False)
             self._lay_out_and_draw(y)
         elif isinstance(act, LinkAddress):
             self._ask_to_open_link(act.address)

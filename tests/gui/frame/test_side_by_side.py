@@ -361,9 +361,9 @@ def test_a_place_that_opens_late_is_not_looked_for_in_the_other_conversation(
         late_window.select_chat(right)
         late_window.go_to_place(WindowPlace("conversation", WORKSPACE, "third", seq=1))
         leave()
-        assert left.transcript.view.is_following_end
+        assert left.transcript.view.scrolling.is_following_end
         held.let("open")
-        assert left.transcript.view.is_following_end
+        assert left.transcript.view.scrolling.is_following_end
         assert late_window.chat is left
 
 

@@ -151,7 +151,7 @@ def test_what_comes_while_it_works_keeps_the_readers_place(pane: TranscriptPane,
     pane.open_transcript(state)
     settle()
     pane.view.verticalScrollBar().setValue(120)
-    pane.view._on_scroll_action(1)
+    pane.view.scrolling._on_scroll_action(1)
     settle()
     top = pane.view.reading_position()
     before = len(told.facts)

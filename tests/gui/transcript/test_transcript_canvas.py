@@ -121,7 +121,7 @@ def test_it_opens_at_the_end_and_follows(pane: TranscriptPane, settle: Settle) -
     pane.open_transcript(build_state(told.facts))
     settle()
     assert at_end(pane)
-    assert pane.view.is_following_end
+    assert pane.view.scrolling.is_following_end
     for number in range(5):
         pane.view.apply_events([FactAppended(told.user(f"more {number} " * 30))])
         settle()
@@ -135,10 +135,10 @@ def test_only_the_reader_ends_the_following(pane: TranscriptPane, settle: Settle
     pane.view.apply_events([ReplyStreamed("c", TextDelta("One line. " * 200))])
     pane.resize(700, 500)
     settle()
-    assert pane.view.is_following_end
+    assert pane.view.scrolling.is_following_end
     wheel(pane, 240)
     settle()
-    assert not pane.view.is_following_end
+    assert not pane.view.scrolling.is_following_end
     seen = first_seen(pane)
     for _ in range(5):
         pane.view.apply_events([ReplyStreamed("c", TextDelta("And more. " * 100))])
@@ -147,7 +147,7 @@ def test_only_the_reader_ends_the_following(pane: TranscriptPane, settle: Settle
     assert pane._end.isVisible()
     QTest.mouseClick(pane._end, Qt.MouseButton.LeftButton)
     settle()
-    assert pane.view.is_following_end
+    assert pane.view.scrolling.is_following_end
     assert at_end(pane)
     assert not pane._end.isVisible()
 
@@ -156,10 +156,10 @@ def test_scrolling_back_to_the_end_follows_again(pane: TranscriptPane, settle: S
     pane.open_transcript(build_state(long_talk().facts))
     settle()
     wheel(pane, 360)
-    assert not pane.view.is_following_end
+    assert not pane.view.scrolling.is_following_end
     for _ in range(6):
         wheel(pane, -360)
-    assert pane.view.is_following_end
+    assert pane.view.scrolling.is_following_end
 
 
 def test_what_is_above_may_change_its_height(pane: TranscriptPane, settle: Settle) -> None:
@@ -204,7 +204,7 @@ def test_the_place_of_the_reader_is_kept(pane: TranscriptPane, settle: Settle) -
     pane.open_transcript(build_state(told.facts), place)
     settle()
     assert first_seen(pane) == seen
-    assert not pane.view.is_following_end
+    assert not pane.view.scrolling.is_following_end
 
 
 def test_a_fact_is_brought_into_sight(pane: TranscriptPane, settle: Settle) -> None:

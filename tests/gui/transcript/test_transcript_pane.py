@@ -38,12 +38,12 @@ def test_all_places_are_counted_and_stepped_through(pane: TranscriptPane, settle
         settle()
         finding = pane.view.finding
         assert finding is not None
-        index = finding.places[pane.view.current]
+        index = finding.places[finding.current]
         y, height = pane.view.verticalScrollBar().value(), pane.view.viewport().height()
         assert index in list(pane.view.column.visible_items(y, height))
         seen.append(index)
     assert len(set(seen)) == 7
-    assert not pane.view.is_following_end
+    assert not pane.view.scrolling.is_following_end
     QTest.keyClick(pane.bar.field, Qt.Key.Key_Escape)
     assert not pane.bar.isVisible()
     assert pane.view.finding is None
@@ -72,10 +72,10 @@ def test_the_end_is_offered_only_where_it_cannot_be_seen(pane: TranscriptPane, s
     told.user("Short.")
     pane.open_transcript(build_state(told.facts))
     settle()
-    pane.view._set_following_end(following=False)
+    pane.view.scrolling.set_following_end(following=False)
     assert not pane._end.isVisible()
     pane.open_transcript(build_state(talk().facts))
     settle()
     assert not pane._end.isVisible()
-    pane.view._set_following_end(following=False)
+    pane.view.scrolling.set_following_end(following=False)
     assert pane._end.isVisible()

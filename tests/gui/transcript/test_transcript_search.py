@@ -30,7 +30,12 @@ def test_places_are_counted_by_item_however_busy_the_machine_is(monkeypatch: pyt
     told.reply("a NEEDLE")
     looking = found(told, "needle")
     assert list(looking.places) == [0, 0, 2, 3]
-    assert [looking.hit_number_in_item(number) for number in range(4)] == [0, 1, 0, 0]
+    assert looking.current_hit_in_item(0, 2) == -1
+    for looking.current, (index, within) in enumerate([(0, 0), (0, 1), (2, 0), (3, 0)]):
+        assert [looking.current_hit_in_item(other, 2) for other in (0, 2, 3) if other != index] == [-1, -1]
+        assert looking.current_hit_in_item(index, 2) == within
+    looking.current = 1
+    assert looking.current_hit_in_item(0, 1) == 0
     assert looking.first_hit_from(1) == 2
     assert looking.first_hit_from(9) == 0
 
