@@ -195,10 +195,12 @@ class FoldSteward:
     async def unfold(self, fold: str) -> tuple[facts.Recorded, ...]:
         """Take a fold out of force. Refused, with figures, where the view would not fit."""
         state = self.conversation.state
-        if state.find_fold(fold) is None:
+        if (folded := state.find_fold(fold)) is None:
             raise NotFound(f"There is no fold {fold!r} in this conversation.")
         if fold not in state.branch.live:
             raise ActionRefused("This fold has already been undone.")
+        if state.is_forgotten(folded):
+            raise ActionRefused("The output was permanently removed at your request, so it can't be restored.")
         meter = self.current_situation(self.conversation.expected_state).meter
         more = round((state.branch.view_tokens_without_fold(fold) - state.branch.total_tokens) * meter.factor)
         if more > max(meter.free_tokens, 0):

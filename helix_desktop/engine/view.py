@@ -15,6 +15,7 @@ from helix_desktop.engine.facts import (
     ConversationStarted,
     Fact,
     Folded,
+    Forgotten,
     ModelReplied,
     Recorded,
     Rewound,
@@ -164,6 +165,8 @@ class ConversationState(Moment):
                 self.spent.append(paid)
             case Folded(fold=name, batch=batch):
                 self.last_fold = max(self.last_fold, _number_in_fold_name(name), _number_in_fold_name(batch))
+            case Forgotten(entries=entries):
+                self.record.forgotten.update(dict.fromkeys(entries, recorded.seq))
             case ToolReturned(output=output):
                 self._returned[output.digest.raw] = recorded.seq
             case ConversationStarted(title=title, agent=agent, copy=copy, acp_agent=acp_agent):

@@ -20,6 +20,7 @@ from helix_desktop.engine.facts import (
     Excluded,
     Folded,
     FoldKind,
+    Forgotten,
     ModelRole,
     ModelSet,
     PartRef,
@@ -455,6 +456,26 @@ async def test_undo_is_refused_with_the_figures_where_the_view_would_not_fit() -
     )  # chosen, and not asked anything yet
     await kept.steward.unfold(fold.fold)
     assert fold.fold not in kept.conversation.state.branch.live
+
+
+async def test_an_output_that_was_forgotten_is_neither_recallable_nor_brought_back_by_an_undo() -> None:
+    kept = await keeping("helix", window=100_000, caching_steps=8)
+    await kept.say("a task")
+    await worked(kept, 12, 600)
+    await kept.steward.apply_due_folds()
+    fold, *others = kept.folds(FoldKind.MARKER)
+    state = kept.conversation.state
+    assert state.count_recallable_tokens() == sum(each.tokens_before for each in (fold, *others))
+    await kept.conversation.append_facts(Forgotten(fold.entries, 1))
+    left = sum(each.tokens_before for each in others)
+    assert state.count_recallable_tokens() == left
+    with pytest.raises(ActionRefused, match="permanently removed at your request"):
+        await kept.steward.unfold(fold.fold)
+    before, forgotten = state.last_seq - 1, state.last_seq
+    await kept.conversation.append_facts(Rewound(before))  # On another branch it is gone as well.
+    assert state.count_recallable_tokens() == left
+    assert state.past_moment(forgotten).count_recallable_tokens() == left
+    assert state.past_moment(before).count_recallable_tokens() == left + fold.tokens_before
 
 
 async def test_undo_and_redo_of_what_is_not_there() -> None:

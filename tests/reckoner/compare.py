@@ -78,7 +78,7 @@ def _moment(where: str, state: Moment, c: Conversation) -> Iterator[Difference]:
     yield from _unequal(f"settings {where}", _settings(state), _settings_of(c, n))
     yield from _unequal(f"the meter {where}", _meter(state), places.meter(c, n))
     yield from _unequal(f"the factor {where}", state.billed_per_counted_token(), places.main_factor(c, n))
-    yield from _unequal(f"what can be recalled {where}", state.branch.recallable, places.recallable(c, n))
+    yield from _unequal(f"what can be recalled {where}", state.count_recallable_tokens(), places.recallable(c, n))
     yield from _unequal(f"sums {where}", _sums(state), _sums_of(c, n))
     yield from _unequal(f"the digest of the request {where}", _digest(state, c), request.digest(c, n))
     for said in (0, *(seq for seq in now.messages if isinstance(now.messages[seq], UserSaid))):

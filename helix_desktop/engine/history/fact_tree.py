@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Cover, Excluded, Included, PartRef, Recorded, Span
 from helix_desktop.engine.history.live_folds import Effect, LiveFolds
 from helix_desktop.engine.history.request_settings import RequestSettings
@@ -36,6 +37,7 @@ class FactTree:
     ids: dict[PartRef, str] = field(default_factory=dict)  # New ids for calls whose own id is empty or not unique.
     # The call that a result answers, by the seq of the result, on all branches.
     answered: dict[int, PendingCall] = field(default_factory=dict)
+    forgotten: dict[Digest, int] = field(default_factory=dict)  # The fact that says so of each forgotten entry.
     ledger: TokenLedger = field(default_factory=TokenLedger)
 
     def runs_leading_to(self, seq: int) -> list[Run]:

@@ -59,7 +59,6 @@ class LiveFolds(ViewItems):
     exclusions: dict[Cover, None] = field(default_factory=dict)
     born: dict[int, int] = field(default_factory=dict)  # How many steps came before each message.
     fold_born: dict[str, int] = field(default_factory=dict)
-    recallable: int = 0  # The tokens of originals that are shown as markers and excerpts.
 
     def message_at(self, seq: int) -> Recorded:
         return self.facts[seq - 1]
@@ -102,28 +101,17 @@ class LiveFolds(ViewItems):
         return ref
 
     def _put_in_force(self, name: str) -> None:
-        over = self._folds_over(self.folds[name].cover)
         self.live[name] = None
-        self.recallable -= self._largest_original_tokens(over)
-        insort(over, name, key=self.ages.__getitem__)
-        self.recallable += self._largest_original_tokens(over)
+        insort(self._folds_over(self.folds[name].cover), name, key=self.ages.__getitem__)
 
     def _take_out_of_force(self, name: str) -> Cover:
         cover = self.folds[name].cover
-        over = self._folds_over(cover)
         del self.live[name]
-        self.recallable -= self._largest_original_tokens(over)
-        over.remove(name)
-        self.recallable += self._largest_original_tokens(over)
+        self._folds_over(cover).remove(name)
         if isinstance(cover, Span) and not self.by_span[cover]:
             del self.by_span[cover]
         self.barred[cover] = name
         return cover
-
-    def _largest_original_tokens(self, over: Sequence[str]) -> int:
-        """The largest original of the markers and excerpts among these folds."""
-        folds = (self.folds[name] for name in over)
-        return max((fold.tokens_before for fold in folds if fold.kind in RECALLED), default=0)
 
     def is_pinned(self, ref: PartRef) -> bool:
         return bool(self.pins) and is_covered_by_any(self.pins, ref)

@@ -10,7 +10,7 @@ from helix_desktop.engine.blocks import Block, View
 from helix_desktop.engine.facts import Cover, Folded, ModelReplied, ModelRole, Recorded, ToolCall, ToolReturned
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.history.fact_tree import FactTree
-from helix_desktop.engine.history.live_folds import LiveFolds
+from helix_desktop.engine.history.live_folds import RECALLED, LiveFolds
 from helix_desktop.engine.history.request_settings import RequestSettings
 from helix_desktop.engine.history.token_ledger import Savings
 
@@ -45,6 +45,19 @@ class Moment:
     def find_fold(self, name: str) -> Folded | None:
         """The fold, live or undone, with the user's wording where there is one; None where the branch has none."""
         return self.branch.folds.get(name)
+
+    def is_forgotten(self, fold: Folded) -> bool:
+        """Whether the output that a marker or an excerpt stands for was permanently removed; nothing brings it back."""
+        gone = (self.record.forgotten.get(entry, self.seq + 1) <= self.seq for entry in fold.entries)
+        return fold.kind in RECALLED and bool(fold.entries) and all(gone)
+
+    def count_recallable_tokens(self) -> int:
+        """The tokens of the originals shown as markers and excerpts, without those that were permanently removed."""
+        originals: dict[Cover, int] = {}
+        for fold in map(self.branch.folds.__getitem__, self.branch.live):
+            if fold.kind in RECALLED and not self.is_forgotten(fold):
+                originals[fold.cover] = max(originals.get(fold.cover, 0), fold.tokens_before)
+        return sum(originals.values())
 
     def facts_on_path(self) -> list[Recorded]:
         """The facts the view goes on from, oldest first: all but those a rewind left behind."""

@@ -122,6 +122,6 @@ def build_context_boxes(
             dot = ink.theme.fill_colour_of_kind(kind)
             yield FigureBox(ink, width, name, format_token_count(figure), dot=dot, gap=gap)
             gap = 0.0
-    if held := state.branch.recallable:
+    if held := state.count_recallable_tokens():
         dot = ink.theme.fill_colour_of_kind(ContextKind.OUTPUT)
         yield FigureBox(ink, width, tr("Stored, can be recalled"), format_token_count(held), dot=dot, ring=True)

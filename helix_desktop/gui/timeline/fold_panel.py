@@ -55,6 +55,10 @@ class ShownFold:
     def is_fold_undone(self, fold: str) -> bool:
         return fold not in self.event.history.branch.live
 
+    def list_foldable(self) -> list[Folded]:
+        """The folds of the event that can be undone or redone: an output that was permanently removed can't be restored."""
+        return [fold for fold in self.event.current_folds if not self.event.history.is_forgotten(fold)]
+
 
 class FoldPanel(QWidget):
     """`wanted` carries values of `chat_intents`; other signals are commands on the shown fold."""
@@ -141,7 +145,7 @@ class FoldPanel(QWidget):
         self._shown = shown
         event = shown.event
         folds = event.current_folds
-        looks = (folds, [shown.is_fold_undone(fold.fold) for fold in folds], shown.window, shown.earlier, shown.claims)
+        looks = (folds, shown.list_foldable(), [shown.is_fold_undone(fold.fold) for fold in folds], shown.window, shown.earlier, shown.claims)
         if same and looks == self._drawn_state:
             return
         self._drawn_state = looks
@@ -149,7 +153,7 @@ class FoldPanel(QWidget):
         fold = folds[0] if folds else None
         self._kept_details_label.set_chip_text(describe_kept_details(fold.details) if fold else "", "strong")
         self._figures.setVisible(fold is not None)
-        self.undo_button.setVisible(fold is not None)
+        self.undo_button.setVisible(bool(shown.list_foldable()))
         self.undo_button.setText(tr("Undo") if shown.event.has_fold_in_force else tr("Redo"))
         self._compare.setVisible(bool(shown.earlier))
         self._compare.setText(shown.earlier)
@@ -190,7 +194,7 @@ class FoldPanel(QWidget):
         if self._shown is not None:
             self._save_open_draft()
             self._stack.setCurrentIndex(0)
-            names = [fold.fold for fold in self._shown.event.current_folds]
+            names = [fold.fold for fold in self._shown.list_foldable()]
             (self.undo_wanted if self._shown.event.has_fold_in_force else self.redo_wanted).emit(names)
 
     def _start_document_edit(self) -> None:
@@ -251,12 +255,13 @@ def _build_covered_output_boxes(shown: ShownFold, ink: DrawingStyle, width: floa
     for number, fold in enumerate(event.current_folds[:200]):
         undone = shown.is_fold_undone(fold.fold)
         about = fold_sentences.name_covered_part(event, fold.cover) if isinstance(fold.cover, PartRef) else ""
-        right = tr("Cache again") if undone else tr("Restore")
+        gone = event.history.is_forgotten(fold)
+        right = tr("permanently removed") if gone else tr("Cache again") if undone else tr("Restore")
         status, chips = CallStatus.DONE if undone else CallStatus.CACHED, tuple(map(build_entry_chip, fold.entries[:1]))
         line = ToolCallLine(about or tr("output"), status, chips, right)
         open_it = OpenEntry(fold.entries[0]) if fold.entries else ToggleSection(_BEFORE_AFTER)
         back = ToggleSection(("fold", fold.fold))
-        yield ToolCallBox(ink, width, line, open_it, right=back, gap=6 if number else 0)
+        yield ToolCallBox(ink, width, line, open_it, right=open_it if gone else back, gap=6 if number else 0)
     if event.fold_kind is FoldKind.EXCERPT:
         for fold in event.current_folds[:20]:
             yield build_heading_box(ink, width, tr("What the model sees"), gap=12)
@@ -280,9 +285,13 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
             yield ChipRowBox(ink, width, [build_entry_chip(fold.entries[0])], gap=4)
     parts = [fold.cover for fold in event.current_folds if isinstance(fold.cover, PartRef)]
     yield build_heading_box(ink, width, tr("Replaced outputs") if parts else tr("Replaced messages"), gap=12)
-    number = len(parts) or count_covered_facts(fold)
+    number = len(shown.list_foldable()) if parts else count_covered_facts(fold)
+    if gone := len(event.current_folds) - number if parts else 0:
+        removed = format_count(gone, "{n} output was permanently removed.", "{n} outputs were permanently removed.")
+        yield build_note_box(ink, width, removed, font=ink.text)
     outputs = format_count(number, "{n} output, still in the cache.", "{n} outputs, all still in the cache.")
     messages = format_count(number, "{n} message, still in the journal.", "{n} messages, all still in the journal.")
-    yield build_note_box(ink, width, outputs if parts else messages, font=ink.text)
+    if number:
+        yield build_note_box(ink, width, outputs if parts else messages, font=ink.text)
     act = ToggleSection(_BEFORE_AFTER)
     yield ActionLineBox(ink, width, tr("Compare what the model saw before and after"), act, gap=2)

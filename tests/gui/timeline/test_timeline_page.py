@@ -13,7 +13,7 @@ from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QDialogButtonBox
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import DocumentEdited, FoldKind, Recorded, Unfolded
+from helix_desktop.engine.facts import DocumentEdited, FoldKind, Forgotten, Recorded, Unfolded
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.request_costs import explain_requests
 from helix_desktop.engine.session_events import FactAppended
@@ -78,6 +78,15 @@ def click(page: TimelinePage, kind: type, name: str, number: int = 0) -> None:
     QTest.mouseClick(view.viewport(), LEFT, pos=place - QPoint(0, view.verticalScrollBar().value()))
 
 
+def shown_words(page: TimelinePage) -> str:
+    return "\n".join(box.text for box in page.panel.document._stack.boxes)
+
+
+def acts_of(page: TimelinePage) -> list[object]:
+    stack = page.panel.document._stack
+    return [stack.hot_spot_and_rect(spot)[0].act for spot in stack.list_hot_spots()]
+
+
 def test_the_newest_fold_is_shown(page: Page) -> None:
     timeline, _ = page
     assert timeline.panel._title._words == "Handover 2"
@@ -119,6 +128,26 @@ def test_undo_one_of_a_batch_and_all_of_it(page: Page, settle: Settle) -> None:
     settle()
     QTest.mouseClick(timeline.panel.undo_button, LEFT)
     assert session.done[1:] == ["undo m0", "undo m1", "undo m2"]
+
+
+def test_what_was_forgotten_cannot_be_restored(page: Page, settle: Settle) -> None:
+    timeline, session = page
+    timeline.choose_fold("m0")
+    gone = [Digest.of_content(b"%d" % number) for number in range(3)]
+    session.append(Forgotten((gone[1],), 1))
+    settle()
+    shown = shown_words(timeline)
+    assert "1 output was permanently removed." in shown
+    assert "2 outputs, all still in the cache." in shown
+    restored = [act for act in acts_of(timeline) if isinstance(act, ToggleSection)]
+    assert [act.key for act in restored[:2]] == [("fold", "m0"), ("fold", "m2")]
+    QTest.mouseClick(timeline.panel.undo_button, LEFT)
+    assert session.done == ["undo m0", "undo m2"]
+    session.append(Forgotten((gone[0], gone[2]), 1))
+    settle()
+    assert timeline.panel.undo_button.isHidden()
+    assert "still in the cache" not in shown_words(timeline)
+    assert ("fold", "m0") not in [act.key for act in acts_of(timeline) if isinstance(act, ToggleSection)]
 
 
 def test_an_undone_fold_can_be_redone(page: Page, settle: Settle) -> None:
