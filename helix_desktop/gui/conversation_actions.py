@@ -200,38 +200,50 @@ class ConversationActions:
 
     def ask_to_continue(self, bench: Workbench, row: ConversationListRow, agent: str) -> None:
         """Offers the conversation as it is, as it was before its last compaction, or folded; then says how to go on in the agent."""
+        name = AGENTS_TO_CONTINUE_IN[agent]
+        title = tr("Continue in {agent}", agent=name)
 
         def save_session(compaction: int, *, is_folded: bool = False) -> None:
-            self.doing.run_in_background(
-                self._write_session_for_agent(bench, row, agent, compaction, is_folded=is_folded),
-                then=lambda lines: show_text_box(self.window, tr("The session was saved"), "\n\n".join(lines)),
-            )
+            writing = self._write_session_for_agent(bench, row, agent, compaction, is_folded=is_folded)
+            self.doing.run_in_background(writing, then=partial(show_saved_session, compaction))
+
+        def show_saved_session(compaction: int, saved: tuple[Sequence[str], str] | None) -> None:
+            if saved is not None:
+                show_text_box(self.window, tr("The session was saved"), "\n\n".join(saved[0]), saved[1])
+                return
+            text = tr("This conversation is too long for {agent}. Its older parts can be folded in a copy of the conversation, which your provider may bill. This workspace's MCP server is then added to the agent's settings, so that the agent can read the originals.", agent=name)  # fmt: skip
+            ways = [(tr("Fold older parts"), partial(save_session, compaction, is_folded=True))]
+            ask_which_way(self.window, title, text, "", ways)
 
         def offer_ways(compactions: int) -> None:
             ways = [(tr("Save the session"), partial(save_session, 0))]
             if compactions:
                 ways.append((tr("Save it as it was before the last compaction"), partial(save_session, compactions)))
             ways.append((tr("Fold older parts first"), partial(save_session, 0, is_folded=True)))
-            text = tr("A new session is saved where the agent looks for its sessions. Existing files are not changed, and the agent's login is not read.")  # fmt: skip
-            more = tr("Anything that is too long for the agent is folded, which your provider may bill. If you fold older parts, this workspace's MCP server is added to the agent's settings, so that the agent can read the originals.")  # fmt: skip
-            ask_which_way(self.window, tr("Continue in another agent"), f"{text}\n\n{more}", "", ways)
+            text = tr("A new session is saved where {agent} looks for its sessions. Existing files are not changed, and the agent's login is not read.", agent=name)  # fmt: skip
+            more = tr("If you fold older parts, your provider may bill that, and this workspace's MCP server is added to the agent's settings, so that the agent can read the originals.")  # fmt: skip
+            ask_which_way(self.window, title, f"{text}\n\n{more}", "", ways)
 
         self.doing.run_in_background(_count_compactions(bench, row), then=offer_ways)
 
     async def _write_session_for_agent(
         self, bench: Workbench, row: ConversationListRow, agent: str, compaction: int, *, is_folded: bool
-    ) -> Sequence[str]:
+    ) -> tuple[Sequence[str], str] | None:
+        """What is said of the saved session, and the command to go on with it; None where it is too long unless it is folded."""
         from helix_desktop.histories import conversation_restoring as restoring
         from helix_desktop.histories.history_finding import HistoryPlaces
 
         folder, places = next(iter(bench.allowed_folders), Path.home()), HistoryPlaces.of_this_user()
         asked = restoring.RestoreRequest(row.id, agent, str(folder), compaction, is_folded)
-        restored = await bench.relay.prepare_session_for_agent(asked)
+        restored = await bench.relay.prepare_session_for_agent(asked, may_fold=is_folded)
+        if not (is_folded or restored.fits):
+            return None
 
-        def write_session() -> Sequence[str]:
+        def write_session() -> tuple[Sequence[str], str]:
             lines = [bench.relay.add_mcp_server(agent, folder, places)] if is_folded and agent != "pi" else []
             path = restoring.write_restored_session(restored, places)
-            return list(map(translate_sentences, [*lines, *restoring.describe_restored_session(restored, path)]))
+            lines += restoring.describe_restored_session(restored, path)
+            return list(map(translate_sentences, lines)), restoring.command_to_resume(restored)
 
         return await asyncio.to_thread(write_session)
 

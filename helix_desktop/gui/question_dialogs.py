@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, Qt
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QGuiApplication, QKeyEvent
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QLineEdit, QMessageBox, QWidget
 
 from helix_desktop.gui.translation import tr
@@ -83,11 +83,16 @@ def ask_new_file(parent: QWidget, title: str, name: str, then: Callable[[Path], 
     return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
 
 
-def show_text_box(parent: QWidget, title: str, text: str) -> QMessageBox:
+def show_text_box(parent: QWidget, title: str, text: str, command: str = "") -> QMessageBox:
+    """`command`: a command line in the text, which a button copies."""
     box = QMessageBox(QMessageBox.Icon.NoIcon, title, text, QMessageBox.StandardButton.Close, parent)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setTextFormat(Qt.TextFormat.PlainText)
     box.setWindowTitle(title or tr("Helix Desktop"))
+    box.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    if command:
+        copying = box.addButton(tr("Copy command"), QMessageBox.ButtonRole.ActionRole)
+        copying.clicked.connect(lambda: QGuiApplication.clipboard().setText(command))
     box.open()
     return box
 

@@ -261,7 +261,12 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
         yield f"Tool calls converted to text because the agent does not have these tools: {restored.calls_as_text:,}."
     if restored.version and restored.version != form.seen_version:
         yield f"The session is from version {restored.version}. Restoring was tested with {form.seen_version}."
-    yield f"To continue in {restored.folder}, run: {form.resume.format(restored.session)}"
+    yield f"To continue in {restored.folder}, run: {command_to_resume(restored)}"
+
+
+def command_to_resume(restored: RestoredSession) -> str:
+    """The command line with which the agent goes on with the session."""
+    return FORMATS[restored.agent].resume.format(restored.session)
 
 
 def write_restored_session(restored: RestoredSession, places: HistoryPlaces) -> Path:

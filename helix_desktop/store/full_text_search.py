@@ -121,7 +121,7 @@ def _read_found_places(
                 if _fact_passes_filters(source, found, fact, text, filters):
                     hit = SearchHit("", None, found.conversation, found.seq, 1)
                     known = [word for row in each for word in matching.words_of_row(row[0])]
-                    yield FoundPlace(hit, text, 0, BY_USER if isinstance(fact, UserSaid) else 1.0, known)
+                    yield FoundPlace(hit, text, 0, BY_USER if isinstance(fact, UserSaid) else 1.0, known, found.time)
             elif found is not None:
                 for row, hit, piece in _pieces_of_entry(each, *found, filters):
                     yield FoundPlace(hit, piece, row[1], 1.0, matching.words_of_row(row[0]))

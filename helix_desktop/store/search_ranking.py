@@ -45,12 +45,14 @@ class FoundPlace:
     number: int  # The entry's; 0 for a fact.
     worth: float
     words: Sequence[str]
+    time: float = 0.0  # The fact's: its copy in a fork has the same number and time.
 
 
 def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> list[SearchHit]:
     """The best place of each entry and fact, in order, each with the line that has the most of the
     words. `words`: with their weight, which the rarer ones have, in the order of the query.
     """
+    places = _without_copies_in_forks(places)
     stems = list(dict.fromkeys(map(stem_of_word, words)))
     folded = [place.text.casefold() for place in places]
     held = [_stems_of_place(place, text, stems) for place, text in zip(places, folded, strict=True)]
@@ -80,6 +82,15 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
         if (key := (hit.digest, hit.conversation, hit.seq)) not in best:
             best[key] = _show_line(places[at], words, lines[at][1] if exact else -1)
     return [*best.values()]
+
+
+def _without_copies_in_forks(places: Sequence[FoundPlace]) -> list[FoundPlace]:
+    """Of a message and its copies in forks only the one in the oldest conversation: IDs sort by time."""
+    oldest: dict[tuple[float, int], str] = {}
+    for place in places:
+        oldest.setdefault((place.time, place.hit.seq), place.hit.conversation)
+        oldest[place.time, place.hit.seq] = min(oldest[place.time, place.hit.seq], place.hit.conversation)
+    return [place for place in places if place.number or oldest[place.time, place.hit.seq] == place.hit.conversation]
 
 
 def _stems_of_place(place: FoundPlace, text: str, stems: list[str]) -> list[str]:

@@ -37,11 +37,14 @@ class ConversationRelay:
     tokens: TokenCounter
     open_desk: Callable[[], AbstractAsyncContextManager[Any]]
 
-    async def prepare_session_for_agent(self, asked: RestoreRequest) -> RestoredSession:
+    async def prepare_session_for_agent(self, asked: RestoreRequest, *, may_fold: bool = True) -> RestoredSession:
+        """`may_fold`: what is too long is folded, which may be billed. Without it `fits` says that it is too long."""
         restored = await self._read_restored(asked)
         room = (asked.window or restoring.FORMATS[asked.agent].window) - FRAME_TOKENS
         if not asked.is_folded and await self._fits_room(restored.texts, room):
             return restored
+        if not (asked.is_folded or may_fold):
+            return replace(restored, fits=False)
         async with self.open_desk() as desk:
             fork = await self._fork_and_fold(desk, asked, room)
         folded = await self._read_restored(replace(asked, conversation=fork, before_compaction=0, is_folded=True))

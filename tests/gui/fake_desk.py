@@ -502,11 +502,12 @@ class FakeRelay:
 
     def __init__(self, bench: FakeWorkbench) -> None:
         self._bench = bench
+        self.is_too_long = False
 
-    async def prepare_session_for_agent(self, asked: RestoreRequest) -> RestoredSession:
+    async def prepare_session_for_agent(self, asked: RestoreRequest, *, may_fold: bool = True) -> RestoredSession:
         facts = await self._bench.read_conversation_facts(asked.conversation)
         contents = await self._bench.workspace.cache.read_contents(session_export.entries_needed_for_export(facts))
-        return restore_session(facts, contents.get, asked)
+        return replace(restore_session(facts, contents.get, asked), fits=may_fold or not self.is_too_long)
 
 
 class FakeWorkbench(StandIn):

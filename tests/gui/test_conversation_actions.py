@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
 from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession, FakeWorkbench
 
@@ -71,10 +73,39 @@ def test_a_conversation_is_written_for_an_agent_and_the_way_on_is_shown(
         monkeypatch.delenv(variable, raising=False)
     window.window_actions[f"continue-{agent}"].trigger()
     (question,) = window.findChildren(QMessageBox)
-    assert "which your provider may bill" in f"{question.text()} {question.informativeText()}"
+    name = AGENTS_TO_CONTINUE_IN[agent]
+    assert question.windowTitle() == f"Continue in {name}"
+    assert f"where {name} looks for its sessions" in question.text()
+    assert "your provider may bill that" in question.text()
     next(button for button in question.buttons() if button.text() == "Save the session").click()
     (written,) = (tmp_path / folder).rglob("*.jsonl")
     assert "The guard must never be held across an await." in written.read_text("utf-8")
     shown = window.findChildren(QMessageBox)[-1]
     assert command in shown.text()
     assert str(written) in shown.text()
+    next(button for button in shown.buttons() if button.text() == "Copy command").click()
+    copied = QGuiApplication.clipboard().text()
+    assert copied.startswith(command)
+    assert shown.text().endswith(copied)
+
+
+def test_what_is_too_long_for_an_agent_is_folded_only_after_a_question(
+    window: MainWindow, bench: FakeWorkbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("PI_CODING_AGENT_DIR", raising=False)
+    bench.relay.is_too_long = True
+    window.window_actions["continue-pi"].trigger()
+    press(window, "Save the session")
+    assert not [*tmp_path.rglob("*.jsonl")]
+    question = window.findChildren(QMessageBox)[-1]
+    assert question.text().startswith("This conversation is too long for pi. ")
+    assert "your provider may bill" in question.text()
+    press(window, "Fold older parts")
+    assert len([*tmp_path.rglob("*.jsonl")]) == 1
+
+
+def press(window: MainWindow, words: str) -> None:
+    """A button of the newest question."""
+    question = window.findChildren(QMessageBox)[-1]
+    next(button for button in question.buttons() if button.text() == words).click()

@@ -386,12 +386,15 @@ def meter(c: Conversation, n: int) -> tuple[dict[str, int], int]:
 
 def recallable(c: Conversation, n: int) -> int:
     """What markers and excerpts in force stand for: once for each cover, the most that one of them says. Not what was
-    forgotten until then, on any branch."""
+    forgotten until then, on any branch.
+    """
     gone = {entry for _, fact in c.until(n) if isinstance(fact, Forgotten) for entry in fact.entries}
     now, most = moment(c, n), Counter[Cover]()
     for name in now.in_force:
         fold = now.folds[name]
-        if fold.fact.kind in (FoldKind.MARKER, FoldKind.EXCERPT) and not (fold.fact.entries and gone.issuperset(fold.fact.entries)):
+        if fold.fact.kind in (FoldKind.MARKER, FoldKind.EXCERPT) and not (
+            fold.fact.entries and gone.issuperset(fold.fact.entries)
+        ):
             most[fold.cover] = max(most[fold.cover], fold.fact.tokens_before)
     return sum(most.values())
 

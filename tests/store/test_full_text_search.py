@@ -33,6 +33,17 @@ async def test_where_no_place_has_every_word_one_with_some_is_shown(workspace: S
     assert len(await workspace.index.search_index("apples here")) == 1
 
 
+async def test_a_message_is_found_once_although_a_fork_has_a_copy_of_it(workspace: StoredWorkspace) -> None:
+    said = UserSaid((Text("here is the needle", 4),))
+    for conversation in ("a", "other"):
+        await workspace.journal.append_to_journal(conversation, [ConversationStarted(), said])
+    await workspace.journal.fork_conversation("a", 2, "b")
+    await workspace.journal.append_to_journal("b", [UserSaid((Text("another needle", 2),))])
+    await workspace.index.wait_until_indexed()
+    hits = await workspace.index.search_index("needle")
+    assert sorted((hit.conversation, hit.seq) for hit in hits) == [("a", 2), ("b", 4), ("other", 2)]
+
+
 async def test_the_better_place_comes_first(workspace: StoredWorkspace) -> None:
     await workspace.cache.store_content(b"needle once, and many other words besides, on and on and on", SHELL)
     best = await workspace.cache.store_content(b"needle needle needle", SHELL)

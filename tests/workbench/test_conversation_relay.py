@@ -54,6 +54,9 @@ async def test_what_does_not_fit_is_folded_in_a_fork_and_every_output_can_be_rec
     conversation = await imported(bench, tmp_path, turns, steps)
     before = await bench.workspace.journal.read_facts(conversation)
     asked = RestoreRequest(conversation, "codex", str(folder), window=FRAME_TOKENS + 25_000)
+    unfolded = await bench.relay.prepare_session_for_agent(asked, may_fold=False)
+    assert (unfolded.is_folded, unfolded.fits) == (False, False)
+    assert [row.id for row in bench.list_conversations()] == [conversation]  # No copy was made.
     restored = await bench.relay.prepare_session_for_agent(asked)
     assert (restored.is_folded, restored.fits) == (True, True)
     told = " ".join(describe_restored_session(restored, tmp_path))

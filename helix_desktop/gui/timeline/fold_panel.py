@@ -145,7 +145,14 @@ class FoldPanel(QWidget):
         self._shown = shown
         event = shown.event
         folds = event.current_folds
-        looks = (folds, shown.list_foldable(), [shown.is_fold_undone(fold.fold) for fold in folds], shown.window, shown.earlier, shown.claims)
+        looks = (
+            folds,
+            shown.list_foldable(),
+            [shown.is_fold_undone(fold.fold) for fold in folds],
+            shown.window,
+            shown.earlier,
+            shown.claims,
+        )
         if same and looks == self._drawn_state:
             return
         self._drawn_state = looks
