@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import httpx
+
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.protocols.gemini import gemini_wire
@@ -84,6 +86,8 @@ def headers_to_forward(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[byt
 
 def join_provider_address(upstream: str, path: str, query: str) -> str:
     """Where the request goes. A version that both the upstream's address and the path begin with stands there once."""
+    if not path.startswith("/"):  # `*@other.example` would become the name of a host.
+        raise httpx.InvalidURL("the path does not begin with a slash")
     base = upstream.rstrip("/")
     last = urlsplit(base).path.rpartition("/")[2]
     if last and path.startswith(f"/{last}/"):

@@ -20,7 +20,6 @@ _MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark, which can come before the fi
 MOST_EVENTS = 500_000  # More events than any model's reply has. After these, many events are passed on at once.
 # CR LF is one line end, so it does not end an event. All empty lines after it belong to the end.
 _END = re.compile(rb"(?>\r\n|[\r\n])(?:\r\n|[\r\n])++")
-_LAST_END = re.compile(rb".*" + _END.pattern, re.DOTALL)
 
 
 class EventTooLong(ValueError):
@@ -43,13 +42,20 @@ class RawEventSplitter:
     def feed_raw_chunk(self, chunk: bytes) -> Iterator[bytes]:
         begin = max(0, len(self.unfinished) - 3)
         self.unfinished += chunk
-        while found := (_END if self.events_left > 0 else _LAST_END).search(self.unfinished, begin):
+        while found := (_END.search if self.events_left > 0 else _search_last_end)(self.unfinished, begin):
             self.events_left -= 1
             with memoryview(self.unfinished) as whole:
                 event = bytes(whole[: found.end()])
             yield event
             del self.unfinished[: found.end()]
             begin = 0
+
+
+def _search_last_end(unfinished: bytearray, begin: int) -> re.Match[bytes] | None:
+    found = None
+    for found in _END.finditer(unfinished, begin):  # noqa: B007
+        pass
+    return found
 
 
 @dataclass(slots=True)

@@ -14,6 +14,8 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, list_at, parse_json, text_at, value_at
 
 LONGEST_SENTENCE = 600
+# The patterns below take far more than twice as long for a text that is twice as long, so what they see is short.
+LONGEST_CODE, MOST_CODES = 80, 10
 
 _CONTEXT = re.compile(
     r"""context_length_exceeded | string_above_max_length | exceed_context_size | model_context_window_exceeded
@@ -184,9 +186,10 @@ def _error_codes(body: Json) -> str:
     if isinstance(body, list) and body:
         return _error_codes(body[0])
     named = (value_at(body, "error", name) for name in ("type", "code", "status"))
-    reasons = (value_at(detail, "reason") for detail in list_at(body, "error", "details"))
+    reasons = (value_at(detail, "reason") for detail in list_at(body, "error", "details")[:MOST_CODES])
     top = (value_at(body, "type"), value_at(body, "code"))
-    return " ".join(str(one) for one in (*named, *reasons, *top) if one is not None)
+    codes = [str(one)[:LONGEST_CODE] for one in (*named, *top, *reasons) if isinstance(one, str | int)]
+    return " ".join(codes[:MOST_CODES])
 
 
 def retry_after_seconds(headers: Mapping[str, str], body: Json = None, now: datetime | None = None) -> float | None:

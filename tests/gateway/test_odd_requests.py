@@ -135,6 +135,17 @@ def test_a_web_socket_is_refused_so_that_the_client_falls_back(there: tuple[str,
     assert provider.asked
 
 
+def test_a_target_that_is_no_path_is_refused(there: tuple[str, Provider]) -> None:
+    url, token = urlsplit(there[0]), there[0].rpartition("/t/")[2]
+    with Provider(_script, strict=False) as other:
+        with socket.create_connection(("127.0.0.1", url.port or 0), timeout=60) as connection:
+            head = f"POST *@{urlsplit(other.url).netloc}/v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nx-api-key: k\r\nx-helix-token: {token}\r\nContent-Length: 2\r\n\r\n{{}}"
+            connection.sendall(head.encode())
+            line = connection.recv(4096).split(b"\r\n")[0]
+        assert b" 400 " in line
+        assert not other.asked
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd", "br", "gzip, zstd"])
 def test_compressed_bodies(there: tuple[str, Provider], encoding: str) -> None:
     url, provider = there

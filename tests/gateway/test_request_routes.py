@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
 
 from helix_desktop.gateway import request_routes
@@ -22,6 +23,17 @@ from helix_desktop.gateway.request_routes import RequestRoute, join_provider_add
 )
 def test_a_version_stands_once_in_the_providers_address(upstream: str, path: str, query: str, address: str) -> None:
     assert join_provider_address(upstream, path, query) == address
+
+
+@pytest.mark.parametrize("target", ["*@other.example/v1/messages", "*.other.example/v1/messages", "/t/token*@b", "*"])
+def test_a_target_never_becomes_a_part_of_the_hosts_name(target: str) -> None:
+    """The user's stored key went to the other host."""
+    path = request_routes.parse_route(target).path
+    try:
+        address = join_provider_address("https://api.example", path, "")
+    except httpx.InvalidURL:
+        return
+    assert httpx.URL(address).netloc == b"api.example"
 
 
 @pytest.mark.parametrize(

@@ -230,3 +230,11 @@ def test_a_refusal_that_comes_in_a_list_is_understood_by_its_code() -> None:
     refused = openai("Please shorten.", "context_length_exceeded")
     assert type(failure(400, [refused])) is type(failure(400, refused)) is ContextTooLong
     assert type(failure(400, [])) is type(failure(400, [openai("no")])) is ModelFailed
+
+
+@pytest.mark.parametrize("where", ["type", "code", "status"])
+def test_a_long_code_is_read_as_far_as_a_code_can_be_long(where: str) -> None:
+    """22 KB of `requested tokens exceed` took more than a minute, in which the program did nothing else."""
+    long = "requested tokens exceed " * 100_000
+    assert type(failure(400, {"error": {where: long, "details": [{"reason": long}] * 1_000}})) is ModelFailed
+    assert type(failure(400, {"error": {where: "context_length_exceeded"}})) is ContextTooLong
