@@ -47,7 +47,7 @@ class BackgroundRunner(QObject):
         *,
         then: Callable[[T], object] | None = None,
         owner: QObject | None = None,
-        failed: Callable[[HelixError], None] | None = None,
+        failed: Callable[[HelixError], object] | None = None,
     ) -> CancellableWork:
         """Runs `work`, in a task of its name, then calls `then` with its result unless
         `owner` was deleted meanwhile. Nothing is started while the window closes.

@@ -243,7 +243,7 @@ async def choose_all(page: CachePage, gaps: Gaps) -> None:
     print(f"  all {page.table.selected_count:,} chosen in {1000 * (time.perf_counter() - start):.1f} ms")
     before = memory()
     QGuiApplication.clipboard().setText("")
-    page.copy_selected_hashes()
+    page.entry_actions.copy_selected_hashes()
     taken = await until(lambda: len(QGuiApplication.clipboard().text()) > 0, 300)
     print(f"  their hashes copied in {taken:.0f} ms, {gaps.told()}, {memory() - before:.0f} MB for them")
     QGuiApplication.clipboard().setText("")

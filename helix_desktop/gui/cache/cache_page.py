@@ -1,36 +1,32 @@
 """The cache page: the entries of a workspace, what one of them holds, and everything that can be done with it."""
 
 import re
-from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QByteArray, QMimeData, QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QShowEvent
+from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFrame, QSplitter, QWidget
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import CatalogueFigures, EntryFilter, EntryRow
-from helix_desktop.errors import CacheCorrupt, HelixError
+from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache import entry_tasks
 from helix_desktop.gui.cache.entries_model import EntriesModel, EntrySearchHit
+from helix_desktop.gui.cache.entry_actions import EntryActions
 from helix_desktop.gui.cache.entry_table import EntryTable
 from helix_desktop.gui.cache.entry_viewer import EntryViewer
 from helix_desktop.gui.cache.filter_bar import EntryFilterBar
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.question_dialogs import ask_new_file, ask_which_way
 from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
-from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.gui.workbench_types import StoredWorkspace
 
 _HASH = re.compile(r"[0-9a-fA-F]{4,64}")
 _LIVE = 400
-T = TypeVar("T")
 Conversations = Callable[[], Sequence[tuple[str, str]]]
 _AFTER = 120
 
@@ -39,14 +35,11 @@ class CachePage(QWidget):
     """`intent_wanted` carries Recall or ShowInChat."""
 
     intent_wanted = Signal(object)
-
     storage_settings_wanted = Signal()
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._theme = theme
-        self._doing = doing
-        self._catalogue: StoredWorkspace | None = None
+        self._shown = entry_tasks.ShownCatalogue(doing, self)
         self._query = ""
         self._selects_newest = self._needs_refresh = False
         self._conversations: Conversations = tuple
@@ -55,6 +48,7 @@ class CachePage(QWidget):
         self.model = EntriesModel(doing, self)
         self.table = EntryTable(theme, self.model, self)
         self.viewer = EntryViewer(theme, doing, self)
+        self.entry_actions = EntryActions(theme, self._shown, self.table, self.viewer, self)
         self._figures_label = plain_widgets.build_plain_label("", "small", self)
         theme.keep_lengths_scaled(self, self._figures_label.setContentsMargins, 20, 6, 20, 6)
         self._over_limit_button = plain_widgets.build_push_button("", self, self.storage_settings_wanted.emit, "link")
@@ -89,20 +83,18 @@ class CachePage(QWidget):
         self.bar.table_wanted.connect(lambda: self.table.select_row(max(self.table.current_row, 0)))
         self.table.current_row_changed.connect(self._open_entry_of_row)
         self.table.selected_rows_changed.connect(self._show_selection_count)
-        self.table.menu_wanted.connect(self._show_entry_context_menu)
+        self.table.menu_wanted.connect(self.entry_actions.show_entry_context_menu)
         self.table.entry_opened.connect(self.viewer.content_view.lines.setFocus)
-        self.table.copy_wanted.connect(self.copy_selected_hashes)
+        self.table.copy_wanted.connect(self.entry_actions.copy_selected_hashes)
         self.model.rows_added_above.connect(self.table.shift_rows_down)
         self.model.rows_loaded.connect(self._select_newest_entry)
         self.model.rows_loaded.connect(self._reselect_shown_entry)
         self.model.row_count_changed.connect(self._select_newest_entry)
         self.viewer.intent_wanted.connect(self.intent_wanted)
         self.viewer.content_view.content_read.connect(self._scroll_to_found_line)
-        self.viewer.save_wanted.connect(self.ask_where_to_save_entry)
-        self.viewer.verify_wanted.connect(self.verify_shown_entry)
-        self.viewer.pin_wanted.connect(self._set_shown_entry_pinned)
-        self.viewer.forget_wanted.connect(self.ask_to_forget_entry)
-        self.viewer.compare_wanted.connect(self.compare_selected_entries)
+        self.entry_actions.reported.connect(self._figures_label.setText)
+        self.entry_actions.entry_changed.connect(self._reload_changed_entry)
+        self.entry_actions.entry_forgotten.connect(self.clear_and_reload_entries)
 
     def show_bytes_over_limit(self, beyond: int) -> None:
         self._over_limit_button.setText(tr("{size} over the limit", size=format_byte_size(beyond)))
@@ -110,34 +102,13 @@ class CachePage(QWidget):
 
     def show_cache_of(self, catalogue: StoredWorkspace, conversations: Conversations = tuple) -> None:
         """Show a workspace's entries. `conversations` gives ids and titles to filter by, as they are by then."""
-        self._catalogue, self._query, self._selects_newest = catalogue, "", True
+        self._shown.catalogue, self._query, self._selects_newest = catalogue, "", True
         self._conversations = conversations
         self.bar.reset_filters()
         self.bar.set_conversations(conversations())
         self.table.cells.needles = ()
         self.viewer.content_view.lines.highlight_matches("")
         self.clear_and_reload_entries()
-
-    def _run_for_shown_workspace(
-        self,
-        work: Coroutine[Any, Any, T],
-        then: Callable[[T], object],
-        failed: Callable[[HelixError], object] | None = None,
-    ) -> None:
-        """Of the shown workspace; the result is dropped when another one is shown by then."""
-        catalogue = self._catalogue
-
-        def pass_result_if_shown(found: T) -> None:
-            if self._catalogue is catalogue:
-                then(found)
-
-        def pass_error_if_shown(error: HelixError) -> None:
-            if failed is not None and self._catalogue is catalogue:
-                failed(error)
-
-        self._doing.run_in_background(
-            work, then=pass_result_if_shown, owner=self, failed=pass_error_if_shown if failed is not None else None
-        )
 
     def _select_newest_entry(self, _: object = None) -> None:
         if self._selects_newest and self.model.rowCount() and self.model.entry_row_at(0) is not None:
@@ -184,8 +155,8 @@ class CachePage(QWidget):
 
     def open_entry_by_digest(self, digest: Digest) -> None:
         """Open one entry, and choose its row where that is at hand."""
-        if self._catalogue is not None:
-            self._run_for_shown_workspace(self._catalogue.index.find_entry_row(digest), self._select_and_open_row)
+        if self._shown.catalogue is not None:
+            self._shown.run_if_shown(self._shown.catalogue.index.find_entry_row(digest), self._select_and_open_row)
 
     def focus_entry_search(self) -> None:
         self.bar.field.setFocus()
@@ -194,24 +165,24 @@ class CachePage(QWidget):
     def search_hash_or_text(self, text: str) -> None:
         """A hash or its beginning jumps to its entry; anything else is searched in the contents."""
         self._query = text
-        if self._catalogue is None:
+        if self._shown.catalogue is None:
             return
         if not text:
             self._show_entries_instead_of_hits()
         elif _HASH.fullmatch(text):
             if self._clear_search_hits():
                 self._figures_timer.start()
-            work = self._catalogue.cache.resolve_prefix(text.lower())
-            self._run_for_shown_workspace(work, self.open_entry_by_digest, self._search_unknown_hash_as_text)
+            work = self._shown.catalogue.cache.resolve_prefix(text.lower())
+            self._shown.run_if_shown(work, self.open_entry_by_digest, self._search_unknown_hash_as_text)
         else:
             self._search_entry_contents(text)
 
     def _search_entry_contents(self, text: str) -> None:
-        if self._catalogue is None:
+        if self._shown.catalogue is None:
             return
         self._figures_label.setText(tr("Searching for “{words}”…", words=text))
-        looking = entry_tasks.search_entries_with_rows(self._catalogue, text, tool=self.bar.filter.tool)
-        self._run_for_shown_workspace(looking, lambda hits: self._show_search_hits(text, hits))
+        looking = entry_tasks.search_entries_with_rows(self._shown.catalogue, text, tool=self.bar.filter.tool)
+        self._shown.run_if_shown(looking, lambda hits: self._show_search_hits(text, hits))
 
     def _show_search_hits(self, text: str, found: Sequence[EntrySearchHit]) -> None:
         if text != self._query:
@@ -242,14 +213,14 @@ class CachePage(QWidget):
         return True
 
     def _show_entries_instead_of_hits(self) -> None:
-        if self._clear_search_hits() and self.viewer.row is not None and self._catalogue is not None:
-            finding = self._catalogue.index.find_entry_row(self.viewer.row.stored.digest)
-            self._run_for_shown_workspace(finding, self._select_shown_entry)
+        if self._clear_search_hits() and self.viewer.row is not None and self._shown.catalogue is not None:
+            finding = self._shown.catalogue.index.find_entry_row(self.viewer.row.stored.digest)
+            self._shown.run_if_shown(finding, self._select_shown_entry)
         self._figures_timer.start()
 
     def _select_shown_entry(self, row: EntryRow | None) -> None:
         """Selects the shown entry in the full table, unless the user has selected a row."""
-        if row is not None and self.table.current_row < 0 and self._is_entry_shown(row.stored.digest):
+        if row is not None and self.table.current_row < 0 and self.viewer.is_entry_shown(row.stored.digest):
             self._select_and_open_row(row)
 
     def _on_filter_chosen(self, chosen: EntryFilter) -> None:
@@ -261,7 +232,7 @@ class CachePage(QWidget):
         self._figures_timer.start()
 
     def _select_and_open_row(self, row: EntryRow | None) -> None:
-        if row is None or self._catalogue is None:
+        if row is None or self._shown.catalogue is None:
             self._figures_label.setText(tr("This workspace does not contain this entry."))
             return
         number = self.model.row_number_of_entry(row.stored.digest)
@@ -269,15 +240,15 @@ class CachePage(QWidget):
             self.table.select_row(number)
         else:
             self.table.clear_current_row()
-        self.viewer.show_entry_in_viewer(self._catalogue, row)
+        self.viewer.show_entry_in_viewer(self._shown.catalogue, row)
 
     def _open_entry_of_row(self, number: int) -> None:
         row = self.model.entry_row_at(number)
-        if row is None or self._catalogue is None:
+        if row is None or self._shown.catalogue is None:
             return
-        found, here = self.model.search_hit_at(number), self._is_entry_shown(row.stored.digest)
+        found, here = self.model.search_hit_at(number), self.viewer.is_entry_shown(row.stored.digest)
         self._line_to_show = found.line if found is not None else 0
-        self.viewer.show_entry_in_viewer(self._catalogue, row)
+        self.viewer.show_entry_in_viewer(self._shown.catalogue, row)
         if here:
             self._scroll_to_found_line()
 
@@ -288,9 +259,9 @@ class CachePage(QWidget):
             self.viewer.content_view.lines.scroll_to_line(line - 1)
 
     def _fetch_cache_figures(self) -> None:
-        if self._catalogue is not None:
-            self._run_for_shown_workspace(self._catalogue.index.compute_figures(), self._show_cache_figures)
-            self._run_for_shown_workspace(self._catalogue.index.count_tools(), self.bar.set_tools)
+        if self._shown.catalogue is not None:
+            self._shown.run_if_shown(self._shown.catalogue.index.compute_figures(), self._show_cache_figures)
+            self._shown.run_if_shown(self._shown.catalogue.index.count_tools(), self.bar.set_tools)
 
     def _show_cache_figures(self, stats: CatalogueFigures) -> None:
         if self.model.shows_search_hits:
@@ -322,135 +293,15 @@ class CachePage(QWidget):
             if self.table.selected_count < 2:
                 self._figures_timer.start()
 
-    def copy_selected_hashes(self) -> None:
-        """The hashes of the chosen rows, to the clipboard; a million are fetched in pieces while the window lives."""
-        ranges = self.table.selected_ranges
-        if self._catalogue is None or not ranges:
-            return
-        if self.model.shows_search_hits:
-            rows = [self.model.entry_row_at(number) for number in self.table.selected_rows()]
-            QGuiApplication.clipboard().setText("\n".join(row.stored.digest.hex for row in rows if row is not None))
-            return
-        order = (self.model.entry_filter, self.model.sort_by, self.model.descending)
-        copying = entry_tasks.fetch_hashes_of_rows(self._catalogue, ranges, order, self._show_copy_progress)
-        self._doing.run_in_background(copying, then=self._put_hashes_on_clipboard, owner=self)
-
-    def _show_copy_progress(self, done: int, total: int) -> None:
-        self._figures_label.setText(
-            tr("Copying hashes: {done} of {total}", done=format_number(done), total=format_number(total))
-        )
-
-    def _put_hashes_on_clipboard(self, text: bytes) -> None:
-        held = QMimeData()
-        held.setData("text/plain", text)
-        QGuiApplication.clipboard().setMimeData(held)
-        self._figures_label.setText(format_count(text.count(b"\n") + 1, "{n} hash copied", "{n} hashes copied"))
-
-    def ask_where_to_save_entry(self) -> None:
-        row, catalogue = self.viewer.row, self._catalogue
-        if row is None or catalogue is None:
-            return
-
-        def save_entry_as(path: Path) -> None:
-            saving = entry_tasks.save_entry_to_file(catalogue, row.stored, path, self._show_save_progress)
-            words = tr("Saved as {name}", name=str(path))
-            self._doing.run_in_background(saving, then=lambda _: self._figures_label.setText(words), owner=self)
-
-        ask_new_file(self, tr("Save the entry as"), entry_tasks.suggest_entry_file_name(row), save_entry_as)
-
-    def _show_save_progress(self, done: int, total: int) -> None:
-        self._figures_label.setText(
-            tr("Saving: {done} of {total}", done=format_byte_size(done), total=format_byte_size(total))
-        )
-
-    def verify_shown_entry(self) -> None:
-        row = self.viewer.row
-        if row is None or self._catalogue is None:
-            return
-        digest = row.stored.digest
-
-        def show_entry_intact(_: None) -> None:
-            self._show_verification(digest, tr("The content matches its hash."), good=True)
-
-        def show_entry_damaged(error: HelixError) -> None:
-            good = False if isinstance(error, CacheCorrupt) else None
-            self._show_verification(digest, translate_sentences(str(error)), good=good)
-
-        self._run_for_shown_workspace(self._catalogue.cache.verify_entry(digest), show_entry_intact, show_entry_damaged)
-
-    def _show_verification(self, digest: Digest, words: str, *, good: bool | None) -> None:
-        """Shows the result of a verification. For a large entry it arrives late, when another entry may be shown."""
-        if not self._is_entry_shown(digest):
-            self._figures_label.setText(f"{digest.short_hex}: {words}")
-            return
-        if good is not None:
-            self.viewer.show_checked_state(good=good)
-        self._figures_label.setText(words)
-
-    def _is_entry_shown(self, digest: Digest) -> bool:
-        return self.viewer.row is not None and self.viewer.row.stored.digest == digest
-
-    def _set_shown_entry_pinned(self, pinned: bool) -> None:  # noqa: FBT001 - a slot
-        row = self.viewer.row
-        if row is not None and self._catalogue is not None:
-            pinning = self._catalogue.cache.pin_entry(row.stored.digest, pinned=pinned)
-            self._run_for_shown_workspace(pinning, lambda _: self._reload_changed_entry(row.stored.digest))
-
     def _reload_changed_entry(self, digest: Digest) -> None:
         self.model.recount_and_reload()
         self._figures_timer.start()
-        if self._is_entry_shown(digest):
+        if self.viewer.is_entry_shown(digest):
             self.open_entry_by_digest(digest)
-
-    def ask_to_forget_entry(self) -> None:
-        """Remove an entry for good, after saying what that means."""
-        row, catalogue = self.viewer.row, self._catalogue
-        if row is None or catalogue is None:
-            return
-
-        def forget_shown_entry() -> None:
-            work = catalogue.content_forgetter(entries=[row.stored.digest])
-            self._run_for_shown_workspace(work, lambda _: self.clear_and_reload_entries())
-
-        meant = entry_tasks.describe_forgetting(row, len(self.viewer.uses) or row.uses)
-        text = "\n\n".join([tr("Forget this entry permanently?"), meant])
-        ask_which_way(self, tr("Forget this entry"), text, tr("Keep"), [(tr("Forget permanently"), forget_shown_entry)])
 
     def clear_and_reload_entries(self) -> None:
         """Clears the view and reload the table, so that nothing that was removed stays visible."""
         self.viewer.show_no_entry()
         self.table.clear_current_row()
-        self.model.show_entries_of(self._catalogue, self.bar.filter)
+        self.model.show_entries_of(self._shown.catalogue, self.bar.filter)
         self._figures_timer.start()
-
-    def compare_selected_entries(self) -> None:
-        if self._catalogue is None or self.table.selected_count != 2:
-            return
-        rows = [row for number in self.table.selected_rows() if (row := self.model.entry_row_at(number)) is not None]
-        if len(rows) != 2:
-            return
-        one, two = sorted(rows, key=lambda row: row.time)
-        reading = entry_tasks.read_two_entry_texts(self._catalogue, one.stored, two.stored)
-        titles = (entry_tasks.entry_name_with_hash(one), entry_tasks.entry_name_with_hash(two))
-
-        def show_comparison(texts: tuple[str, str]) -> None:
-            TextComparisonDialog(self._doing, self._theme, titles, texts, self).open()
-
-        self._run_for_shown_workspace(reading, show_comparison)
-
-    def _show_entry_context_menu(self, place: QPoint) -> None:
-        many = self.table.selected_count
-        if not many:
-            return
-        menu = plain_widgets.build_popup_menu(self)
-        menu.addAction(format_count(many, "Copy the hash", "Copy {n} hashes"), self.copy_selected_hashes)
-        if many == 2:
-            menu.addAction(tr("Compare selected"), self.compare_selected_entries)
-        if many == 1:
-            menu.addAction(tr("Add to next message"), self.viewer.recall_selected_lines)
-            menu.addAction(tr("Show in chat"), self.viewer.show_last_use_in_chat)
-            menu.addAction(tr("Save as…"), self.ask_where_to_save_entry)
-            menu.addAction(tr("Verify"), self.verify_shown_entry)
-            menu.addSeparator()
-            menu.addAction(tr("Forget permanently…"), self.ask_to_forget_entry)
-        menu.popup(place)

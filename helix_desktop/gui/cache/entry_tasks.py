@@ -2,13 +2,17 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
+
+from PySide6.QtCore import QObject
 
 from helix_desktop.atomic_files import ReplacementFile
 from helix_desktop.engine.entry_catalogue import EntryFilter, EntryRow, EntrySort
 from helix_desktop.engine.facts import Stored
-from helix_desktop.errors import InvalidInput, StoreFailed
+from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
+from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.content_shapes import PAGE_BYTES, is_probably_text
 from helix_desktop.gui.cache.entries_model import EntrySearchHit
 from helix_desktop.gui.shared.figure_formats import format_byte_size
@@ -18,7 +22,31 @@ from helix_desktop.gui.workbench_types import StoredWorkspace
 MOST_SEARCH_HITS = 200
 ROWS_AT_ONCE = 4_000
 LARGEST_COMPARED_BYTES = 4 << 20
+T = TypeVar("T")
 EntryProgressCallback = Callable[[int, int], None]
+
+
+class ShownCatalogue:
+    """The workspace whose entries are shown, and work for it: its end is not heard of once another one is shown."""
+
+    def __init__(self, runner: BackgroundRunner, owner: QObject) -> None:
+        self.catalogue: StoredWorkspace | None = None
+        self.runner = runner
+        self._owner = owner
+
+    def run_if_shown(
+        self,
+        work: Coroutine[Any, Any, T],
+        then: Callable[[T], object],
+        failed: Callable[[HelixError], object] | None = None,
+    ) -> None:
+        shown = self.catalogue
+
+        def if_still_shown(act: Callable[[Any], object]) -> Callable[[Any], object]:
+            return lambda value: act(value) if self.catalogue is shown else None
+
+        failing = if_still_shown(failed) if failed is not None else None
+        self.runner.run_in_background(work, then=if_still_shown(then), owner=self._owner, failed=failing)
 
 
 async def search_entries_with_rows(

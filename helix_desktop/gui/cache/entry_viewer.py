@@ -135,6 +135,9 @@ class EntryViewer(QWidget):
         work = catalogue.index.find_entry_uses(digest)
         self._doing.run_in_background(work, then=partial(self._show_entry_uses, digest), owner=self)
 
+    def is_entry_shown(self, digest: Digest) -> bool:
+        return self.row is not None and self.row.stored.digest == digest
+
     def show_checked_state(self, *, good: bool) -> None:
         """The entry's bytes were compared with its hash."""
         self._checked_chip.set_chip_text(tr("verified") if good else tr("damaged"), "strong" if good else "danger")

@@ -214,7 +214,7 @@ def test_pin_and_verify(page: CachePage, catalogue: MemoryCatalogue, settle: Set
     settle()
     page.viewer._toggle_pin()
     settle()
-    page.verify_shown_entry()
+    page.entry_actions.verify_shown_entry()
     assert catalogue.done == [("pin", digest), ("verify", digest)]
     assert page.viewer.row is not None
     assert page.viewer.row.pinned
@@ -225,7 +225,7 @@ def test_forgetting_says_what_it_means_first(page: CachePage, catalogue: MemoryC
     digest = catalogue.lines[0].stored.digest
     page.open_entry_by_digest(digest)
     settle()
-    page.ask_to_forget_entry()
+    page.entry_actions.ask_to_forget_entry()
     (box,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
     assert "2 messages refer to this entry" in box.text()
     assert catalogue.done == []
@@ -248,7 +248,7 @@ def test_two_entries_are_compared(page: CachePage, catalogue: MemoryCatalogue, s
     settle()
     click_row(page, 0)
     click_row(page, 2, CONTROL)
-    page.compare_selected_entries()
+    page.entry_actions.compare_selected_entries()
     settle()
     (dialog,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, TextComparisonDialog)]
     assert dialog._said.text().startswith("2 lines are only on the left")
@@ -317,30 +317,30 @@ def test_what_is_checked_is_said_of_the_entry_it_was_asked_for(
     page: CachePage, catalogue: MemoryCatalogue, settle: Settle
 ) -> None:
     """Reading a large one takes its time, and somebody looks at another entry meanwhile."""
-    held = page._doing._spawn = Held()
+    held = page._shown.runner._spawn = Held()
     checked = page.viewer.row
     assert checked is not None
-    page.verify_shown_entry()
-    page._set_shown_entry_pinned(True)
+    page.entry_actions.verify_shown_entry()
+    page.entry_actions.set_shown_entry_pinned(True)
     click_row(page, 1)
     looked_at = page.viewer.row
     held.let("verify")
     assert page._figures_label.text() == f"{checked.stored.digest.short_hex}: The content matches its hash."
     assert not page.viewer._checked_chip.isVisible()
-    page._doing._spawn = now
+    page._shown.runner._spawn = now
     held.let()
     settle()
     assert page.viewer.row is looked_at
 
 
 def test_an_answer_about_another_workspace_is_let_be(page: CachePage, settle: Settle) -> None:
-    held = page._doing._spawn = Held()
-    page.verify_shown_entry()
+    held = page._shown.runner._spawn = Held()
+    page.entry_actions.verify_shown_entry()
     page._search_entry_contents("output")
     page._fetch_cache_figures()
     other = MemoryCatalogue()
     other.put(b"one", "fetch", "one.txt")
-    page._doing._spawn = now
+    page._shown.runner._spawn = now
     page.show_cache_of(other)
     settle()
     held.let()
@@ -379,13 +379,13 @@ def test_pages_that_come_late_are_not_shown_as_others(
     line = catalogue.put(b"".join(b"line %07d\n" % number for number in range(250_000)), source="long.txt")
     page.open_entry_by_digest(line.stored.digest)
     settle()
-    held = page._doing._spawn = Held()
+    held = page._shown.runner._spawn = Held()
     page.viewer.content_view.turn_page_by(1)
     page.viewer.content_view.turn_page_by(1)
     held.let("read_range", newest=True)
     second = shown(page)
     held.let("read_range")
-    page._doing._spawn = now
+    page._shown.runner._spawn = now
     held.let()
     assert shown(page) == second
 
@@ -394,10 +394,10 @@ def test_uses_are_those_of_the_entry_that_is_shown(page: CachePage, catalogue: M
     page.open_entry_by_digest(catalogue.lines[0].stored.digest)
     settle()
     assert len(page.viewer.uses) == 2
-    held = page._doing._spawn = Held()
+    held = page._shown.runner._spawn = Held()
     click_row(page, 1)
     assert page.viewer.uses == ()
-    page._doing._spawn = now
+    page._shown.runner._spawn = now
     held.let()
 
 
@@ -465,12 +465,12 @@ def test_the_line_a_search_found_is_shown_when_its_entry_has_come(
 ) -> None:
     text = "\n".join("needle" if number == 700 else f"line {number}" for number in range(1_000))
     catalogue.put(text.encode(), source="long.txt")
-    held = page._doing._spawn = Held()
+    held = page._shown.runner._spawn = Held()
     page.search_hash_or_text("needle")
     held.let("search_entries")
     qt_works(80)
     held.let("read_range")
-    page._doing._spawn = now
+    page._shown.runner._spawn = now
     held.let()
     settle()
     assert page.viewer.content_view.lines.verticalScrollBar().value() > 0
@@ -491,7 +491,7 @@ def test_rows_are_selected_by_hand_and_stay_selected_when_rows_come_in(
     settle()
     assert page.table.selected_ranges == [(2, 2), (4, 4), (6, 6)]
     assert [page.model.entry_row_at(row) for row in page.table.selected_rows()] == chosen
-    page.copy_selected_hashes()
+    page.entry_actions.copy_selected_hashes()
     settle()
     assert QGuiApplication.clipboard().text().split("\n") == [row.stored.digest.hex for row in chosen if row]
 

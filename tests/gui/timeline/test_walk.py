@@ -162,9 +162,9 @@ async def find_in_the_cache(theme: Theme, tasks: OwnedTasks, bench: Workbench) -
     assert digest.hex in QGuiApplication.clipboard().text()
     page.viewer._toggle_pin()
     await until(lambda: page.viewer.row is not None and page.viewer.row.pinned)
-    page.verify_shown_entry()
+    page.entry_actions.verify_shown_entry()
     await until(lambda: "matches its hash" in page._figures_label.text())
-    page.ask_to_forget_entry()
+    page.entry_actions.ask_to_forget_entry()
     (box,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
     QTest.mouseClick(next(b for b in box.buttons() if "Forget" in b.text()), LEFT)
     await until(lambda: page.viewer.row is None or page.viewer.row.stored.digest != digest)

@@ -1,0 +1,159 @@
+"""What can be done with entries of the cache: copy their hashes, compare, save, verify, pin and forget them."""
+
+from pathlib import Path
+
+from PySide6.QtCore import QMimeData, QObject, QPoint, Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import CacheCorrupt, HelixError
+from helix_desktop.gui.cache import entry_tasks
+from helix_desktop.gui.cache.entry_table import EntryTable
+from helix_desktop.gui.cache.entry_tasks import ShownCatalogue
+from helix_desktop.gui.cache.entry_viewer import EntryViewer
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.question_dialogs import ask_new_file, ask_which_way
+from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.shared.plain_widgets import build_popup_menu
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.views.text_comparison import TextComparisonDialog
+
+
+class EntryActions(QObject):
+    """With the rows that are selected in the table, or the entry in the viewer. `reported` says in words how far it is."""
+
+    reported = Signal(str)
+    entry_changed = Signal(object)
+    entry_forgotten = Signal()
+
+    def __init__(
+        self, theme: Theme, shown: ShownCatalogue, table: EntryTable, viewer: EntryViewer, page: QWidget
+    ) -> None:
+        super().__init__(page)
+        self._theme, self._shown, self._runner = theme, shown, shown.runner
+        self._table, self._entries, self._viewer, self._page = table, table.entries, viewer, page
+        viewer.save_wanted.connect(self.ask_where_to_save_entry)
+        viewer.verify_wanted.connect(self.verify_shown_entry)
+        viewer.pin_wanted.connect(self.set_shown_entry_pinned)
+        viewer.forget_wanted.connect(self.ask_to_forget_entry)
+        viewer.compare_wanted.connect(self.compare_selected_entries)
+
+    def copy_selected_hashes(self) -> None:
+        """The hashes of the chosen rows, to the clipboard; a million are fetched in pieces while the window lives."""
+        ranges = self._table.selected_ranges
+        if self._shown.catalogue is None or not ranges:
+            return
+        if self._entries.shows_search_hits:
+            rows = [self._entries.entry_row_at(number) for number in self._table.selected_rows()]
+            QGuiApplication.clipboard().setText("\n".join(row.stored.digest.hex for row in rows if row is not None))
+            return
+        order = (self._entries.entry_filter, self._entries.sort_by, self._entries.descending)
+        copying = entry_tasks.fetch_hashes_of_rows(self._shown.catalogue, ranges, order, self._show_copy_progress)
+        self._runner.run_in_background(copying, then=self._put_hashes_on_clipboard, owner=self)
+
+    def _show_copy_progress(self, done: int, total: int) -> None:
+        self.reported.emit(
+            tr("Copying hashes: {done} of {total}", done=format_number(done), total=format_number(total))
+        )
+
+    def _put_hashes_on_clipboard(self, text: bytes) -> None:
+        held = QMimeData()
+        held.setData("text/plain", text)
+        QGuiApplication.clipboard().setMimeData(held)
+        self.reported.emit(format_count(text.count(b"\n") + 1, "{n} hash copied", "{n} hashes copied"))
+
+    def ask_where_to_save_entry(self) -> None:
+        row, catalogue = self._viewer.row, self._shown.catalogue
+        if row is None or catalogue is None:
+            return
+
+        def save_entry_as(path: Path) -> None:
+            saving = entry_tasks.save_entry_to_file(catalogue, row.stored, path, self._show_save_progress)
+            words = tr("Saved as {name}", name=str(path))
+            self._runner.run_in_background(saving, then=lambda _: self.reported.emit(words), owner=self)
+
+        ask_new_file(self._page, tr("Save the entry as"), entry_tasks.suggest_entry_file_name(row), save_entry_as)
+
+    def _show_save_progress(self, done: int, total: int) -> None:
+        self.reported.emit(tr("Saving: {done} of {total}", done=format_byte_size(done), total=format_byte_size(total)))
+
+    def verify_shown_entry(self) -> None:
+        row, catalogue = self._viewer.row, self._shown.catalogue
+        if row is None or catalogue is None:
+            return
+        digest = row.stored.digest
+
+        def show_entry_intact(_: None) -> None:
+            self._show_verification(digest, tr("The content matches its hash."), good=True)
+
+        def show_entry_damaged(error: HelixError) -> None:
+            good = False if isinstance(error, CacheCorrupt) else None
+            self._show_verification(digest, translate_sentences(str(error)), good=good)
+
+        self._shown.run_if_shown(catalogue.cache.verify_entry(digest), show_entry_intact, show_entry_damaged)
+
+    def _show_verification(self, digest: Digest, words: str, *, good: bool | None) -> None:
+        """Shows the result of a verification. For a large entry it arrives late, when another entry may be shown."""
+        if not self._viewer.is_entry_shown(digest):
+            self.reported.emit(f"{digest.short_hex}: {words}")
+            return
+        if good is not None:
+            self._viewer.show_checked_state(good=good)
+        self.reported.emit(words)
+
+    def set_shown_entry_pinned(self, pinned: bool) -> None:  # noqa: FBT001 - a slot
+        row = self._viewer.row
+        if row is not None and self._shown.catalogue is not None:
+            pinning = self._shown.catalogue.cache.pin_entry(row.stored.digest, pinned=pinned)
+            self._shown.run_if_shown(pinning, lambda _: self.entry_changed.emit(row.stored.digest))
+
+    def ask_to_forget_entry(self) -> None:
+        """Remove an entry for good, after saying what that means."""
+        row, catalogue = self._viewer.row, self._shown.catalogue
+        if row is None or catalogue is None:
+            return
+
+        def forget_shown_entry() -> None:
+            work = catalogue.content_forgetter(entries=[row.stored.digest])
+            self._shown.run_if_shown(work, lambda _: self.entry_forgotten.emit())
+
+        meant = entry_tasks.describe_forgetting(row, len(self._viewer.uses) or row.uses)
+        text = "\n\n".join([tr("Forget this entry permanently?"), meant])
+        ways = [(tr("Forget permanently"), forget_shown_entry)]
+        ask_which_way(self._page, tr("Forget this entry"), text, tr("Keep"), ways)
+
+    def compare_selected_entries(self) -> None:
+        if self._shown.catalogue is None or self._table.selected_count != 2:
+            return
+        rows = [
+            row for number in self._table.selected_rows() if (row := self._entries.entry_row_at(number)) is not None
+        ]
+        if len(rows) != 2:
+            return
+        one, two = sorted(rows, key=lambda row: row.time)
+        reading = entry_tasks.read_two_entry_texts(self._shown.catalogue, one.stored, two.stored)
+        titles = (entry_tasks.entry_name_with_hash(one), entry_tasks.entry_name_with_hash(two))
+
+        def show_comparison(texts: tuple[str, str]) -> None:
+            TextComparisonDialog(self._runner, self._theme, titles, texts, self._page).open()
+
+        self._shown.run_if_shown(reading, show_comparison)
+
+    def show_entry_context_menu(self, place: QPoint) -> None:
+        many = self._table.selected_count
+        if not many:
+            return
+        menu = build_popup_menu(self._page)
+        menu.addAction(format_count(many, "Copy the hash", "Copy {n} hashes"), self.copy_selected_hashes)
+        if many == 2:
+            menu.addAction(tr("Compare selected"), self.compare_selected_entries)
+        if many == 1:
+            menu.addAction(tr("Add to next message"), self._viewer.recall_selected_lines)
+            menu.addAction(tr("Show in chat"), self._viewer.show_last_use_in_chat)
+            menu.addAction(tr("Save as…"), self.ask_where_to_save_entry)
+            menu.addAction(tr("Verify"), self.verify_shown_entry)
+            menu.addSeparator()
+            menu.addAction(tr("Forget permanently…"), self.ask_to_forget_entry)
+        menu.popup(place)
