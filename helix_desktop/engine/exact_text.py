@@ -57,17 +57,15 @@ def marked_lines(text: str) -> Iterator[str]:
     while start <= len(text):
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
-        yield from _break_long_line(_mark_trailing_space(_mark_suspect_signs(text[start:end])).replace("\t", "→\t"))
+        line = _mark_trailing_space(_mark_suspect_signs(text[start:end])).replace("\t", "→\t")
+        yield from map(_keep_left_to_right, _break_long_line(line))
         start = end + 1
 
 
 def mark_on_one_line(text: str) -> str:
     """Returns the text on one line; line ends and tabs are marked as well."""
-    return (
-        _mark_trailing_space(_mark_suspect_signs(text))
-        .replace("\n", _mark_of_sign("\n"))
-        .replace("\t", _mark_of_sign("\t"))
-    )
+    line = _mark_trailing_space(_mark_suspect_signs(text))
+    return _keep_left_to_right(line.replace("\n", _mark_of_sign("\n")).replace("\t", _mark_of_sign("\t")))
 
 
 def count_marks(text: str) -> int:
@@ -99,6 +97,11 @@ def _mark_suspect_signs(text: str) -> str:
         for piece, at, at_word in _pieces_with_offsets(pieces)
     )
     return _RIGHT_TO_LEFT.sub(lambda run: run.group() + _APART, found)
+
+
+def _keep_left_to_right(line: str) -> str:
+    """The line so that its words stand in the order of the text, even if its first letter is a Hebrew or Arabic one."""
+    return _APART + line if _RIGHT_TO_LEFT.search(line) else line
 
 
 def _pieces_with_offsets(pieces: list[str]) -> Iterator[tuple[str, int, bool]]:

@@ -12,8 +12,8 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.chat.attachment_chips import AttachmentChips
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.shared.picture_reader import read_picture
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_scroll_area
-from helix_desktop.gui.transcript.content_fetching import decode_scaled_image
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
@@ -58,7 +58,7 @@ def show_attachment_preview(window: MainWindow, held: AttachmentChips, attachmen
 
 async def _read_stored_image(bench: Workbench, stored: Stored, widest: int) -> QImage:
     content = await bench.workspace.cache.read_range(stored.digest, 0, stored.size)
-    image = await asyncio.to_thread(decode_scaled_image, content, widest)
+    image = await asyncio.to_thread(read_picture, content, widest)
     if image is None:
         raise HelixError(tr("This image can't be shown: it is damaged, too large, or in an unknown format."))
     return image

@@ -153,6 +153,9 @@ class ActionRegistry(QObject):
             made = QAction(each.title, self, enabled=False)
             made.setObjectName(each.id)
             made.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
+            made.setAutoRepeat(
+                each.id not in QUESTION_ACTIONS
+            )  # A key held too long would answer the next question too.
             kept = self._settings[SHORTCUTS].get(each.id, each.shortcut)
             made.setShortcut(QKeySequence() if kept == "none" else QKeySequence.fromString(kept))
             self._actions[each.id] = made

@@ -348,7 +348,7 @@ def _answer_shown_question(window: MainWindow, scope: str = "") -> None:
     """Allows what is asked for one of its scopes; without one it is refused."""
     card = window.chat.approvals.visible_card
     if card is not None and scope:
-        card.allow_for_scope(scope)
+        card.allow_by_shortcut(scope)
     elif card is not None:
         card.refuse_permission()
 

@@ -32,7 +32,7 @@ from tests.unmarking import unmark_text
         ("a ， b ノ c", "a ⟨， FF0C⟩ b ⟨ノ 30CE⟩ c"),
         ("cafe\u0301 café", "cafe⟨0301⟩ café"),
         ("हिन्दी में", "हिन्दी में"),
-        ("שלום; rm", "שלום\u200e; rm"),
+        ("שלום; rm", "\u200eשלום\u200e; rm"),
         ("\ud83d \udcff", "⟨D83D⟩ ⟨DCFF⟩"),
         ("⚠\ufe0f", "⚠⟨FE0F⟩"),
         ("\u212a\uf900", "⟨K 212A⟩⟨豈 F900⟩".replace("K", "\u212a").replace("豈", "\uf900")),

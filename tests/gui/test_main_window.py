@@ -269,12 +269,14 @@ def test_escape_stops_only_while_something_runs(window: MainWindow, session: Fak
 
 
 def test_a_question_is_answered_from_the_keyboard_wherever_the_focus_is(
-    window: MainWindow, session: FakeSession
+    window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("helix_desktop.gui.chat.permission_questions.READING", 0.0)
     assert QTest.qWaitForWindowActive(window)
     number = session.ask(COMMAND)
     window.chat.bridge.emit_waiting_events()
     assert window.chat.approvals.isVisible()
+    QApplication.processEvents()
     QTest.keyClick(window, Qt.Key.Key_Y, Qt.KeyboardModifier.AltModifier)
     assert session.given == {number: PermissionAnswer(allowed=True, scope="once")}
     window.chat.bridge.emit_waiting_events()

@@ -16,10 +16,11 @@ from helix_desktop.gui.cache import content_shapes
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.shared.picture_reader import read_picture
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import MOST, highlight_code, highlight_language_of
-from helix_desktop.gui.transcript.content_fetching import LARGEST_PICTURE, decode_scaled_image
+from helix_desktop.gui.transcript.content_fetching import LARGEST_PICTURE, WIDEST
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.views.text_line_view import TextLineView, split_runs_by_line
 from helix_desktop.gui.workbench_types import StoredWorkspace
@@ -212,7 +213,7 @@ class EntryContentView(QWidget):
                 self._picture.show_image(image)
                 self._stack.setCurrentWidget(self._picture)
 
-        work = asyncio.to_thread(decode_scaled_image, self._content)
+        work = asyncio.to_thread(read_picture, self._content, WIDEST)
         self._doing.run_in_background(work, then=show_decoded_image, owner=self)
 
 

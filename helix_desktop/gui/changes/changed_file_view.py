@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QImage, QPixmap, QResizeEvent
+from PySide6.QtGui import QPixmap, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QGridLayout, QLabel, QStackedWidget, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk, is_binary
@@ -15,6 +15,7 @@ from helix_desktop.gui.shared.chip_labels import ChipLabel
 from helix_desktop.gui.shared.difference_rows import DifferenceSheet
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.shared.picture_reader import read_picture
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
@@ -23,7 +24,6 @@ from helix_desktop.gui.views.difference_view import DifferenceView
 
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
 LARGEST_PICTURE_BYTES = 32 << 20  # In bytes. Larger pictures are not shown.
-MOST_PIXELS = 64_000_000
 PICTURE_EDGE_PIXELS = 420
 LEAST_NAME_PIXELS = 140  # A file name beside the buttons is at least this wide.
 
@@ -131,13 +131,12 @@ class ChangedFileView(QWidget):
     def _show_both_pictures(self, contents: tuple[bytes, bytes]) -> None:
         edge = self._theme.zoomed_pixels(PICTURE_EDGE_PIXELS)
         for label, content in zip(self._pictures, contents, strict=True):
-            image = QImage.fromData(content)
-            if image.isNull() or image.width() * image.height() > MOST_PIXELS:
+            image = read_picture(content, edge)
+            if image is None:
                 label.setPixmap(QPixmap())
                 label.setText(tr("no picture") if content else "—")
             else:
-                scaled = image.scaled(edge, edge, Qt.AspectRatioMode.KeepAspectRatio) if image.width() > edge else image
-                label.setPixmap(QPixmap.fromImage(scaled))
+                label.setPixmap(QPixmap.fromImage(image))
         self._stack.setCurrentIndex(2)
 
 

@@ -10,12 +10,13 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QMimeData, Qt
-from PySide6.QtGui import QImage, QImageReader, QImageWriter
+from PySide6.QtGui import QImage, QImageWriter
 
 from helix_desktop.engine.facts import Attachment
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.shared.picture_reader import picture_format, read_picture
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
@@ -23,7 +24,6 @@ TAKEN = {b"png": "image/png", b"jpeg": "image/jpeg", b"gif": "image/gif", b"webp
 LARGEST_PICTURE = 3_700_000  # In bytes. As base64 text, such a picture has five million characters.
 WIDEST = 8_000  # In pixels. A picture with a longer edge is scaled down before it is sent.
 SMALLER = 2_000  # In pixels. A picture is scaled down to this edge; models use no more.
-MOST_PIXELS = 100_000_000
 _SMOOTH = Qt.TransformationMode.SmoothTransformation
 
 
@@ -31,8 +31,8 @@ def fit_picture_for_models(name: str, content: bytes) -> tuple[bytes, str]:
     """Returns the picture, shrunk or converted if necessary, and its media type. Raises
     InvalidInput if it is no picture. May run on any thread.
     """
-    kind, picture = _decode_picture(content)
-    if picture.isNull():
+    kind, picture = picture_format(content), read_picture(content)
+    if picture is None:
         raise InvalidInput(
             tr("{name} is damaged, too large, or in an image format Helix Desktop can't read.", name=name),
             remedy=tr("The image was not attached. Save it as PNG or JPEG and try again."),
@@ -44,20 +44,6 @@ def fit_picture_for_models(name: str, content: bytes) -> tuple[bytes, str]:
 
 def encode_png(picture: QImage) -> bytes:
     return _encode_picture(picture, b"png")
-
-
-def _decode_picture(content: bytes) -> tuple[bytes, QImage]:
-    """Decodes the whole picture and its format; a truncated one counts as unreadable."""
-    buffer = QBuffer()
-    buffer.setData(QByteArray(content))
-    buffer.open(QIODevice.OpenModeFlag.ReadOnly)
-    reader = QImageReader(buffer)
-    reader.setDecideFormatFromContent(True)
-    reader.setAutoTransform(True)
-    kind, size = bytes(reader.format().data()), reader.size()
-    if size.isValid() and size.width() * size.height() > MOST_PIXELS:
-        return kind, QImage()
-    return kind, reader.read()
 
 
 def _shrink_and_encode(picture: QImage) -> tuple[bytes, str]:

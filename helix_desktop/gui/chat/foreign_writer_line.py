@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.shared.plain_widgets import build_centred_column, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import tr
 
 
@@ -44,7 +44,7 @@ class ForeignWriterLine(QWidget):
             )
             hint = tr("Opens a copy of this conversation that you can continue with your own model")
         self._words.setText(words)
-        self.button.setToolTip(hint)
+        self.button.setToolTip(safe_tooltip(hint))
         self.setVisible(bool(agent or machine))
 
     def _continue_or_take_over(self) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtGui import QHideEvent, QKeyEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
     QBoxLayout,
@@ -50,7 +50,7 @@ WORDS = 120  # In pixels: the least width of the field where the user says what 
 NAMED = 5  # Of the paths that an undo would not restore, at most this many are named.
 COMMANDS = ("run_command",)
 LONGEST = 2_000  # In characters. At most this much of a sub-agent's task is shown.
-READING = 0.7  # Seconds. A key pressed sooner after the card got the focus was not meant for it.
+READING = 0.7  # Seconds. A key pressed sooner after the card was shown or got the focus was not meant for it.
 _PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
 
 
@@ -121,6 +121,7 @@ class PermissionQuestionCard(QWidget):
         self._theme = theme
         self._question = question
         self._taken = -math.inf  # The time at which the card got the focus.
+        self._read_since = math.inf  # The time at which what is to be read was painted; none before.
         self._form = self._build_server_form() if question.form else None
         self._actions: dict[QPushButton, str] = {}  # The action that does the same as a button.
         self._answers: QBoxLayout | None = None
@@ -174,6 +175,22 @@ class PermissionQuestionCard(QWidget):
         rule = self._rule.currentIndex() if self._rule is not None else 0
         self.answered.emit(PermissionAnswer(allowed=True, scope=scope, values=values, rule=rule))
 
+    def allow_by_shortcut(self, scope: str) -> None:
+        """Allows it by a key that works without the focus: not before the card was in sight and could be read."""
+        if not self.isVisible() or time.monotonic() - self._read_since < READING:
+            return
+        if self._preview is not None and not self._preview.is_end_seen:
+            self._read_since = time.monotonic()  # Of the part that is shown now.
+        self.allow_for_scope(scope)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        self._read_since = min(self._read_since, time.monotonic())
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._read_since = math.inf
+
     def refuse_permission(self) -> None:
         self.answered.emit(PermissionAnswer(allowed=False, words=self._words.text().strip()))
 
@@ -186,9 +203,10 @@ class PermissionQuestionCard(QWidget):
         first.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Ignores a button press that comes too soon to be meant for this question."""
-        pressed = isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() in _PRESSING
-        return pressed and time.monotonic() - self._taken < READING
+        """Ignores a button press that comes too soon to be meant for this question, and the second click of two."""
+        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() in _PRESSING:
+            return event.isAutoRepeat() or time.monotonic() - self._taken < READING
+        return event.type() == QEvent.Type.MouseButtonDblClick and time.monotonic() - self._read_since < READING
 
     def _build_question_label(self, text: str, look: str) -> QLabel:
         label = plain_widgets.build_plain_label(text, look, self)

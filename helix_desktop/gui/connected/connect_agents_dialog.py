@@ -17,6 +17,7 @@ from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_time_ago
 from helix_desktop.gui.theme import set_widget_look
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import format_count, format_number, format_percent, tr
 from helix_desktop.resident import connected_agents
 
@@ -67,7 +68,7 @@ class ConnectedAgentCard(QWidget):
         self.change.setText(tr("Disconnect…") if row.connected else tr("Connect…"))
         set_widget_look(self.change, "primary" if row.installed and not row.connected else "")
         self.change.setAccessibleName(f"{self.change.text()} {row.title}")
-        self.copy.setToolTip(row.start_command)
+        self.copy.setToolTip(safe_tooltip(row.start_command))
         self.copy.setAccessibleName(f"{self.copy.text()} {row.title}")
 
 

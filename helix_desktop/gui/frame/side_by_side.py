@@ -11,6 +11,7 @@ from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.plain_widgets import build_surface, build_tool_button
 from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
 LEAST_WIDTH = 360  # Pixels. If there is less for each of two sides, only the current one is shown.
@@ -61,8 +62,9 @@ class SideBySide(QSplitter):
             box.setAccessibleName(tr("Message to “{title}”", title=words) if len(titles) > 1 else tr("Message"))
             swap.setVisible(not room)
             other = next((titles[each] for each in titles if each is not side), "")
-            swap.setToolTip(tr("Show “{title}”", title=other))
-            swap.setAccessibleName(swap.toolTip())
+            show_other = tr("Show “{title}”", title=other)
+            swap.setToolTip(safe_tooltip(show_other))
+            swap.setAccessibleName(show_other)
             side.setVisible(room or side is current)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

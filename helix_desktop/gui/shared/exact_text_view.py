@@ -6,7 +6,7 @@ The widget knows when the end has been shown, so that nobody agrees to what they
 
 from itertools import islice
 
-from PySide6.QtCore import QSize, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QPaintEvent, QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy, QWidget
 
@@ -40,6 +40,9 @@ class ExactTextView(QPlainTextEdit):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setTabChangesFocus(True)
         self.setFont(theme.monospaced_font())
+        option = self.document().defaultTextOption()
+        option.setTextDirection(Qt.LayoutDirection.LeftToRight)  # Otherwise a line's first letter decides on the order.
+        self.document().setDefaultTextOption(option)
         self._note_visible_end()
         self.verticalScrollBar().valueChanged.connect(self._append_next_part_near_end)
 

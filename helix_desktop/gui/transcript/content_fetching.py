@@ -5,8 +5,8 @@ from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QObject, QSize, QTimer, Signal
-from PySide6.QtGui import QGuiApplication, QImage, QImageReader
+from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtGui import QGuiApplication, QImage
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded, Stored
@@ -14,6 +14,7 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.shared.picture_reader import read_picture
 from helix_desktop.gui.transcript.basic_boxes import FormulaPicture
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.translation import format_number, tr
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 FIRST = 64 * 1024
 LARGEST_PICTURE = 24 << 20
-MOST_PIXELS = 60_000_000
 WIDEST = 1_440
 KEPT = 64
 FORMULAS = 1_000
@@ -152,7 +152,7 @@ class FetchedTranscriptContent(QObject):
 
     async def _read_entry_image(self, stored: Stored) -> QImage:
         content = await self._source.read(stored.digest, 0, stored.size)
-        image = await asyncio.to_thread(decode_scaled_image, content)
+        image = await asyncio.to_thread(read_picture, content, WIDEST)
         if image is None:
             raise HelixError(tr("This image can't be shown: it is damaged, too large, or in an unknown format."))
         return image
@@ -162,19 +162,3 @@ class FetchedTranscriptContent(QObject):
         items = TranscriptItems(await asyncio.to_thread(build_state, facts), grouping=False)
         items.add_many_facts(facts)
         return items
-
-
-def decode_scaled_image(content: bytes, widest: int = WIDEST) -> QImage | None:
-    """A picture, scaled down to `widest` while it is read; None when it cannot be, or claims to be huge. May run on any thread."""
-    data = QByteArray(content)
-    buffer = QBuffer(data)
-    buffer.open(QIODevice.OpenModeFlag.ReadOnly)
-    reader = QImageReader(buffer)
-    reader.setAutoTransform(True)
-    measure = reader.size()
-    if not measure.isValid() or measure.width() * measure.height() > MOST_PIXELS:
-        return None
-    if measure.width() > widest:
-        reader.setScaledSize(QSize(widest, max(1, measure.height() * widest // measure.width())))
-    image = reader.read()
-    return None if image.isNull() else image

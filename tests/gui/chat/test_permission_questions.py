@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QTextCursor
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import (
     QApplication,
@@ -225,6 +226,60 @@ def shown_by(theme: Theme, preview: str) -> tuple[PermissionQuestionPanel, Exact
     made.show()
     QApplication.processEvents()
     return made, made.findChildren(ExactTextView)[0]
+
+
+def test_a_shortcut_allows_nothing_that_was_not_in_sight(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pressed twice, or held, it answered the question that took the card's place."""
+    panel = PermissionQuestionPanel(theme)
+    panel.resize(900, 400)
+    panel.show_oldest_question({1: COMMAND})
+    spy, card = QSignalSpy(panel.answered), panel.visible_card
+    assert card is not None
+    card.allow_by_shortcut("once")
+    assert spy.count() == 0, "it was never painted"
+    panel.show()
+    QApplication.processEvents()
+    card.allow_by_shortcut("once")
+    assert spy.count() == 0, "nobody reads that fast"
+    monkeypatch.setattr("helix_desktop.gui.chat.permission_questions.READING", 0.0)
+    card.allow_by_shortcut("once")
+    assert spy.count() == 1
+
+
+def test_the_second_of_two_clicks_does_not_answer_the_next_question(
+    theme: Theme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel, _ = shown_by(theme, "ls")
+    spy, button = QSignalSpy(panel.answered), buttons(panel)["Allow once"]
+
+    def click_for_the_second_time() -> None:
+        QTest.mouseDClick(button, Qt.MouseButton.LeftButton)
+        QTest.mouseRelease(button, Qt.MouseButton.LeftButton)
+
+    click_for_the_second_time()
+    assert spy.count() == 0
+    monkeypatch.setattr("helix_desktop.gui.chat.permission_questions.READING", 0.0)
+    click_for_the_second_time()
+    assert spy.count() == 1
+
+
+@pytest.mark.parametrize(
+    "line", [": שלום; rsync -a good-copy שלום old-data", "שלום && rm old-data", "# مرحبا > good-copy old-data"]
+)
+def test_words_stand_in_the_order_in_which_they_run(theme: Theme, line: str) -> None:
+    """A line that begins with a Hebrew or Arabic word was laid out from right to left."""
+    _, text = shown_by(theme, line)
+    shown = text.toPlainText()
+
+    def x_of_word(word: str) -> int:
+        cursor = QTextCursor(text.document())
+        cursor.setPosition(shown.index(word) + 1)
+        return text.cursorRect(cursor).x()
+
+    latin = [word for word in line.split() if word.isascii() and word[0].isalpha()]
+    assert [x_of_word(word) for word in latin] == sorted(x_of_word(word) for word in latin)
+    words = [word.strip(";") for word in line.split() if not word.isascii()]
+    assert x_of_word(words[0]) < x_of_word(latin[-1])
 
 
 def test_nothing_is_removed_from_what_is_allowed(theme: Theme) -> None:

@@ -142,8 +142,9 @@ def test_drafts_are_kept_for_each(window: MainWindow, sides: list[ChatPage], mem
 
 
 def test_a_question_at_the_other_side_neither_takes_the_focus_nor_hears_the_keys(
-    window: MainWindow, sides: list[ChatPage], bench: FakeWorkbench
+    window: MainWindow, sides: list[ChatPage], bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("helix_desktop.gui.chat.permission_questions.READING", 0.0)
     left, right = sides
     one = bench.sessions[story.CONVERSATION]
     one.ask(COMMAND)
@@ -157,6 +158,7 @@ def test_a_question_at_the_other_side_neither_takes_the_focus_nor_hears_the_keys
     two = bench.sessions["other"]
     two.ask(COMMAND)
     right.bridge.emit_waiting_events()
+    QApplication.processEvents()
     assert window.window_actions["allow-once"].isEnabled()
     assert ("Allow once" in key_hints(left), "Allow once (Alt+Y)" in key_hints(right)) == (True, True)
     window.window_actions["allow-once"].trigger()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QBuffer, QByteArray, QIODevice
-from PySide6.QtGui import QImage, QImageWriter
-
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import CacheCorrupt
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.content_fetching import LARGEST_PICTURE, FetchedTranscriptContent, decode_scaled_image
+from helix_desktop.gui.transcript.content_fetching import LARGEST_PICTURE, FetchedTranscriptContent
 from tests.gui.fake_desk import now
 from tests.gui.transcript.conftest import MemorySource
 from tests.gui.transcript.facts import Told
@@ -71,17 +68,3 @@ def test_a_huge_picture_is_not_read(theme: Theme, source: MemorySource) -> None:
     assert content.get_entry_image(huge) is None
     assert "too large" in content.explain_missing_entry(huge.digest)
     assert source.read_digests == []
-
-
-def test_pictures_are_decoded_or_refused(theme: Theme) -> None:
-    image = QImage(30, 20, QImage.Format.Format_RGB32)
-    image.fill(0)
-    buffer = QBuffer()
-    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    QImageWriter(buffer, QByteArray(b"png")).write(image)
-    good = decode_scaled_image(bytes(buffer.data().data()))
-    assert good is not None
-    assert (good.width(), good.height()) == (30, 20)
-    assert decode_scaled_image(b"not a picture") is None
-    bomb = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\x08\x06\0\0\0"
-    assert decode_scaled_image(bomb) is None

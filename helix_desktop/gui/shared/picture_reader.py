@@ -1,0 +1,41 @@
+"""Opens pictures that come from outside: from models, tools, histories, files.
+
+Only formats that are made of pixels are read. Qt would also read SVG and PDF, whatever name and media type say; these can open
+other files, and a small one can take for ever.
+"""
+
+from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QSize
+from PySide6.QtGui import QImage, QImageReader
+
+_MOST_PIXELS, _MOST_SHOWN_PIXELS = 100_000_000, 60_000_000
+_MOST_SCALED_PIXELS = 12_000_000  # About 48 MB of memory, even if the picture is very high.
+_BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", b"png"), (b"\xff\xd8\xff", b"jpeg"), (b"GIF8", b"gif"), (b"BM", b"bmp"))
+
+
+def picture_format(content: bytes) -> bytes:
+    """Its format by its first bytes, as Qt calls it; empty for what is not read."""
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return b"webp"
+    return next((name for beginning, name in _BEGINNINGS if content.startswith(beginning)), b"")
+
+
+def read_picture(content: bytes, widest: int = 0) -> QImage | None:
+    """The picture, scaled down to `widest` if it is given; None if it cannot be read or claims to be huge. May run on any thread."""
+    kind = picture_format(content)
+    if not kind:
+        return None
+    data = QByteArray(content)
+    buffer = QBuffer(data)
+    buffer.open(QIODevice.OpenModeFlag.ReadOnly)
+    reader = QImageReader(buffer, QByteArray(kind))
+    reader.setAutoDetectImageFormat(False)
+    reader.setAutoTransform(True)
+    size = reader.size()
+    pixels = size.width() * size.height()
+    if not size.isValid() or not 0 < pixels <= (_MOST_SHOWN_PIXELS if widest else _MOST_PIXELS):
+        return None
+    scale = min(1.0, widest / size.width(), (_MOST_SCALED_PIXELS / pixels) ** 0.5) if widest else 1.0
+    if scale < 1.0:
+        reader.setScaledSize(QSize(max(1, round(size.width() * scale)), max(1, round(size.height() * scale))))
+    image = reader.read()
+    return None if image.isNull() else image
