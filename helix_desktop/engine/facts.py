@@ -84,6 +84,9 @@ class Stop(StrEnum):
     STOPPED = "stopped"
 
 
+HOUR_WRITE = 1.6  # Anthropic writes for an hour at 2 times the price of input, and for five minutes at 1.25 times.
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """As the provider reported it. `input` counts everything sent, the cached parts included. Zero: not reported."""
@@ -94,6 +97,16 @@ class Usage:
     output: int = 0
     reasoning: int = 0
     cost: float = 0.0  # In US dollars, by the price list; 0 if the prices are unknown.
+    cache_write_hour: int = 0  # Tokens of `cache_write` that the provider keeps for an hour, for more money.
+
+    @property
+    def priced_cache_write(self) -> float:
+        """`cache_write` as tokens at the usual price of writing."""
+        return self.cache_write + (HOUR_WRITE - 1) * self.cache_write_hour
+
+    @property
+    def keeps_an_hour(self) -> bool:
+        return 0 < self.cache_write_hour == self.cache_write
 
 
 @dataclass(frozen=True, slots=True)

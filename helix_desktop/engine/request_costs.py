@@ -27,7 +27,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.history.request_settings import RequestSettings
 from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.request_changes import Cause, CauseKind, ChangePlace, find_changes, first_fact_of
-from helix_desktop.engine.token_budget import compute_cost, relative_prices
+from helix_desktop.engine.token_budget import HOUR, compute_cost, relative_prices
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
@@ -122,6 +122,8 @@ class RequestCostReader:
         self._marks_prefixes |= reply.usage.cache_write > 0
         cost = self._price_request(recorded, reply.model, reply.usage, self._explain_request(now, before, same), chosen)
         self._last[reply.model], self._last_model = now, reply.model
+        if reply.usage.keeps_an_hour:
+            self._lives[reply.model] = max(self._lives.get(reply.model, 0.0), HOUR)
         self._seen = max(self._seen, view.seq)
         return cost
 
@@ -239,6 +241,7 @@ class RequestCostReader:
         chosen = chosen or self.prices(model)
         rate, dollars = relative_prices(chosen), compute_cost(usage, chosen)
         written = min(usage.input, usage.cache_read + usage.cache_write)
+        write_rate = rate.write * usage.priced_cache_write / max(1, usage.cache_write)
         found: dict[Cause, list[float]] = {}
         at = 0
         tokens_of_causes = (
@@ -250,7 +253,7 @@ class RequestCostReader:
             end = at + tokens
             read = max(0, min(end, usage.cache_read) - at)
             wrote = max(0, min(end, written) - max(at, usage.cache_read))
-            share = read * rate.read + wrote * rate.write + (tokens - read - wrote)
+            share = read * rate.read + wrote * write_rate + (tokens - read - wrote)
             sums = found.setdefault(cause, [0, 0.0])
             sums[0] += tokens
             sums[1] += share

@@ -19,6 +19,7 @@ from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
 PER_MILLION = 1_000_000
+HOUR = 3_600.0  # In seconds.
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,7 @@ def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
         return usage.cost
     rate = relative_prices(chosen)
     plain = max(0, usage.input - usage.cache_read - usage.cache_write)
-    shares = plain + usage.cache_read * rate.read + usage.cache_write * rate.write + usage.output * rate.output
+    shares = plain + usage.cache_read * rate.read + usage.priced_cache_write * rate.write + usage.output * rate.output
     return shares * chosen.price_input / PER_MILLION
 
 

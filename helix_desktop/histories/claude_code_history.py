@@ -8,6 +8,7 @@ result stands in `<session>/tool-results/`, and the line has what the model saw 
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -40,6 +41,8 @@ from helix_desktop.protocols.anthropic import anthropic_wire
 KIND = "claude-code"
 TAG = "anthropic api.anthropic.com"
 LARGEST_RESULT = 256 << 20
+LONGEST_REPLY = 3_600.0  # In seconds. A line that is later than this was written anew when its session was resumed.
+BASE_58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 _TEXTS = ("prompt", "content", "snippet", "text", "message", "stdout")
 _SAVED = re.compile(r"[\\/]tool-results[\\/]([\w.-]{1,200})")
@@ -105,7 +108,9 @@ class _ClaudeCodeFile:
         first = next((row.value for row in rows if text_at(row.value, "cwd")), {})
 
         def read(indices: Sequence[int], told: ReadingComplaints) -> _ClaudeCodeMessages:
-            return _ClaudeCodeMessages(told, beside=self.beside).read_rows(rows[i] for i in indices)
+            messages = _ClaudeCodeMessages(told, beside=self.beside).read_rows(rows[i] for i in indices)
+            messages.correct_times()
+            return messages
 
         whole = RecordedSession(name, (), KIND, session, title, text_at(first, "cwd"), text_at(first, "version"))
         return build_branch_sessions(tree, whole, lambda index: text_at(rows[index].value, "uuid"), read, self.told)
@@ -157,6 +162,19 @@ class _ClaudeCodeMessages(HistoryMessages):
     places: dict[str, int] = field(default_factory=dict)  # By a line's id: the position of its message.
     boundary: Mapping[str, object] | None = None
     of: dict[str, str] = field(default_factory=dict)  # By a reply's line: the message id of that reply.
+    received: dict[int, float] = field(
+        default_factory=dict
+    )  # By a reply's position: when its request reached Anthropic.
+
+    def correct_times(self) -> None:
+        """By the times of requests: nothing that was sent in one is from later. Lines that were written anew have later times."""
+        bound = math.inf
+        for at in range(len(self.made) - 1, -1, -1):
+            one, received = self.made[at], self.received.get(at, 0.0)
+            time = received if received and not 0 <= one.time - received < LONGEST_REPLY else one.time
+            time = min(time, bound)
+            self.made[at] = replace(one, time=time, seconds=max(0.0, time - received) if received else 0.0)
+            bound = received or bound
 
     def read_row(self, value: Mapping[str, object]) -> None:
         at = len(self.made)
@@ -195,6 +213,8 @@ class _ClaudeCodeMessages(HistoryMessages):
             return
         self._add_recorded_message(found)
         self.steps[name] = len(self.made) - 1
+        if received := time_of_request(text_at(value, "requestId")):
+            self.received[len(self.made) - 1] = received
 
     def _read_claude_user(self, value: Mapping[str, object], message: Mapping[str, object]) -> None:
         time, content = parse_time(value.get("timestamp")), message.get("content")
@@ -258,6 +278,16 @@ class _ClaudeCodeMessages(HistoryMessages):
         why = "Claude Code compacted the conversation here" + (f" ({trigger})" if trigger else "")
         self.add_compaction(text, time, why, keep)
         self.steps.clear()
+
+
+def time_of_request(name: str) -> float:
+    """When Anthropic received a request, in seconds since 1970: its id is a UUID of version 7 in base 58. 0 if it is another id."""
+    digits = name.removeprefix("req_01")
+    if len(digits) != 22 or not set(digits) <= set(BASE_58):
+        return 0.0
+    number = sum(BASE_58.index(digit) * 58**place for place, digit in enumerate(reversed(digits)))
+    is_version_7 = number >> 76 & 15 == 7 and number >> 62 & 3 == 2
+    return (number >> 80) / 1_000 if is_version_7 else 0.0
 
 
 def read_claude_reply_parts(content: object, model: str) -> list[ReplyPart]:

@@ -53,6 +53,7 @@ class RecordedMessage:
     child: str = ""
     beside: bool = False
     is_summary: bool = False
+    seconds: float = 0.0  # How long a reply took; 0: unknown.
 
 
 @dataclass(frozen=True, slots=True)

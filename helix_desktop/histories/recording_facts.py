@@ -59,8 +59,10 @@ def summary_text_of_draft(draft: FactDraft) -> str:
 
 
 def comparable_text(fact: facts.Fact) -> str:
-    """What two facts are compared by: everything but where they stand."""
-    return fact_encoding.encode_fact(replace(fact, saw=0) if isinstance(fact, facts.ModelReplied) else fact)
+    """What two facts are compared by: everything but where they stand, and what earlier versions did not read."""
+    if isinstance(fact, facts.ModelReplied):
+        fact = replace(fact, saw=0, seconds=0.0, usage=replace(fact.usage, cache_write_hour=0))
+    return fact_encoding.encode_fact(fact)
 
 
 def started_fact(
@@ -187,7 +189,8 @@ class _FactDrafting:
         self.waiting = {part.id: part for part in parts if isinstance(part, facts.ToolCall)}
         self.calls, self.talking = bool(self.waiting), True
         stop = facts.Stop.CALLS if self.waiting else facts.Stop.END
-        self.add_draft(message.time, facts.ModelReplied(parts, message.model, stop, message.usage))
+        reply = facts.ModelReplied(parts, message.model, stop, message.usage, seconds=message.seconds)
+        self.add_draft(message.time, reply)
 
     def _draft_result(self, message: RecordedMessage) -> None:
         content = message.text.encode("utf-8", "replace")

@@ -82,8 +82,8 @@ def usage_cost(usage: Usage, prices: TokenPrices) -> float:
     read = prices.cache_read or prices.input
     write = prices.cache_write or prices.input
     fresh = max(0, usage.input - usage.cache_read - usage.cache_write)
-    dollars = fresh * prices.input + usage.cache_read * read + usage.cache_write * write + usage.output * prices.output
-    return dollars / 1e6
+    cached = usage.cache_read * read + usage.priced_cache_write * write
+    return (fresh * prices.input + cached + usage.output * prices.output) / 1e6
 
 
 # --- The list of models that ships with the program

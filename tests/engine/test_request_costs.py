@@ -49,14 +49,16 @@ class BillingModel:
     caches: dict[str, Cache] = field(default_factory=dict)
     paid: list[float] = field(default_factory=list)
     model_name: str = "one"
+    keeps_an_hour: bool = False
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         body: Any = HERE.compile_request(request, ModelAbilities()).body
         cache = self.caches.setdefault(self.model_name, Cache(life=LIFE))
         billed = cache.bill(body, self.clock.time)
         fresh, read, write = billed.values()
-        usage = Usage(fresh + read + write, read, write, 200)
-        self.paid.append((fresh * 3.0 + read * 0.3 + write * 3.75 + 200 * 15.0) / 1e6)
+        hour = write if self.keeps_an_hour else 0
+        usage = Usage(fresh + read + write, read, write, 200, cache_write_hour=hour)
+        self.paid.append((fresh * 3.0 + read * 0.3 + write * (6.0 if hour else 3.75) + 200 * 15.0) / 1e6)
         reply = self.script.pop(0) if self.script else Reply((Text("done"),), Stop.END)
         yield replace(reply, usage=usage, model=self.model_name)
 
@@ -292,6 +294,21 @@ async def test_a_fold_that_is_made_when_the_cache_is_cold_is_not_blamed() -> Non
     await trial.time()
     await trial.fold()
     assert CauseKind.FOLD not in named((await trial.explain())[-2])
+
+
+async def test_what_an_agent_keeps_for_an_hour_costs_more_and_is_not_over_after_five_minutes() -> None:
+    trial = await Trial.start()
+    trial.model.keeps_an_hour = True
+    trial.model.caches["one"].life = 3_600.0
+    await trial.turn()
+    await trial.time()
+    await trial.loss()
+    lost = (await trial.explain())[-2]
+    assert {CauseKind.NOT_KEPT} <= named(lost) <= {*PLAIN, CauseKind.NOT_KEPT}
+    trial.clock.time += 3_700
+    requests = await trial.explain()
+    check_sums(trial, requests)
+    assert {CauseKind.TIME} <= named(requests[-2]) <= {*PLAIN, CauseKind.TIME}
 
 
 async def test_what_could_have_been_avoided_comes_dearest_first() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning
@@ -492,3 +493,52 @@ def test_a_compaction_that_kept_the_first_lines_names_their_place() -> None:
     summary = written.claude_said(8, 7, "What happened.", isCompactSummary=True)
     (found,) = all_of(attachment, first, *written.claude_session()[1:6], boundary, summary)
     assert [one.keep for one in found.compactions] == [0]
+
+
+def stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()
+
+
+def request_id(at: float, rest: int = 0x7ABC_8ABC << 48) -> str:
+    """As Anthropic writes it: a UUID of version 7, in base 58."""
+    number, digits = (round(at * 1_000) << 80) | rest, ""
+    while number:
+        number, digit = divmod(number, 58)
+        digits = claude_code_history.BASE_58[digit] + digits
+    return f"req_01{digits.rjust(22, '1')}"
+
+
+def test_the_id_of_a_request_says_when_it_reached_anthropic() -> None:
+    # Two requests of recordings, whose lines were written 2.9 and 7.1 seconds later.
+    assert (
+        stamp(claude_code_history.time_of_request("req_011CTtxo64TrsbB5c5z98AyH")) == "2025-10-08T02:43:52.200000+00:00"
+    )
+    assert (
+        stamp(claude_code_history.time_of_request("req_011CTK5S2saRFZfQvfLhXhm2")) == "2025-09-20T05:10:42.256000+00:00"
+    )
+    assert claude_code_history.time_of_request(request_id(1.8e9)) == 1.8e9
+    for other in (
+        "",
+        "req_01",
+        "req_011CTtxo64Trs0B5c5z98AyH",
+        request_id(1.8e9, 0x4ABC_8ABC << 48),
+        "req_vrtx_011CTtxo64",
+    ):
+        assert claude_code_history.time_of_request(other) == 0
+
+
+def test_lines_that_a_resumed_session_wrote_anew_get_the_times_of_their_requests_back() -> None:
+    begun = 1.8e9
+    anew = {"timestamp": stamp(begun + 20_000)}
+    messages, _ = read(
+        said("go", timestamp=stamp(begun)),
+        reply("m1", CALL, requestId=request_id(begun + 1), **anew),
+        said([RESULT], **anew),
+        reply("m2", TEXT, requestId=request_id(begun + 700), **anew),
+        said("more", timestamp=stamp(begun + 900)),
+        reply("m3", TEXT, requestId=request_id(begun + 901), timestamp=stamp(begun + 904)),
+        said("by another provider", timestamp=stamp(begun + 950)),
+        reply("m4", TEXT, requestId="none", timestamp=stamp(begun + 960)),
+    )
+    assert [one.time - begun for one in messages] == [0, 1, 700, 700, 900, 904, 950, 960]
+    assert [one.seconds for one in messages] == [0, 0, 0, 0, 0, 3, 0, 0]

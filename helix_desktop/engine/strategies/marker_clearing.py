@@ -12,7 +12,7 @@ from helix_desktop.engine import fold_economics, token_budget
 from helix_desktop.engine.blocks import Block, ContextKind, Role
 from helix_desktop.engine.call_outcomes import parse_call_arguments
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import ModelRole, PartRef, Span, Stored, ToolCall
+from helix_desktop.engine.facts import ModelReplied, ModelRole, PartRef, Span, Stored, ToolCall
 from helix_desktop.engine.fold_economics import ClearablePart, FoldExperience
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.history.view_items import MARKER_TOKENS, ViewItem, is_worth_a_marker
@@ -228,8 +228,11 @@ def seconds_until_cold(situation: FoldSituation) -> float:
 
 
 def cache_lifetime(state: ConversationState) -> float:
-    """The seconds for which the main model's provider keeps a prompt in its cache."""
+    """The seconds for which the main model's provider keeps a prompt in its cache; an agent may pay it for an hour."""
     main = state.settings.model_for_role(ModelRole.MAIN)
+    last = state.facts[state.branch.steps[-1] - 1].fact if state.branch.steps else None
+    if isinstance(last, ModelReplied) and last.usage.keeps_an_hour:
+        return token_budget.HOUR
     return float(main.cache_seconds if main else 0) or COLD_AFTER
 
 

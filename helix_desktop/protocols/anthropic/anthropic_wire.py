@@ -189,7 +189,9 @@ def parse_reply(value: Mapping[str, Json]) -> WireReply:
 def parse_usage(value: Mapping[str, Json]) -> Usage:
     """As the engine counts it: the input with what was cached of it."""
     read, write = number_at(value, "cache_read_input_tokens"), number_at(value, "cache_creation_input_tokens")
-    return Usage(number_at(value, "input_tokens") + read + write, read, write, number_at(value, "output_tokens"))
+    sent, output = number_at(value, "input_tokens") + read + write, number_at(value, "output_tokens")
+    hour = min(write, number_at(value, "cache_creation", "ephemeral_1h_input_tokens"))
+    return Usage(sent, read, write, output, cache_write_hour=hour)
 
 
 class ReplyAssembler:

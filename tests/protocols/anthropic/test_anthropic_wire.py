@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from helix_desktop.engine.facts import ModelRole, ModelSet
+from helix_desktop.engine.token_budget import compute_cost
 from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.protocols.anthropic.anthropic_wire import AnthropicCallFilter
 from tests.protocols.streams import DONE, put_together, through
@@ -158,3 +160,13 @@ def test_the_users_words_and_an_added_result_are_one_message() -> None:
     assert anthropic_wire.merge_added([(words, False), (result, True)]) == [
         {"role": "user", "content": [*result["content"], {"type": "text", "text": "a"}]}
     ]
+
+
+def test_what_is_kept_for_an_hour_is_told_apart() -> None:
+    told: dict[str, Any] = {"input_tokens": 1, "cache_read_input_tokens": 20, "cache_creation_input_tokens": 300}
+    assert anthropic_wire.parse_usage(told).cache_write_hour == 0
+    told["cache_creation"] = {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 200}
+    usage = anthropic_wire.parse_usage(told)
+    assert (usage.input, usage.cache_write, usage.cache_write_hour) == (321, 300, 200)
+    dear = ModelSet(ModelRole.MAIN, "one", 1_000_000, 0, 3.0, 15.0, 0.3, 3.75)
+    assert compute_cost(usage, dear) == pytest.approx((1 * 3.0 + 20 * 0.3 + 100 * 3.75 + 200 * 6.0) / 1e6)
