@@ -303,21 +303,21 @@ def _share(one: Mapping[str, Any], whole: Mapping[str, Any]) -> Figure:
 
 ADAPTED: Mapping[str, Adapted] = {
     "store_put": Adapted(
-        "how long it takes to store an entry durably and to read it with a hash check, compared with the single steps of doing so and with plyvel, sqlite, lmdb, diskcache and files", store_put, ("--json",),
+        "how long it takes to store an entry durably and to read it with a hash check, compared with the individual steps, and with plyvel, sqlite, lmdb, diskcache and files", store_put, ("--json",),
         ("--json", "--rounds", "5"),
     ),
     "store_million": Adapted(
-        "a workspace with a million entries", store_million, ("--json",), ("--json", "--entries", "100000")
+        "how fast a workspace with a million entries is", store_million, ("--json",), ("--json", "--entries", "100000")
     ),
     "gui_transcript": Adapted(
-        "the chat with 10,000 and 100,000 messages, and with hostile text", gui_transcript, (), ("10000",), screen=True
+        "how fast the chat is with 10,000 and 100,000 messages, and with text made to slow it down", gui_transcript, (), ("10000",), screen=True
     ),
-    "gui_cache": Adapted("the Cache page with a million entries", gui_cache, (), ("100000",), screen=True),
+    "gui_cache": Adapted("how fast the Cache page is with a million entries", gui_cache, (), ("100000",), screen=True),
     "gui_timeline": Adapted(
-        "the timeline with 50,000 steps and 5,000 folds", gui_timeline, (), ("5000",), screen=True
+        "how fast the timeline is with 50,000 steps and 5,000 folds", gui_timeline, (), ("5000",), screen=True
     ),
     "policies": Adapted(
-        "the four presets on ten recorded sessions with four price tables, compared with public systems. The first column of the table shows the preset `layered`. The bill includes the system prompt and the tools, which are part of every request. It also includes summaries, "
+        "what ten recorded sessions cost with each of the four presets and four price tables, compared with public systems. The first column of the table shows the preset `layered`. The bill includes the system prompt and the tools, which are part of every request. The bill also includes summaries, "
         "and recalls of text that a reply uses but the context no longer shows. The bill follows the rules of Anthropic's cache. If a policy keeps the originals, the agent must search for the text it recalls, including text that summaries replaced. "
         "One row shows what the preset `layered` would cost if the agent always knew which part of the stored text to recall. The bill does not include rules files, MCP tools, mistakes that an agent makes because it did not recall something, or the text that a real model would write into a summary. "
         'The help page "What folding saves" explains how the bill is calculated and shows the results for all 31 sessions',

@@ -89,7 +89,7 @@ def quotes(runs: Sequence[dict[str, Any]]) -> str:
     told = [_quote(rows[name, row], words) for name, row, words in QUOTED if (name, row) in rows]
     where = next(
         (
-            f"processor: {run['machine']['processor']}; load: {run['machine']['load at the start'].split()[0]}"
+            f"processor: {run['machine']['processor']}; load average: {run['machine']['load at the start'].split()[0]}"
             for run in runs
         ),
         "",

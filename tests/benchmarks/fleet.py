@@ -75,7 +75,7 @@ def page(sizes: Sizes, rates: dict[str, Row]) -> str:
         seconds = (puts * put.ours.median + gets * get.ours.median) / 1e6
         machine = (
             f"On the computer used for the figures page, storing 2 KB durably takes {shown(put.ours.median)} µs and reading it with a hash check takes "
-            f"{shown(get.ours.median)} µs. A single thread would therefore need {seconds / 60:.0f} minutes to store and read everything of a whole day. At the peak, such a thread "
+            f"{shown(get.ours.median)} µs. A single thread would therefore need {seconds / 60:.0f} minutes to store and read a whole day's data. At the peak, such a thread "
             f"would be busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f}% of the time. A shared store is therefore not needed for speed: it lets many computers use the same content, and it protects the content if a computer's disk fails."
         )
     return f"""# A fleet of agents
@@ -132,7 +132,7 @@ def _measured(rates: dict[str, Row]) -> str:
         return "Not yet."
     lines = [
         f"PostgreSQL used its default durability settings. PostgreSQL ran on a computer with 2 cores, together with the clients and {_load()}. No other work",
-        "was running during the comparison with the benchmark program pgbench and the measurement of local reads. The results of the measurements:",
+        "was running during the comparison with the benchmark program pgbench and the measurement of local reads. These are the results:",
         "",
         (
             f"- {len(_CLIENTS)} clients of Helix Desktop stored {puts.ours.median:,.0f} encrypted rows per second in batches of 100. The PostgreSQL benchmark program pgbench stored {puts.peers['pgbench'].median:,.0f} rows per second with the same statement and without encryption. The clients of Helix Desktop stored {(1 - puts.ours.median / puts.peers['pgbench'].median) * 100:.0f}% fewer rows per second than pgbench."
@@ -165,7 +165,7 @@ def _measured(rates: dict[str, Row]) -> str:
         [
             *lines,
             "",
-            f"The time is proportional to the number of rows in the table raised to a power: {told}. If this power were 1, the time would double each time the number of rows doubled.",
+            f"The time is proportional to the number of rows in the table raised to an exponent: {told}. If this exponent were 1, the time would double each time the number of rows doubled.",
             *_TABLE,
         ]
     )
@@ -179,7 +179,7 @@ def _paced(note: str) -> str:
 
 def _load() -> str:
     found = [run["machine"]["load at the start"] for run in figures.last() if run["name"] == "shared"]
-    return f"other work (load {found[0].split()[0]} at the start)" if found else "nothing else"
+    return f"other work (load average {found[0].split()[0]} at the start)" if found else "nothing else"
 
 
 def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
@@ -192,10 +192,10 @@ def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
     part = f" is {peak / measured.ours.median:.1%} of the rate measured for batches" if measured else " is small"
     return f"""These figures are calculated from the sections above:
 
-- The shared store is fast enough. At the peak, {peak:.0f} entries are stored per second, which{part}{_agents(rates)}.
-- Space can be a problem. The size of each row in the store is rounded up to a power of two. On average, a row takes up at most {most / 1000:.1f} KB. The {puts * DAYS / 1e6:.0f} million rows written in {DAYS} days therefore take up at most {puts * DAYS * most / 1e9:.0f} GB.
-  `workspace sync --collect` removes rows that no computer uses any more from the shared store.
-- While the shared store is offline, new content waits in the local cache. Over {DAYS} days, the waiting content takes up {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB per agent."""
+- The shared store is fast enough for {AGENTS:,} agents. At the peak, {peak:.0f} entries are stored per second, which{part}{_agents(rates)}.
+- The shared store can run out of space. The size of each row in the store is rounded up to a power of two. On average, a row takes up at most {most / 1000:.1f} KB. The {puts * DAYS / 1e6:.0f} million rows written in {DAYS} days therefore take up at most {puts * DAYS * most / 1e9:.0f} GB.
+  `workspace sync --collect` removes from the shared store the rows that no computer uses any more.
+- While the shared store is offline, new content waits in the local cache. If the shared store is offline for {DAYS} days, this content takes up {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB per agent."""
 
 
 def _agents(rates: dict[str, Row]) -> str:
@@ -207,9 +207,9 @@ def _agents(rates: dict[str, Row]) -> str:
     )
 
 
-_LATER = "  In a second measurement on a busier computer (load 12 to 16), storing an entry took at most 31 ms in half of the cases, and at most 385 ms in 99 of 100 cases. In the second measurement, the clients stored 7% fewer rows per second than pgbench, and reading an entry from the local database took 9% less time in a shared workspace than in one that is not shared."
+_LATER = "  In a second measurement on a busier computer (load average 12 to 16), storing an entry took at most 31 ms in half of the cases, and at most 385 ms in 99 of 100 cases. In the second measurement, the clients stored 7% fewer rows per second than pgbench, and reading an entry from the local database took 9% less time in a shared workspace than in one that is not shared."
 _TABLE = (
-    'The figures in the table above were measured separately on a busy computer (load about 10), so the medians vary. The "fastest" columns show the fastest of 60 runs, a figure that varies less from one measurement to the next.',
+    'The figures in the table above were measured separately on a busy computer (load average about 10), so the medians differ from one measurement to the next. The "fastest" columns show the fastest of 60 runs, a figure that varies less from one measurement to the next.',
     "A table of 10 million rows, each with 512 bytes of content, takes up 7.6 GB. Each row of the table with 10 million rows takes up 761 bytes, including 77 bytes for the index.",
 )
 _CLIENTS = range(4)  # of tests/benchmarks/shared.py

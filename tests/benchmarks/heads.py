@@ -1,4 +1,4 @@
-"""The size of the system prompt and tool definitions in a task's first request, compared with agents installed from npm.
+"""How large the system prompt and tool definitions are in a task's first request, compared with agents installed from npm.
 
 A scripted provider takes the requests, and the two are counted as JSON with o200k. HELIX_CLIENTS names the folder the agents are
 installed in, as for gateway_clients. They come through the gateway, whose own tools are left out.

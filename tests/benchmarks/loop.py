@@ -1,4 +1,4 @@
-"""How long the event loop of the real window is blocked while all of this happens at once: 2,000 stream events per second, a command that prints 50 MB, a handover, and typing.
+"""How long the event loop of the real window is blocked while several things happen at once: 2,000 stream events per second, a command that prints 50 MB, a handover, and typing.
 
 python -m tests.benchmarks.loop [--quick]      needs a display
 

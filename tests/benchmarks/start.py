@@ -1,4 +1,4 @@
-"""Time from process start to a painted window, and memory at that point, compared with a bare Qt window and an empty browser
+"""How long it takes from process start to a painted window, and how much memory is used then, compared with a bare Qt window and an empty browser
 
 (where there is one), and to the furnished window.
 

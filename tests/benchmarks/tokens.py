@@ -1,4 +1,4 @@
-"""Counting tokens, compared in one run with plain tiktoken on the same texts; also loading, memory, and texts on which other counters fail.
+"""How long it takes to count tokens, compared in one run with plain tiktoken on the same texts. Loading time, memory, and texts on which other counters fail were also measured.
 
 python -m tests.benchmarks.tokens [--quick]
 """

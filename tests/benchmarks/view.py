@@ -1,4 +1,4 @@
-"""The processor time for one more step as a conversation grows: recording facts, computing the view, updating the meter, and running the strategies that are due.
+"""How much processor time one more step takes as a conversation grows: recording the step, computing what is sent to the model, updating the meter, and making the folds that are due.
 
 python -m tests.benchmarks.view [--quick]      1,000, 10,000 and 100,000 messages, beside computing the view from scratch
 """
