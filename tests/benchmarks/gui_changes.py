@@ -75,7 +75,7 @@ async def _measured(chosen: int) -> list[Row]:
         began = time.perf_counter()
         page.show_changes_of(changes, "c1")
         page.show()
-        await until(lambda: bool(page.body.view._rows) and not running)
+        await until(lambda: bool(page.body.view._sheet.rows) and not running)
         page.grab()
         opened.append(1000 * (time.perf_counter() - began))
     found = [Row(f"page of {FILES} files opened", "ms", Figure.of(opened), {}, f"< {OPEN} ms", max(opened) < OPEN)]
@@ -114,7 +114,7 @@ async def _long(page: ChangesPage, changes: _Listed, running: set[asyncio.Task[A
         gaps = Gaps()
         began = time.perf_counter()
         page.show_changes_of(changes, "c1")
-        await until(lambda: len(page.body.view._rows) > LONG and not running)
+        await until(lambda: len(page.body.view._sheet.rows) > LONG and not running)
         page.grab()
         took = 1000 * (time.perf_counter() - began)
         await asyncio.sleep(0.05)

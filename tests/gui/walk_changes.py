@@ -81,7 +81,7 @@ class Walk:
     async def _take_back(self) -> None:
         page = self.window.pages.changes
         await key("alt+2")
-        await until(lambda: page.files.current_changes_row is not None and len(page.body.view._rows) > 0)
+        await until(lambda: page.files.current_changes_row is not None and len(page.body.view._sheet.rows) > 0)
         await self._shot("3-page")
         for wrong in ("wrong_5 ", "wrong_40 "):
             await until(lambda: bool(page.body.view._buttons) and page.body.view._buttons[0].isVisible())
@@ -93,12 +93,14 @@ class Walk:
 
     def _added(self) -> str:
         """The lines that are shown on the right."""
-        return "\n".join(row.right.text for row in self.window.pages.changes.body.view._rows if row.right is not None)
+        return "\n".join(
+            row.right.text for row in self.window.pages.changes.body.view._sheet.rows if row.right is not None
+        )
 
     async def _comment(self) -> None:
         view = self.window.pages.changes.body.view
-        number = next(at for at, row in enumerate(view._rows) if row.right is not None and row.right.mark == "+")
-        top = view._tops[number] - view.verticalScrollBar().value()
+        number = next(at for at, row in enumerate(view._sheet.rows) if row.right is not None and row.right.mark == "+")
+        top = view._heights.tops[number] - view.verticalScrollBar().value()
         place = view.viewport().rect()
         place.setTop(round(top))
         place.setHeight(14)

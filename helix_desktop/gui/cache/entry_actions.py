@@ -54,9 +54,8 @@ class EntryActions(QObject):
         self._runner.run_in_background(copying, then=self._put_hashes_on_clipboard, owner=self)
 
     def _show_copy_progress(self, done: int, total: int) -> None:
-        self.reported.emit(
-            tr("Copying hashes: {done} of {total}", done=format_number(done), total=format_number(total))
-        )
+        figures = {"done": format_number(done), "total": format_number(total)}
+        self.reported.emit(tr("Copying hashes: {done} of {total}", **figures))
 
     def _put_hashes_on_clipboard(self, text: bytes) -> None:
         held = QMimeData()

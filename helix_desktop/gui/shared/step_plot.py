@@ -1,4 +1,4 @@
-"""What all plots over steps share: lines, zooming and scrolling, and the step under the pointer.
+"""What a plot over steps does whatever it draws: zooming and scrolling, and the step under the pointer.
 
 However many steps there are, a paint looks at some points for each pixel and no more:
 level k of the pyramid holds the lowest and the highest of every 8^k points.
@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen, QPixmap, QWheelEvent
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.theme import Theme
 
-HEIGHT = 130
 _EIGHT = 8
 _LEAST_SPAN = 12.0
 
@@ -79,10 +78,10 @@ class PlotScale:
 class StepPlot(QWidget):
     """Wheel and keys zoom, dragging moves. A subclass says how many points there are, how high they go, and draws them."""
 
-    def __init__(self, theme: Theme, parent: QWidget | None = None, *, height: int = HEIGHT) -> None:
+    def __init__(self, theme: Theme, parent: QWidget | None, *, height: int, empty_text: str) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._height = height
+        self._height, self._empty_text = height, empty_text
         self._first, self._last = 0.0, 1.0
         self._whole = True
         self._hover = -1
@@ -92,7 +91,6 @@ class StepPlot(QWidget):
         self._drawn_for: object = None
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         theme.changed.connect(self.updateGeometry)
         theme.changed.connect(self.update)
 
@@ -121,10 +119,6 @@ class StepPlot(QWidget):
     def _draw_choice_and_pointer(self, painter: QPainter, scale: PlotScale) -> None:
         """What is chosen and pointed at."""
 
-    @abstractmethod
-    def _empty_plot_text(self) -> str:
-        """What stands there while there are no points."""
-
     def zoom_plot(self, factor: float, around: float | None = None) -> None:
         """Show `factor` times as many points, keeping the place `around` where it is."""
         middle = (self._first + self._last) / 2 if around is None else around
@@ -148,9 +142,9 @@ class StepPlot(QWidget):
         self.update()
 
     @property
+    @abstractmethod
     def _plot_area(self) -> QRectF:
         """Where the points are drawn; the rest is for axes."""
-        return QRectF(self.rect())
 
     @property
     def scale(self) -> PlotScale:
@@ -166,7 +160,7 @@ class StepPlot(QWidget):
         if not self._count_points:
             painter.fillRect(self.rect(), self._theme.colour_of_token("panel"))
             painter.setPen(self._theme.colour_of_token("faint"))
-            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, self._empty_plot_text())
+            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, self._empty_text)
             return
         scale = self.scale
         painter.drawPixmap(0, 0, self._cached_plot_picture(scale))

@@ -36,7 +36,8 @@ class TimelineChart(StepPlot):
     step_chosen = Signal(int)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(theme, parent, height=HEIGHT)
+        empty_text = tr("A chart of tokens over time will appear here.")
+        super().__init__(theme, parent, height=HEIGHT, empty_text=empty_text)
         self._thresholds: Sequence[FoldThreshold] = ()
         self._pointer_y = 0.0
         self._set_story_to_plot(ConversationTimeline())
@@ -95,9 +96,6 @@ class TimelineChart(StepPlot):
     @property
     def _count_points(self) -> int:
         return len(self._story.points)
-
-    def _empty_plot_text(self) -> str:
-        return tr("A chart of tokens over time will appear here.")
 
     @property
     def _top_tokens(self) -> float:

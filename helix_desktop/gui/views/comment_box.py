@@ -5,6 +5,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QWidget
 
 from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.shared.difference_rows import DifferenceLine
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
@@ -27,15 +28,16 @@ class _CommentTextEdit(QPlainTextEdit):
 
 
 class CommentBox(QFrame):
-    """`sent` carries the words."""
+    """`sent` carries the line's number and text, and the words."""
 
-    sent = Signal(str)
+    sent = Signal(int, str, str)
     cancelled = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         set_widget_look(self, "card")
         self.setCursor(Qt.CursorShape.ArrowCursor)
+        self.line = DifferenceLine("", "")
         self._title = build_plain_label("", "small", self, wraps=False)
         self.words = _CommentTextEdit(self)
         self.words.setAccessibleName(tr("Comment for the agent"))
@@ -47,8 +49,9 @@ class CommentBox(QFrame):
         column = build_column(self._title, (self.words, 1), buttons, owner=self, spacing=4)
         theme.keep_lengths_scaled(self, column.setContentsMargins, 12, 8, 12, 8)
 
-    def open_comment(self, title: str) -> None:
-        self._title.setText(title)
+    def open_comment(self, line: DifferenceLine) -> None:
+        self.line = line
+        self._title.setText(tr("Line {number}", number=line.new_number or line.old_number))
         self.words.clear()
         self.show()
         self.words.setFocus()
@@ -56,4 +59,4 @@ class CommentBox(QFrame):
     def _send_comment(self) -> None:
         words = self.words.toPlainText().strip()
         if words:
-            self.sent.emit(words)
+            self.sent.emit(self.line.new_number or self.line.old_number, self.line.text, words)

@@ -55,7 +55,7 @@ def test_files_stand_under_their_turn_and_what_is_not_covered_is_listed(page: Ch
     assert page.files.current_changes_row is not None
     assert page.files.current_changes_row.file is not None
     assert page.files.current_changes_row.file.place == "src/a.py"
-    assert [row.head for row in page.body.view._rows if row.head] == ["@@ -3,7 +3,7 @@", "@@ -38,7 +38,8 @@"]
+    assert [row.head for row in page.body.view._sheet.rows if row.head] == ["@@ -3,7 +3,7 @@", "@@ -38,7 +38,8 @@"]
 
 
 def test_a_hunk_is_taken_back_and_another_kept(page: ChangesPage, changes: FakeChanges) -> None:
@@ -124,7 +124,7 @@ def test_a_comment_goes_to_the_agent_with_its_place(page: ChangesPage) -> None:
     said: list[str] = []
     page.agent_message_written.connect(said.append)
     view = page.body.view
-    number = next(i for i, row in enumerate(view._rows) if row.right is not None and row.right.text == "LINE 5")
+    number = next(i for i, row in enumerate(view._sheet.rows) if row.right is not None and row.right.text == "LINE 5")
     view.open_comment_on_row(number)
     view._comment.words.setPlainText("Why capitals?")
     view._comment._send_comment()
@@ -173,7 +173,7 @@ def test_in_a_folder_without_git_a_repository_is_offered_before_a_message(
 
 def test_both_columns_hold_the_same_lines(page: ChangesPage) -> None:
     page.columns.click()
-    rows = [row for row in page.body.view._rows if not row.head]
+    rows = [row for row in page.body.view._sheet.rows if not row.head]
     assert [row.left.text for row in rows if row.left and row.left.mark == "-"] == ["line 5", "line 40"]
     assert [row.right.text for row in rows if row.right and row.right.mark == "+"] == ["LINE 5", "line forty", "more"]
     page.grab()

@@ -133,7 +133,7 @@ def test_a_change_is_shown_as_on_the_page_of_changes(theme: Theme) -> None:
         ("+", "new words", True),
     ]
     buttons(made)["Side by side"].click()
-    assert [(row.left.text, row.right.text) for row in view._rows if row.left and row.right][-1] == (
+    assert [(row.left.text, row.right.text) for row in view._sheet.rows if row.left and row.right][-1] == (
         "old words",
         "new words",
     )

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.changes.diff_hunks import find_hunks
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.views.difference_layout import DifferenceLines
 from helix_desktop.gui.views.difference_view import DifferenceView
 
 
@@ -25,15 +26,15 @@ def test_long_lines_wrap_and_nothing_is_cut(theme: Theme, *, two: bool) -> None:
         view.show_hunks(find_hunks(b"", b"\n".join(lines) + b"\n"))
         view.show()
         QApplication.processEvents()
-        for number, row in enumerate(view._rows):
+        for number, row in enumerate(view._sheet.rows):
             if row.right is None:
                 continue
-            view.verticalScrollBar().setValue(int(view._tops[number]))
-            laid = view._layout_difference_line(number, row.right, right=True)
-            high = view._tops[number + 1] - view._tops[number]
+            view.verticalScrollBar().setValue(int(view._heights.tops[number]))
+            laid = view._lines.lay_out_line(number, row.right, right=True)
+            high = view._heights.tops[number + 1] - view._heights.tops[number]
             assert laid.lineCount() * view._ink.code_line_height <= high + 0.01
             right = max(laid.lineAt(at).naturalTextWidth() for at in range(laid.lineCount()))
-            assert view._left_edge_of_code(True) + right <= view.viewport().width()
+            assert view._lines.left_edge(right=True) + right <= view.viewport().width()
 
 
 def opened(theme: Theme, width: int = 900, *, two: bool = False) -> DifferenceView:
@@ -50,8 +51,8 @@ def drag(view: DifferenceView, start: tuple[int, int], end: tuple[int, int]) -> 
     """From a letter of a row to a letter of another one, in the column on the right."""
     points = []
     for row, letter in (start, end):
-        x = view._left_edge_of_code(view.has_two_columns) + round(letter * view._ink.code_letter_width)
-        points.append(QPoint(x, round(view._tops[row] + view._ink.code_line_height / 2)))
+        x = view._lines.left_edge(right=view.has_two_columns) + round(letter * view._ink.code_letter_width)
+        points.append(QPoint(x, round(view._heights.tops[row] + view._ink.code_line_height / 2)))
     port = view.viewport()
     QTest.mousePress(port, Qt.MouseButton.LeftButton, pos=points[0])
     QTest.mouseMove(port, points[1])
@@ -65,7 +66,7 @@ def test_what_is_drawn_over_is_selected_and_copied_and_is_no_comment(theme: Them
     assert not view._comment.isVisible()
     QTest.keyClick(view, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
     assert QGuiApplication.clipboard().text() == "ne\ntwo\nzw"
-    QTest.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(300, round(view._tops[3]) + 4))
+    QTest.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(300, round(view._heights.tops[3]) + 4))
     assert view.selected_text() == ""
     assert view._comment.isVisible()
 
@@ -80,7 +81,7 @@ def test_in_two_columns_a_selection_stays_in_one(theme: Theme) -> None:
 def test_the_head_of_a_hunk_ends_before_its_buttons(theme: Theme, width: int) -> None:
     view = opened(theme, width)
     (buttons,) = view._buttons
-    words = view._elided_hunk_head(view._rows[0])
+    words = view._elided_hunk_head(view._sheet.rows[0])
     assert words.startswith("@@")
     assert QFontMetrics(view._ink.mono).horizontalAdvance(words) + view._ink.scaled_pixels(12) < buttons.x()
 
@@ -96,16 +97,15 @@ def test_a_long_file_is_laid_out_where_it_is_looked_at(theme: Theme, *, two: boo
     found = find_hunks(b"\n".join(before), b"\n".join(after))
     view.show_hunks(found)
     QApplication.processEvents()
-    assert len(view._laid) < 200
+    assert len(view._lines._laid) < 200
     bar = view.verticalScrollBar()
     for value in (bar.maximum() // 2, bar.maximum()):
         bar.setValue(value)
         QApplication.processEvents()
-        first, last = view._visible_row_range()
-        for number in range(first, last):
-            laid = view._laid[number, True]
+        for number in view._visible_rows():
+            laid = view._lines._laid[number, True]
             assert laid.lineCount() * view._ink.code_line_height == pytest.approx(
-                view._tops[number + 1] - view._tops[number]
+                view._heights.tops[number + 1] - view._heights.tops[number]
             )
 
 
@@ -116,31 +116,31 @@ def test_colours_and_changed_words_come_after_the_first_frame(theme: Theme) -> N
     view.show()
     for _ in range(1_000):
         QApplication.processEvents()
-        if view._laid and not view._plain:
+        if view._lines._laid and not view._lines.plain:
             break
-    formats = [(each.start, each.length) for each in view._laid[2, True].formats()]
+    formats = [(each.start, each.length) for each in view._lines._laid[2, True].formats()]
     assert (0, 6) in formats, "the keyword"
     assert (7, 11) in formats, "the word that changed"
 
 
 def test_only_the_rows_of_the_parts_that_changed_are_drawn(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[int] = []
-    usual = DifferenceView._draw_difference_line
+    usual = DifferenceLines.draw_line
 
-    def paint_line(view: DifferenceView, painter: QPainter, number: int, *rest: Any, **named: Any) -> None:
+    def paint_line(lines: DifferenceLines, painter: QPainter, number: int, *rest: Any, **named: Any) -> None:
         drawn.append(number)
-        usual(view, painter, number, *rest, **named)
+        usual(lines, painter, number, *rest, **named)
 
     view = DifferenceView(theme)
     view.resize(600, 600)
     view.show_hunks(find_hunks(b"", b"line\n" * 100))
     view.show()
     QApplication.processEvents()
-    monkeypatch.setattr(DifferenceView, "_draw_difference_line", paint_line)
-    view._plain.clear()
+    monkeypatch.setattr(DifferenceLines, "draw_line", paint_line)
+    view._lines.plain.clear()
     first, last = 5, 25
     for number in (first, last):
-        view.viewport().update(0, int(view._tops[number]) + 3, 600, 5)
+        view.viewport().update(0, int(view._heights.tops[number]) + 3, 600, 5)
     QApplication.processEvents()
     assert drawn == [first, last]
 
@@ -150,9 +150,9 @@ def test_a_comment_stays_at_its_line_in_the_other_form(theme: Theme) -> None:
     view = DifferenceView(theme)
     view.commented.connect(lambda *what: said.append(what))
     view.show_hunks(find_hunks(b"one\ntwo\n", b"eins\nzwei\n"))
-    view.open_comment_on_row(len(view._rows) - 1)
+    view.open_comment_on_row(len(view._sheet.rows) - 1)
     view.show_columns(two=True)
     view._comment.words.setPlainText("Why?")
     view._comment._send_comment()
     assert said == [(2, "zwei", "Why?")]
-    assert view._tops[-1] == sum(view._heights)
+    assert view._heights.tops[-1] == sum(view._heights._heights)
