@@ -40,7 +40,7 @@ MOST_OPEN_CONVERSATIONS = 24  # At most this many conversations are held open.
 MESSAGES_IN_COMMIT = 30
 TITLE_CHARACTERS = 60
 AHEAD_SECONDS = 0.05  # A forwarded request is recorded this many seconds later, or sooner if another one needs it.
-_WRAPPED = re.compile(r"<([a-zA-Z_-]+)[^>]*>.*?</\1>", re.DOTALL)  # Tags that clients put around a first message.
+_OPENING_TAG = re.compile(r"<([a-zA-Z_-]{1,40})[^<>]*>")  # Of the blocks that clients put before a first message.
 
 
 class LocalAgentConversations:
@@ -515,11 +515,20 @@ def title_from_messages(messages: Sequence[Wired]) -> str:
     for message in messages:
         if message.speaker is Speaker.USER:
             for piece in message.pieces_of_kind(PieceKind.TEXT):
-                text = _WRAPPED.sub("", piece.text[:20_000]).strip()
+                text = _remove_tagged_blocks(piece.text[:20_000]).strip()
                 if text:
                     first = text.splitlines()[0].strip()
                     return first if len(first) <= TITLE_CHARACTERS else first[: TITLE_CHARACTERS - 1].rstrip() + "…"
     return ""
+
+
+def _remove_tagged_blocks(text: str) -> str:
+    kept, start = "", 0
+    for tag in _OPENING_TAG.finditer(text):
+        closing = f"</{tag[1]}>"
+        if tag.start() >= start and (end := text.find(closing, tag.end())) >= 0:
+            kept, start = kept + text[start : tag.start()], end + len(closing)
+    return kept + text[start:]
 
 
 def _seq_of_last_message(recorded_facts: Sequence[facts.Recorded]) -> int:

@@ -6,6 +6,7 @@ once have two registrations, so that neither reaches the other's workspace or pr
 
 import hashlib
 import json
+import logging
 import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.fast_dataclass import dataclass
+
+log = logging.getLogger(__name__)
 
 CONVERSATIONS_FILE = "gateway-conversations.json"
 
@@ -71,18 +74,23 @@ class RegisteredConversations:
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
         self._known: dict[str, dict[str, str]] = {}
-        with suppress(OSError, ValueError):
-            self._known = json.loads(file.read_bytes()) if file is not None else {}
+        with suppress(OSError, ValueError, TypeError):
+            known = json.loads(file.read_bytes()) if file is not None else {}
+            self._known = {token: own for token, own in dict(known).items() if isinstance(own, dict)}
 
     def note_conversation(self, token: str, conversation: str, workspace: str) -> None:
         own = self._known.setdefault(_digest_of_token(token).hex(), {})
         if own.get(conversation) == workspace:
             return
         own[conversation] = workspace
-        if self._file is not None:
-            fresh = self._file.with_suffix(".new")
+        if self._file is None:
+            return
+        fresh = self._file.with_suffix(".new")
+        try:
             fresh.write_text(json.dumps(self._known), "utf-8")
             fresh.replace(self._file)
+        except OSError as error:  # A later gateway lacks some figures; the agent gets its answer.
+            log.warning("what a registration's conversations are was not kept: %s", error.strerror)
 
     def find_conversations(self, token: str) -> Mapping[str, str]:
         return self._known.get(_digest_of_token(token).hex(), {})

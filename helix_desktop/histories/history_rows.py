@@ -132,7 +132,7 @@ def parse_time(value: object) -> float:
             return max(0.0, (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
         except (ValueError, OverflowError):
             return 0.0
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e17:
         return 0.0
     for unit in (1, 1_000, 1_000_000):
         if value / unit < 1e11:

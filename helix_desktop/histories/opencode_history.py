@@ -5,18 +5,24 @@ part has the call and the result. A result that opencode cleared is marked so, a
 compaction is a part of a message, and the reply to it, marked `summary`, is the summary.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import orjson
-
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.histories import history_rows, recorded_session
 from helix_desktop.histories.beside import read_file_below
 from helix_desktop.histories.foreign_sqlite import ForeignConnection, parse_json_column, query_until_damage
-from helix_desktop.json_values import first_text, number_at, object_at, objects_at, parse_json_or_none, text_at
+from helix_desktop.json_values import (
+    first_text,
+    number_at,
+    object_at,
+    objects_at,
+    parse_json_or_none,
+    text_at,
+)
 
 KIND = "opencode"
 TABLES = frozenset({"session", "message", "part"})
@@ -151,7 +157,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         ]
         for part in parts:
             if part.get("type") not in ("text", "subtask", "file", "compaction"):
-                self.told.leave_out(f"part {part.get('type')}", orjson.dumps(part) + b"\n")
+                self.told.leave_out(f"part {part.get('type')}", json.dumps(part).encode() + b"\n")
         text = "\n".join(text for text in texts if text)
         beside = bool(own) and all(part.get("synthetic") for part in own)
         if text.strip() or files:
@@ -176,7 +182,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
                 written.append(_opencode_call(part))
                 results.extend(_opencode_result(part, time))
             elif kind not in ("step-start", "step-finish", "text"):
-                self.told.leave_out(f"part {kind}", orjson.dumps(part) + b"\n")
+                self.told.leave_out(f"part {kind}", json.dumps(part).encode() + b"\n")
         self._add_opencode_reply(written, results, model, time, usage)
         if error := object_at(message, "error"):
             why = text_at(error, "data", "message") or text_at(error, "name") or "error"

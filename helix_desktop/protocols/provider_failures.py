@@ -202,7 +202,7 @@ def retry_after_seconds(headers: Mapping[str, str], body: Json = None, now: date
     if date:
         try:
             when = parsedate_to_datetime(date)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return None
         if when.tzinfo is None:
             when = when.replace(tzinfo=UTC)

@@ -19,6 +19,7 @@ from helix_desktop.json_values import Json
 UNNAMED = "unnamed"  # Given to a nameless call: the model hears that no such tool exists.
 LOST = "\N{REPLACEMENT CHARACTER}"
 _HALVES = re.compile("[\ud800-\udfff]")
+MOST_CALLS = 1_000  # In one reply; no model makes as many.
 SHORTEST_UNIQUE = 9  # In characters. Local servers reuse shorter ids ("0", "call_0") in each reply.
 
 
@@ -51,6 +52,7 @@ class ReplyDraft:
         self._provider = provider
         self._new_id = new_id
         self._parts: dict[Hashable, _DraftPart] = {}
+        self._call_ids: set[str] = set()
 
     @property
     def has_begun(self) -> bool:
@@ -58,7 +60,7 @@ class ReplyDraft:
 
     @property
     def count_calls(self) -> int:
-        return sum(part.sort == "call" for part in self._parts.values())
+        return len(self._call_ids)
 
     @property
     def last_key(self) -> Hashable:
@@ -90,7 +92,7 @@ class ReplyDraft:
         """Begin or continue a call. The first delta of a call carries its id and name."""
         part = self._parts.get(key)
         if part is None:
-            part = _DraftPart("call", id=self._unique_call_id(call_id), index=self.count_calls)
+            part = _DraftPart("call", index=self.count_calls, id=self._unique_call_id(call_id))
             self._parts[key] = part
         first = not part.name and bool(name)
         if first:
@@ -129,10 +131,12 @@ class ReplyDraft:
         return ToolCall(part.id, part.name or UNNAMED, content or "{}")
 
     def _unique_call_id(self, call_id: str) -> str:
-        taken = {part.id for part in self._parts.values()}
-        if len(call_id) >= SHORTEST_UNIQUE and call_id not in taken:
-            return call_id
-        return f"{call_id or 'call'}_{self._new_id()}"
+        if len(self._call_ids) >= MOST_CALLS:
+            raise ValueError("too many calls in one reply")
+        if len(call_id) < SHORTEST_UNIQUE or call_id in self._call_ids:
+            call_id = f"{call_id or 'call'}_{self._new_id()}"
+        self._call_ids.add(call_id)
+        return call_id
 
 
 def format_opaque(**values: Json) -> str:

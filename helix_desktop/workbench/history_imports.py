@@ -8,6 +8,7 @@ fork of it.
 
 import asyncio
 import itertools
+import logging
 import math
 import secrets as random
 import time as clock
@@ -46,6 +47,8 @@ from helix_desktop.workbench.session_import import (
     conversation_id_of_session,
     imported_path,
 )
+
+log = logging.getLogger(__name__)
 
 Report = Callable[[int, int, str], object]  # Bytes read, bytes in all, and the file being read
 # A file and one of its sessions. The last one also has the file's stamp and unread lines.
@@ -114,7 +117,7 @@ class HistoryImport:
         reader, maker = StoreThread("bring in"), StoreThread("make facts")
         sizes = [_file_size_bytes(file) for file in files]
         done, ahead = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False)), 0
-        held = (self._prepare_session(one) for one in _read_one_ahead(reader, self._read_new_sessions(files)))
+        held = self._prepare_sessions(_read_one_ahead(reader, self._read_new_sessions(files)))
         try:
             coming = maker.submit_work(next, held, None)
             while (one := await asyncio.wrap_future(coming)) is not None:
@@ -172,7 +175,24 @@ class HistoryImport:
                 recording = after
         except (NotFound, InvalidInput) as error:
             self.result.complaints.append(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with a file, the others are imported
+            self._complain_of_failure(str(file), error)
         self.result.complaints.extend(told.complaint_sentences(str(file)))
+
+    def _prepare_sessions(self, read: Iterator[Read]) -> Iterator[SessionToImport]:
+        for one in read:
+            try:
+                prepared = self._prepare_session(one)
+            except Exception as error:  # noqa: BLE001 - the same for a session
+                self._complain_of_failure(one[1].name, error)
+            else:
+                yield prepared
+
+    def _complain_of_failure(self, name: str, error: Exception) -> None:
+        log.warning("a history could not be read: %s", type(error).__name__)
+        self.result.complaints.append(
+            f"{name} can't be read: it contains something unexpected. The other conversations are imported."
+        )
 
     def _prepare_session(self, one: Read) -> SessionToImport:
         file, recording, stamp, unread = one

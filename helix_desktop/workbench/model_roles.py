@@ -20,6 +20,8 @@ from helix_desktop.providers.known_models import ModelInfo
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 
+LEAST_LEARNED_WINDOW = 1_024  # Tokens. A server that names a smaller window is wrong.
+
 
 @dataclass(frozen=True, slots=True)
 class ModelAccess:
@@ -61,7 +63,7 @@ class ChosenModel:
                 async for delta in deltas:
                     yield delta
         except ContextTooLong as error:
-            if 0 < error.window < self.info.window:
+            if LEAST_LEARNED_WINDOW <= error.window < self.info.window:
                 learn = self.access.configured.save_learned_window
                 await asyncio.to_thread(learn, self.config.name, self.info.id, error.window)
             raise

@@ -10,6 +10,7 @@ from helix_desktop.gateway.registration import (
     RegisteredConversations,
     new_token,
 )
+from tests.conftest import Expect
 
 
 def test_only_the_addresses_of_now_answer_and_none_without_a_token() -> None:
@@ -32,7 +33,9 @@ def test_a_key_goes_to_no_other_process_and_into_no_text() -> None:
     assert "4711" not in repr(registration)
 
 
-def test_the_gateway_that_follows_a_killed_one_knows_whose_conversations_they_are(tmp_path: Path) -> None:
+def test_the_gateway_that_follows_a_killed_one_knows_whose_conversations_they_are(
+    tmp_path: Path, expect: Expect
+) -> None:
     file = tmp_path / "conversations.json"
     known = RegisteredConversations(file)
     assert known.find_conversations("one") == {}
@@ -49,6 +52,15 @@ def test_the_gateway_that_follows_a_killed_one_knows_whose_conversations_they_ar
     assert again.find_conversations("one") == {"c1": "w2", "c2": "w2"}
     assert again.find_conversations("two") == {"c3": "w1"}
     assert sorted(one.name for one in tmp_path.iterdir()) == ["conversations.json"]
+    file.unlink()
+    file.mkdir()
+    expect("was not kept")
+    known.note_conversation("three", "c4", "w1")
+    assert known.find_conversations("three") == {"c4": "w1"}, "the agent gets its answer though the disk is full"
+    file.rmdir()
+    for content in ("null", "[]", '{"a": null}', "[[1]]"):
+        file.write_text(content)
+        RegisteredConversations(file).note_conversation("one", "c1", "w1")
     file.write_text("broken")
     assert RegisteredConversations(file).find_conversations("one") == {}
     assert RegisteredConversations().find_conversations("one") == {}

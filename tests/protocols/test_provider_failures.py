@@ -232,6 +232,10 @@ def test_a_refusal_that_comes_in_a_list_is_understood_by_its_code() -> None:
     assert type(failure(400, [])) is type(failure(400, [openai("no")])) is ModelFailed
 
 
+def test_a_date_beyond_all_dates_is_no_wait() -> None:
+    assert retry_after_seconds({"retry-after": "Mon, 1 Jan 2020 00:00:00 +99999999999999999999"}) is None
+
+
 @pytest.mark.parametrize("where", ["type", "code", "status"])
 def test_a_long_code_is_read_as_far_as_a_code_can_be_long(where: str) -> None:
     """22 KB of `requested tokens exceed` took more than a minute, in which the program did nothing else."""

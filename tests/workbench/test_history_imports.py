@@ -30,6 +30,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.token_budget import compute_savings
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import NotFound
+from helix_desktop.histories import recording_facts
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -38,6 +39,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import Workbenches, history_imports
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, facts_paid_here
 from helix_desktop.workbench.history_imports import HistoryImport, ImportResult
+from tests.conftest import Expect
 from tests.histories import written
 from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
 from tests.peers.anthropic_server import AnthropicServer
@@ -47,6 +49,24 @@ from tests.peers.peer import Answer, Peer
 from tests.peers.responses_server import ResponsesServer
 from tests.peers.strict import RULES, strictly
 from tests.scripted_tour import ClockWithoutPauses
+
+
+def _line(role: str, session: str, time: str) -> str:
+    message = {
+        "role": role,
+        "id": f"m{session}",
+        "model": "claude-x",
+        "content": [{"type": "text", "text": f"said in {session}"}],
+    }
+    row = {
+        "type": role,
+        "uuid": f"{role}{session}",
+        "sessionId": session,
+        "cwd": "/work",
+        "timestamp": "TIME",
+        "message": message,
+    }
+    return json.dumps(row).replace('"TIME"', time)
 
 
 class Words:
@@ -568,3 +588,33 @@ async def test_lines_that_nobody_reads_are_kept_as_they_are(workspace: StoredWor
     add(strange)
     await brought(workspace, path)
     assert await kept() == [strange[0], b"\n".join(strange[1:])]
+
+
+@pytest.mark.parametrize("time", ["1" + "0" * 400, "-1" + "0" * 400, "1e400"])
+async def test_a_line_that_cannot_be_read_stops_neither_its_session_nor_the_others(
+    workspace: StoredWorkspace, tmp_path: Path, time: str
+) -> None:
+    """One number in one line ended the whole import, each time."""
+    for name, odd in (("a", "0"), ("b", time), ("c", "0")):
+        (tmp_path / f"{name}.jsonl").write_text(f"{_line('user', name, odd)}\n{_line('assistant', name, odd)}\n")
+    result = await brought(workspace, *sorted(tmp_path.glob("?.jsonl")))
+    assert [one.title for one in result.imported] == ["said in a", "said in b", "said in c"]
+
+
+async def test_a_session_that_breaks_its_reader_is_named_and_the_others_are_imported(
+    workspace: StoredWorkspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expect: Expect
+) -> None:
+    expect("a history could not be read: TypeError")
+    for name in "abc":
+        (tmp_path / f"{name}.jsonl").write_text(f"{_line('user', name, '0')}\n{_line('assistant', name, '0')}\n")
+    right = recording_facts.draft_facts
+
+    def break_at_b(recording: Any, *rest: Any) -> Any:
+        if "b" in recording.session:
+            raise TypeError
+        return right(recording, *rest)
+
+    monkeypatch.setattr(recording_facts, "draft_facts", break_at_b)
+    result = await brought(workspace, *sorted(tmp_path.glob("?.jsonl")))
+    assert [one.title for one in result.imported] == ["said in a", "said in c"]
+    assert any("can't be read" in one for one in result.complaints)

@@ -1,7 +1,11 @@
 """The Changes page: what each turn did to files; keep it, undo it, comment on it, commit it."""
 
 import asyncio
+import re
+import stat
+import sys
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
@@ -36,7 +40,10 @@ WIDTH, LEAST, NOTE = 268, 168, 90
 MOST_MOMENTS, MOST_WORDS = 20, 90  # The most checkpoints in the menu, and the most characters of each title.
 ARROW = " ▾"
 LoadedFileChange = tuple[FileChange, tuple[bytes, bytes], Sequence[Hunk], DifferenceSheet, frozenset[str]]
-EXECUTABLE_SUFFIXES = (".desktop", ".sh", ".bash", ".command", ".app", ".bat", ".cmd", ".exe", ".jar")
+# What the desktop's programs only show. For anything else, which could be a program somewhere, the folder is opened.
+_SHOWN_SUFFIXES = r"txt|md|rst|log|csv|tsv|jsonl?|ya?ml|toml|ini|cfg|conf|[ch]|cc|[ch]pp|rs|go|java|kt|swift|tsx?|s?css|sql|diff|patch|png|jpe?g|gif|webp|bmp|pdf"
+_SOURCE_SUFFIXES = "" if sys.platform == "win32" else "|py|jsx?|rb|pl|lua|php"  # Windows would run these.
+SHOWN_FILE = re.compile(rf".*\.({_SHOWN_SUFFIXES}{_SOURCE_SUFFIXES})", re.IGNORECASE | re.DOTALL)
 
 
 class ChangesPage(QWidget):
@@ -351,9 +358,11 @@ class ChangesPage(QWidget):
         """The file, or its folder where opening it might run it."""
         if self._changes is None or self._shown is None:
             return
-        path, item = self._changes.path_on_disk(self._shown), self._shown.change.after
-        runs = path.suffix.lower() in EXECUTABLE_SUFFIXES or (item is not None and bool(item.mode & 0o111))
-        open_in_desktop_program(path.parent if runs else path)
+        path, mode = self._changes.path_on_disk(self._shown), 0
+        with suppress(OSError):
+            mode = path.lstat().st_mode
+        harmless = SHOWN_FILE.fullmatch(path.name) and stat.S_ISREG(mode) and not mode & 0o111
+        open_in_desktop_program(path if harmless else path.parent)
 
     def _run_for_page(self, work: Coroutine[Any, Any, Any], *, then: Any = None) -> None:
         self._doing.run_in_background(work, then=then, owner=self)

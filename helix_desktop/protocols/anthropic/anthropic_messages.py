@@ -8,7 +8,7 @@ word for word with its signature, and only to the provider that signed it.
 import re
 from collections.abc import Mapping
 
-from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Request, Role, ToolResult
+from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
@@ -190,7 +190,7 @@ class AnthropicReplyReader(ReplyReaderBase):
         super().__init__(tag, where, model)
         self._stop = ""
         self._figures: Object = {}
-        self._thinking: dict[int, Object] = {}
+        self._thinking: dict[int, tuple[list[str], list[str]]] = {}  # The pieces of each block and of its signature.
 
     @property
     def is_reply_complete(self) -> bool:
@@ -230,7 +230,6 @@ class AnthropicReplyReader(ReplyReaderBase):
             case "text":
                 return self._draft.add_text(index, checked_text_at(block, "text"))
             case "thinking":
-                self._thinking[index] = {"type": "thinking", "thinking": "", "signature": ""}
                 self._store_signed_thinking(index, text_at(block, "thinking"), text_at(block, "signature"))
                 return self._draft.add_reasoning(index, text_at(block, "thinking"))
             case "redacted_thinking":
@@ -257,12 +256,18 @@ class AnthropicReplyReader(ReplyReaderBase):
         return []
 
     def _store_signed_thinking(self, index: int, thinking: str, signature: str) -> None:
-        """The block as it has to go back. Without a signature it cannot go back at all."""
-        block = self._thinking.setdefault(index, {"type": "thinking", "thinking": "", "signature": ""})
-        block["thinking"] = text_at(block, "thinking") + thinking
-        block["signature"] = text_at(block, "signature") + signature
-        if block["signature"]:
-            self._draft.seal_reasoning(index, format_opaque(**block))
+        texts, signatures = self._thinking.setdefault(index, ([], []))
+        texts.append(thinking)
+        signatures.append(signature)
+
+    def reply_so_far(self, cut: str = "") -> Reply:
+        """With each block of thinking as it has to go back. Without a signature it cannot go back at all."""
+        for index, (texts, signatures) in self._thinking.items():
+            if signature := "".join(signatures):
+                self._draft.seal_reasoning(
+                    index, format_opaque(type="thinking", thinking="".join(texts), signature=signature)
+                )
+        return super().reply_so_far(cut)
 
     def _read_whole_message(self, message: Object) -> list[Delta]:
         """A server that does not stream sends the message at once."""

@@ -49,7 +49,7 @@ class ChatReplyReader(ReplyReaderBase):
         return self._read_choice(choice) if isinstance(choice, dict) else []
 
     def _read_choice(self, choice: json_values.Object) -> list[Delta]:
-        whole = _object_or_none(choice, "message")
+        whole = self._what_is_missing(_object_or_none(choice, "message"))
         delta = whole or _object_or_none(choice, "delta")
         deltas = [*self._read_reasoning(delta), *self._read_content(json_values.value_at(delta, "content"))]
         deltas += self._add_to_part("text", json_values.text_at(delta, "refusal"))
@@ -63,6 +63,15 @@ class ChatReplyReader(ReplyReaderBase):
             deltas += self._read_call({"index": 0, "function": legacy}, 0, alone=bool(whole))
         self._finish = json_values.checked_text_at(choice, "finish_reason").lower() or self._finish
         return deltas
+
+    def _what_is_missing(self, message: json_values.Object) -> json_values.Object:
+        """Of a whole message behind its pieces, only what did not come before: a call that came twice would run twice."""
+        if not self._draft.has_begun:
+            return message
+        there = {"reasoning_content", "reasoning", "reasoning_details", "refusal"}
+        there |= {"content"} if self._draft.first_key_of_sort("text") is not None else set()
+        there |= {"tool_calls", "function_call"} if self._draft.count_calls else set()
+        return {name: value for name, value in message.items() if name not in there}
 
     def _read_content(self, content: json_values.Json) -> list[Delta]:
         """Content is a string, or with some servers a list of pieces, thinking among them."""

@@ -354,6 +354,25 @@ def test_usage_wherever_a_server_puts_it(where: str, usage: dict[str, Any], expe
     assert read(last).usage == expected
 
 
+@pytest.mark.parametrize("streamed", [("content", "tool_calls"), ("content",), ("tool_calls",), ()])
+def test_a_whole_message_behind_its_pieces_adds_only_what_is_missing(streamed: tuple[str, ...]) -> None:
+    """The call ran twice."""
+    call = {"index": 0, "id": "call_abcdefgh", "function": {"name": "run", "arguments": '{"a": 1}'}}
+    message = {"role": "assistant", "content": "Done.", "tool_calls": [call]}
+    pieces = [chunk({name: message[name]}) for name in streamed]
+    last = chunk({}, "tool_calls")
+    last["choices"][0]["message"] = message
+    answered = read(*pieces, last)
+    assert calls_in(answered) == [("run", {"a": 1})]
+    assert [part for part in answered.parts if isinstance(part, Text)] == [Text("Done.")]
+
+
+def test_a_reply_of_too_many_calls_is_refused() -> None:
+    calls = [{"index": at, "id": f"call_{at:09}", "function": {"name": "a", "arguments": "{}"}} for at in range(1_001)]
+    with pytest.raises(ValueError, match="too many calls"):
+        read(chunk({"tool_calls": calls}))
+
+
 def test_content_as_a_list_with_thinking_in_it() -> None:
     content = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "Yes"}]
     reasoning, text = read(chunk({"content": content}), chunk({}, "stop")).parts
