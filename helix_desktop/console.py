@@ -71,11 +71,9 @@ class Terminal:
             if self._source:
                 return self._source.read(PIECE)
             stream = sys.stdin.buffer.fileno() if sys.stdin else -1
-            return (
-                b""
-                if stream < 0
-                else await tasks.run_on_detached_thread(lambda: os.read(stream, PIECE), name="standard input")
-            )
+            if stream < 0:
+                return b""
+            return await tasks.run_on_detached_thread(lambda: os.read(stream, PIECE), name="standard input")
         except OSError as error:
             raise InvalidInput(f"The input cannot be read: {error.strerror}.") from error
 

@@ -128,11 +128,8 @@ class TiktokenCounter:
         """How many tokens `text` has. A text counted before costs its SHA-256."""
         key = _digest_of_text(text)
         if (known := self._remembered_count(key)) is None:
-            known = (
-                sum(self._count_pieces(cut_into_pieces(text)))
-                if len(text) <= WHOLE
-                else self._estimate_by_samples(text)
-            )
+            is_short = len(text) <= WHOLE
+            known = sum(self._count_pieces(cut_into_pieces(text))) if is_short else self._estimate_by_samples(text)
             self._remember_count(key, known)
         return known
 

@@ -96,11 +96,9 @@ class InstallationCare:
     async def estimate_space_to_free(self, bench: Workbench) -> installation_port.SpaceToFree:
         """The oldest first, as `free_up_space` takes them."""
         workspace = bench.workspace
-        over = (
-            max((await workspace.index.compute_figures()).kept - workspace.settings.limit, 0)
-            if workspace.settings.limit
-            else 0
-        )
+        over = 0
+        if limit := workspace.settings.limit:
+            over = max((await workspace.index.compute_figures()).kept - limit, 0)
         rows, freed = [], 0
         for digest in (await workspace.index.find_unused_entries())[:LOOKED_AT]:
             if freed >= over:

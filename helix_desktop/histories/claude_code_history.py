@@ -252,11 +252,9 @@ class _ClaudeCodeMessages(HistoryMessages):
         """What the program showed the model beside the messages."""
         found = object_at(value, "attachment")
         kind = text_at(found, "type") or "attachment"
-        text = (
-            text_of_message_content(found.get("prompt"))
-            if kind == "queued_command"
-            else f"[Claude Code showed: {kind}]\n{_text_of_claude_attachment(found)}"
-        )
+        text = text_of_message_content(found.get("prompt"))
+        if kind != "queued_command":
+            text = f"[Claude Code showed: {kind}]\n{_text_of_claude_attachment(found)}"
         if text.strip():
             pictures = pictures_in_content(found.get("prompt")) if isinstance(found.get("prompt"), list) else ()
             message = RecordedMessage(

@@ -243,11 +243,9 @@ def _rows_of_document(content: bytes, path: Path, complaints: list[str]) -> Iter
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         kept = list(_objects_before_damage(content.decode("utf-8-sig", "replace")))
-        left = (
-            f"{format_things(len(kept), 'message', 'messages')} before it could be read"
-            if kept
-            else "the file was left out"
-        )
+        left = "the file was left out"
+        if kept:
+            left = f"{format_things(len(kept), 'message', 'messages')} before it could be read"
         complaints.append(f"{path}, line {line}: the JSON is broken here; {left}.")
         for number, item in enumerate(kept, 1):
             yield HistoryRow(item, f"{path}, entry {number}")

@@ -300,11 +300,10 @@ def _open_c_library() -> ctypes.CDLL:
 
 def landlock_version() -> int:
     """The version of the kernel's Landlock, 0 where there is none."""
-    return (
-        max(0, _open_c_library().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1))
-        if sys.platform == "linux"
-        else 0
-    )
+    if sys.platform != "linux":
+        return 0
+    version: int = _open_c_library().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
+    return max(0, version)
 
 
 def restrict_this_process(options: dict[str, Any]) -> None:

@@ -205,10 +205,8 @@ def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = r
     try:
         with open_foreign_archive(path) as archive:
             facts, entries = (archive.getinfo(each).file_size for each in ("facts.jsonl", "entries.bin"))
-            text, settings = (
-                read_archive_member(archive, "workspace.toml", _HEAD_LIMIT),
-                place / workspace_settings.NAME,
-            )
+            text = read_archive_member(archive, "workspace.toml", _HEAD_LIMIT)
+            settings = place / workspace_settings.NAME
             proposing = _move_settings_to_proposals(text.decode("utf-8"), name)
             atomic_files.write_file_atomically(settings, proposing, private=True)
             workspace_settings.read_workspace_settings(settings)

@@ -197,16 +197,11 @@ async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: Too
             BackgroundCommand(f"bg{next(commands.next_numbers)}", line, command, time.time(), watched, closed),
         )
     seconds = min(max(args.number_argument("seconds", commands.limits.seconds), 1), commands.limits.most_seconds)
-    hint = (
-        NO_NETWORK_NOTE
-        if closed and commands.running_in_background and ADDRESS_PATTERN.search(line)
-        else _hint_for_command(line)
-    )
-    seen = (
-        None
-        if free or commands.sandbox.kind is SandboxKind.NONE
-        else partial(_hint_of_hidden, commands, line, opened, network)
-    )
+    hint, seen = _hint_for_command(line), None
+    if closed and commands.running_in_background and ADDRESS_PATTERN.search(line):
+        hint = NO_NETWORK_NOTE
+    if not free and commands.sandbox.kind is not SandboxKind.NONE:
+        seen = partial(_hint_of_hidden, commands, line, opened, network)
     followed = _FollowedCommand(commands, use, line, command, seconds, hint, watched, seen)
     return await followed.follow_to_end()
 
@@ -256,11 +251,9 @@ async def _action_with_needs(
         danger = f"it would use access that other commands don't have: {', '.join(titles_of_openings(new))}"
     if new and needs.files:
         danger = f"{danger}, and files that are hidden from agents: {_display_paths(use, needs.files)}"
-    return (
-        replace(action, reason_to_ask=danger, asks_in_every_mode=True, separate_permission="opened")
-        if danger and not action.reason_to_ask
-        else action
-    )
+    if not danger or action.reason_to_ask:
+        return action
+    return replace(action, reason_to_ask=danger, asks_in_every_mode=True, separate_permission="opened")
 
 
 def _display_paths(use: ToolResources, paths: Sequence[str]) -> str:

@@ -281,11 +281,8 @@ def _match_holding_command_rule(pattern: str, action: ToolAction) -> _RuleFit:
     fits = [_match_words_to_program(wanted, one) for one in known.all_programs]
     if _RuleFit.YES in fits:
         return _RuleFit.YES
-    return (
-        _RuleFit.MAYBE
-        if _RuleFit.MAYBE in fits or known.doubts or _is_named_in_arguments(wanted[0], known)
-        else _RuleFit.NO
-    )
+    may_fit = _RuleFit.MAYBE in fits or known.doubts or _is_named_in_arguments(wanted[0], known)
+    return _RuleFit.MAYBE if may_fit else _RuleFit.NO
 
 
 def _with_wildcards(words: str) -> str:

@@ -262,10 +262,8 @@ class WorkspaceSharing:
 
     def _may_wait_for_room(self, conversation: str) -> bool:
         """Not where facts of others may be about to be added, since nothing is sent before that."""
-        fence, session = (
-            self._bench.fences.find_fence(conversation),
-            self._bench.sessions.find_open_session(conversation),
-        )
+        fence = self._bench.fences.find_fence(conversation)
+        session = self._bench.sessions.find_open_session(conversation)
         is_closed = session is None or not (session.is_idle or conversation in self.synced_sessions.starting)
         return fence is not None and not fence.is_ending() and self._connect is not None and is_closed
 

@@ -41,11 +41,9 @@ class StepDifferences:
             found.append((source, []))
             for change in changes:
                 path, held, undo = change.path, whole.get(change.path), source.fact.by == "undo"
-                rest = (
-                    await self._item_without_foreign_lines(held, change)
-                    if held is not None and (undo or path in beside)
-                    else None
-                )
+                rest = None
+                if held is not None and (undo or path in beside):
+                    rest = await self._item_without_foreign_lines(held, change)
                 if held is not None and rest is not None:
                     change = PathChange(path, held.after, rest)  # noqa: PLW2901 -- the same without what is somebody else's
                     beside.add(path)

@@ -56,11 +56,8 @@ class WorkspaceTrashDialog(TransientDialog):
         labels = [build_plain_label(text, look, card, wraps=False) for text, look in said]
         words = build_column(*labels, spacing=1)
         line = build_row((words, 1), owner=card, margins=(12, 6, 6, 6))
-        restore, delete = (
-            (tr("Restore"), self._restore_workspace),
-            (tr("Delete permanently…"), self._ask_delete_workspace),
-        )
-        for text, act in (restore, delete):
+        restore, delete = tr("Restore"), tr("Delete permanently…")
+        for text, act in ((restore, self._restore_workspace), (delete, self._ask_delete_workspace)):
             button = build_push_button(text, card, partial(act, row), "link")
             button.setAccessibleName(f"{text}: {row.name}")
             line.addWidget(button)

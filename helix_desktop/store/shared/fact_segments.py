@@ -123,10 +123,8 @@ def decode_head(content: bytes) -> HeadContents:
         segments = tuple(
             FactSegment(bytes.fromhex(name), int(first), int(last)) for name, first, last in body["segments"]
         )
-        names, chain = (
-            (_check_conversation_id(body["conversation"]), str(body["machine"])),
-            bytes.fromhex(body["chain"]),
-        )
+        names = _check_conversation_id(body["conversation"]), str(body["machine"])
+        chain = bytes.fromhex(body["chain"])
         generation, is_removed = int(body["generation"]), bool(body["gone"])
         return HeadContents(*names, int(body["last"]), chain, segments, generation, is_removed)
     except _NOT_OURS as error:

@@ -182,11 +182,9 @@ class _PathRestorer:
                 if step.target is None or step.target.kind is not kind:
                     continue
                 if kind is PathKind.OTHER:
-                    why = (
-                        "its content was not kept"
-                        if step.target.content
-                        else "sockets, pipes and devices are not restored"
-                    )
+                    why = "sockets, pipes and devices are not restored"
+                    if step.target.content:
+                        why = "its content was not kept"
                     self._done.paths_left_alone.append((step.path, why))
                     continue
                 await self._try_restore_step(step, acts[kind])
@@ -203,11 +201,9 @@ class _PathRestorer:
         except HelixError as error:
             why = str(error)
         except OSError as error:
-            why = (
-                "it contains files that are not part of this undo"
-                if error.errno == errno.ENOTEMPTY
-                else error.strerror or "refused"
-            )
+            why = error.strerror or "refused"
+            if error.errno == errno.ENOTEMPTY:
+                why = "it contains files that are not part of this undo"
         if why:
             self._done.paths_left_alone.append((step.path, why))
         elif step.target is not None and act != self._remove_current_entry:

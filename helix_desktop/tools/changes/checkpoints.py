@@ -222,11 +222,10 @@ class Checkpoints:
 
     async def _read_known_state(self) -> None:
         """What was known when the program ended, as far as its contents are there."""
-        kept = None
-        if self._file is not None:
-            kept = await asyncio.to_thread(
-                kept_known.read_known_state, self._file, tuple(map(str, self.roots)), self.folders.coverage
-            )
+        if self._file is None:
+            return
+        roots, coverage = tuple(map(str, self.roots)), self.folders.coverage
+        kept = await asyncio.to_thread(kept_known.read_known_state, self._file, roots, coverage)
         if kept is None:
             return
         digests = {

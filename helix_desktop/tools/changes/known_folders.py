@@ -154,10 +154,8 @@ class KnownFolders:
                     self._covered.add_item(changes[-1].after)
             self._left.pop(folder, None)
             self._unsure.discard(folder)
-            if any(
-                record.startswith(UNRELIABLE_STAMP) and folder_walk.is_record_of_kind(record, PathKind.FILE)
-                for record in now.values()
-            ):
+            young = (record for record in now.values() if record.startswith(UNRELIABLE_STAMP))
+            if any(folder_walk.is_record_of_kind(record, PathKind.FILE) for record in young):
                 self._unsure.add(folder)
             if names is None:
                 self.records.pop(folder, None)
