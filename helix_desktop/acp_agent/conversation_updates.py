@@ -7,7 +7,7 @@ from typing import Any
 
 from acp import helpers, schema
 
-from helix_desktop.engine import facts, session_events
+from helix_desktop.engine import content_recall, facts, session_events
 from helix_desktop.engine.blocks import ReasoningDelta, TextDelta
 from helix_desktop.engine.tool_names import EDITS, RECALLS, ToolName
 from helix_desktop.errors import HelixError
@@ -119,7 +119,7 @@ class ConversationUpdates:
         session = self.bench.sessions.find_open_session(self.conversation)
         if session is None:
             return []
-        meter, row = session.next_request_meter(), self.bench.conversation_row(self.conversation)
+        meter, row = session.context.next_request_meter(), self.bench.conversation_row(self.conversation)
         usage = (meter.used, meter.window, row.cost if row is not None else 0.0)
         if usage == self._usage:
             return []
@@ -188,7 +188,7 @@ class ConversationUpdates:
         if session is None or not fact.output.size:
             return ""
         try:
-            text = await session.read_entry_beginning(fact.output, SHOWN_BYTES)
+            text = await content_recall.read_entry_beginning(self.bench.workspace.cache, fact.output, SHOWN_BYTES)
         except HelixError:
             return ""
         return text if fact.output.size <= SHOWN_BYTES else f"{text}\n… ({fact.output.size:,} bytes in all)"

@@ -30,7 +30,7 @@ SessionAct = Callable[[ContextShelf, Session, str], Awaitable[str]]
 
 
 async def _describe_context(_: ContextShelf, session: Session, __: str) -> str:
-    meter, price = session.next_request_meter(), session.next_message_cost()
+    meter, price = session.context.next_request_meter(), session.context.next_message_cost()
     kinds = "".join(f"\n- {kind.value}: {tokens:,} tokens" for kind, tokens in meter.parts.items() if tokens)
     cost = f"\nSending it costs about ${price.cost_when_sent(time.time()):.4f}, without the reply." if price else ""
     folds = len(session.conversation.state.live_folds)
@@ -38,9 +38,9 @@ async def _describe_context(_: ContextShelf, session: Session, __: str) -> str:
 
 
 async def _fold_old_outputs(_: ContextShelf, session: Session, __: str) -> str:
-    before = session.next_request_meter().used
+    before = session.context.next_request_meter().used
     await session.start_fold(FoldKind.MARKER)
-    return f"The next request takes {session.next_request_meter().used:,} tokens instead of {before:,}."
+    return f"The next request takes {session.context.next_request_meter().used:,} tokens instead of {before:,}."
 
 
 async def _pin_newest_message_with(_: ContextShelf, session: Session, words: str) -> str:
@@ -48,7 +48,7 @@ async def _pin_newest_message_with(_: ContextShelf, session: Session, words: str
     kinds = (UserSaid, ModelReplied, ToolReturned) if words else ToolReturned
     for message in reversed(state.facts_on_path()):
         if isinstance(message.fact, kinds) and words in (text := format_message(state.branch, message)):
-            await session.pin_part(PartRef(message.seq))
+            await session.context.pin_part(PartRef(message.seq))
             return f"This stays in the context word for word: {text[:200]}"
     raise InvalidInput("No message or output has these words.")
 
@@ -58,9 +58,9 @@ async def _undo_last_fold(_: ContextShelf, session: Session, __: str) -> str:
         raise ActionRefused("Nothing is folded.")
     last = [one for one in folds if one is folds[-1] or (one.batch and one.batch == folds[-1].batch)]
     for fold in last:
-        await session.undo_fold(fold.fold)
+        await session.steward.unfold(fold.fold)
     shown = format_things(len(last), "folded part is", "folded parts are")
-    return f"{shown} shown in full again: {session.next_request_meter().format_meter()}."
+    return f"{shown} shown in full again: {session.context.next_request_meter().format_meter()}."
 
 
 async def _recall_best_hit(shelf: ContextShelf, _: Session, words: str) -> str:

@@ -11,7 +11,6 @@ from helix_desktop.fast_dataclass import dataclass
 
 T = TypeVar("T")
 # The parts of a message, and who sends it on the user's behalf (`UserSaid.by`).
-Words = tuple[tuple[facts.UserPart, ...], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +88,21 @@ async def unshared_turn(_conversation: str) -> AsyncIterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
+class QueuedMessage:
+    """A message that waits for the next step (`steer`) or for the end of the turn."""
+
+    parts: tuple[facts.UserPart, ...]
+    steer: bool
+    by: str = ""  # Who wrote it: see `UserSaid.by`.
+
+
+@dataclass(frozen=True, slots=True)
 class TurnCallbacks:
     """The turn's line to the user: questions and its state out, steering messages in, and back where they found no room."""
 
     ask: Callable[[ports.PermissionQuestion], Awaitable[ports.PermissionAnswer]]
-    steering: Callable[[], Sequence[Words]]
-    steer_again: Callable[[Sequence[Words]], None]
+    steering: Callable[[], Sequence[QueuedMessage]]
+    steer_again: Callable[[Sequence[QueuedMessage]], None]
     running: Callable[[ConversationActivity], None]
     end_when_stopped: Callable[[], facts.TurnEnded]
 

@@ -151,12 +151,10 @@ async def _recall_passages(cache: ContentCache, tokens: TokenCounter, stored: fa
         lines.pop()
     work = functools.partial(passages.find_passages, tokens, lines, words)
     found = await asyncio.to_thread(work) if len(content) > IN_A_THREAD else work()
-    rest = (
-        ""
-        if stored.size <= FIND_BYTES
-        else f"\n[only the first {len(lines):,} lines were searched; grep searches all of it]"
-    )
-    return (found or f"[none of these words is in it; it has {stored.lines:,} lines]") + rest
+    found = found or f"[none of these words is in it; it has {stored.lines:,} lines]"
+    if stored.size <= FIND_BYTES:
+        return found
+    return f"{found}\n[only the first {len(lines):,} lines were searched; grep searches all of it]"
 
 
 async def search_entries(
@@ -380,3 +378,7 @@ def cut_to_page(tokens: TokenCounter, lines: Sequence[str], first: int, limit: i
 
 def _exceeds_page(tokens: TokenCounter, text: str, limit: int) -> bool:
     return len(text) > PAGE_BYTES or tokens.count_tokens(text) > limit
+
+
+async def read_entry_beginning(cache: ContentCache, stored: facts.Stored, most: int) -> str:
+    return (await cache.read_range(stored.digest, 0, min(stored.size, most))).decode("utf-8", "replace")

@@ -116,11 +116,8 @@ class OutputAdmission:
         """What a call of the last reply was for: its arguments, and the end of what was said."""
         steps = self.conversation.state.branch.steps
         reply = self.conversation.fact_at(steps[-1]) if steps else None
-        said = (
-            [part.text for part in reply.parts if isinstance(part, facts.Text)]
-            if isinstance(reply, facts.ModelReplied)
-            else []
-        )
+        parts = reply.parts if isinstance(reply, facts.ModelReplied) else ()
+        said = [part.text for part in parts if isinstance(part, facts.Text)]
         return f"{' '.join(said)[-SAID:]} {call.arguments[:ASKED] if call else ''}"
 
     # --- Outputs: how much of a large one the model is shown

@@ -245,7 +245,7 @@ class TurnLoop:
         steering = self._talk.steering()
         if steering:
             try:
-                said = (facts.UserSaid(parts, steering=within, by=by) for parts, by in steering)
+                said = (facts.UserSaid(one.parts, steering=within, by=one.by) for one in steering)
                 await self._conversation.append_facts(*said)
             except errors.HelixError:
                 self._talk.steer_again(steering)
@@ -263,12 +263,11 @@ class TurnLoop:
             self._cuts += 1
             if self._cuts <= CUTS_IN_A_ROW:
                 return None
-            happened = (
-                "The model sent several empty replies in a row."
-                if silent
-                else "The reply was cut off several times in a row."
-            )
-            return facts.TurnEnded(facts.TurnEnd.FAILED, reply.why or happened, "" if silent else "connection")
+            if silent:
+                why = reply.why or "The model sent several empty replies in a row."
+                return facts.TurnEnded(facts.TurnEnd.FAILED, why)
+            why = reply.why or "The reply was cut off several times in a row."
+            return facts.TurnEnded(facts.TurnEnd.FAILED, why, "connection")
         self._cuts = 0
         if reply.stop is facts.Stop.FILTERED:
             return facts.TurnEnded(facts.TurnEnd.FAILED, reply.why or "The provider withheld the reply.")

@@ -80,11 +80,11 @@ def _handle_conversation_intent(window: MainWindow, want: chat_intents.ChatInten
         case chat_intents.ChooseAnswer(end):
             run(session.switch_to_answer(end))
         case chat_intents.PinPart(ref):
-            run(session.pin_part(ref))
+            run(session.context.pin_part(ref))
         case chat_intents.FoldAgain(kind):
             run(session.start_fold(kind))
         case chat_intents.UnpinPart(ref):
-            run(session.unpin_part(ref))
+            run(session.context.unpin_part(ref))
         case _:
             _handle_asking_intent(window, session, want)
 
@@ -96,7 +96,7 @@ def _handle_asking_intent(window: MainWindow, session: Session, want: chat_inten
             window.retry_wanted.emit()
             session.resume_turn()
         case chat_intents.RetryModelNow():
-            session.retry_immediately()
+            session.turns.retry_immediately()
         case chat_intents.ShowRequest(seq):
             window.pages.inspector.show_request_of_reply(seq)
         case chat_intents.RewindConversation(seq):

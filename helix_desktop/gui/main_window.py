@@ -732,9 +732,11 @@ class MainWindow(WindowFrame):
             chat.composer.price.show_next_message_cost(None)
 
     def _show_meter_of(self, chat: ChatPage, session: Session) -> None:
-        chat.rewrite_cost.warn_before_rewrite(session.pending_rewrite())
-        chat.composer.show_window_meter(session.next_request_meter(), chat.cost)
-        chat.composer.price.show_next_message_cost(session.next_message_cost(), session.estimate_saving_of_markers)
+        chat.rewrite_cost.warn_before_rewrite(session.context.pending_rewrite())
+        chat.composer.show_window_meter(session.context.next_request_meter(), chat.cost)
+        chat.composer.price.show_next_message_cost(
+            session.context.next_message_cost(), session.context.estimate_saving_of_markers
+        )
         chat.measured_session = session
         if self.context_panel.isVisible() and chat is self.chat:
             self.context_panel.show_context_of(session, self.chat.composer.price.text())

@@ -62,7 +62,7 @@ def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[
 
     def ask_about_price(unbegun: Session) -> None:
         ask_if_expensive(
-            window, unbegun.estimate_cost_with(parts), create_and_send, lambda: give_first_message_back(None)
+            window, unbegun.context.estimate_cost_with(parts), create_and_send, lambda: give_first_message_back(None)
         )
 
     if window.settings[ASK_ABOVE]:
@@ -114,7 +114,9 @@ def edit_and_resend_message(
         work = session.edit_and_resend(seq, parts)
         window.run_for_window(work, then=lambda _done: window.jump_to_end_of(session), failed=not_sent)
 
-    ask_if_expensive(window, session.estimate_cost_with(parts, instead_of=seq), send_again, lambda: not_sent(None))
+    ask_if_expensive(
+        window, session.context.estimate_cost_with(parts, instead_of=seq), send_again, lambda: not_sent(None)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,8 @@ class _MessageToSend:
             folding = self.session.start_fold(FoldKind.MARKER)
             self.window.run_for_window(folding, then=lambda _done: self.send_now(), failed=self.not_sent)
 
-        saves, price = self.session.estimate_saving_of_markers(), self.session.estimate_cost_with(self.parts)
+        saves = self.session.context.estimate_saving_of_markers()
+        price = self.session.context.estimate_cost_with(self.parts)
         folding = (saves, fold_and_send) if saves else None
         ask_if_expensive(self.window, price, self.send_now, lambda: self.not_sent(None), folding=folding)
 
@@ -221,7 +224,7 @@ def message_returner(window: MainWindow, parts: tuple[UserPart, ...], at: DraftP
 
 def recall_into_draft(window: MainWindow, digest: Digest, lines: tuple[int, int] | None = None) -> None:
     if window.current_session is not None:
-        work = window.current_session.recall_as_attachment(digest, lines=lines)
+        work = window.current_session.context.recall_as_attachment(digest, lines=lines)
         window.run_for_window(work, then=window.build_attachment_receiver())
     elif window.current_workbench is not None:
         window.notices.show_notice(tr("Open a conversation first. The entry is added to its next message."))

@@ -70,7 +70,7 @@ class ConversationRelay:
         title = f"{row.title or row.begins} → {AGENTS_TO_CONTINUE_IN[asked.agent]}"
         session = await desk.fork_conversation(asked.conversation, at, title=title)
         if asked.is_folded and not await _fold_older_turns(session):
-            room = min(room, session.next_request_meter().used // 2)
+            room = min(room, session.context.next_request_meter().used // 2)
         models = (one for one in desk.models.model_facts() if one.role is ModelRole.MAIN)
         main = next(models, ModelSet(ModelRole.MAIN, "", room))
         await session.conversation.append_facts(replace(main, window=min(room, main.window or room)))

@@ -230,7 +230,7 @@ class AgentWorkforce:
         if agent.state == "stopped" or self._closed:
             return DelegationResult(agent.id, "[It was stopped before it began.]", ok=False)
         agent.state = "working"
-        session.redirect_questions(ask)
+        session.asked_elsewhere = ask
         session.send_message((Text(f"{wish.context}\n\n{wish.task}".strip()),))
         seconds = self.limits().agents_seconds
         try:
@@ -248,7 +248,7 @@ class AgentWorkforce:
             await asyncio.shield(session.wait_until_idle())
             raise
         finally:
-            session.redirect_questions(None)  # From now on, the user answers its questions.
+            session.asked_elsewhere = None  # From now on, the user answers its questions.
         child, copy = result_of_agent(session), await self.describe_copy(session)
         words = "\n".join(filter(None, (child.answer, late, copy)))
         return DelegationResult(child.conversation, words, child.ok and not late)
@@ -388,7 +388,7 @@ def _tools_named_by_role(item: ProjectItem) -> tuple[str, ...]:
 
 
 def _build_agent_list_row(agent: DelegatedAgent) -> SubagentRow:
-    meter = agent.session.next_request_meter()
+    meter = agent.session.context.next_request_meter()
     state = "asking" if agent.session.running is ConversationActivity.ASKING else agent.state
     seconds = (agent.ended or time.time()) - agent.began
     return SubagentRow(

@@ -20,8 +20,9 @@ from helix_desktop import errors, tasks
 from helix_desktop.engine.blocks import RetryDelay
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
-from helix_desktop.engine.session import BUG, Session
+from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStreamed
+from helix_desktop.engine.turn_runner import BUG
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskList, FleetTaskResult, FleetTaskState
 from helix_desktop.store.shared.known_leases import seconds_since_start_of_computer
@@ -304,8 +305,8 @@ class FleetWorker:
             await session.wait_until_idle()
         finally:
             unsubscribe()
-        claimed.is_stopped = _is_stop_of_user(session.last_end)
-        return claimed.is_stopped or any(one.fact == session.last_end for one in session.all_facts[before:])
+        claimed.is_stopped = _is_stop_of_user(session.turns.last_end)
+        return claimed.is_stopped or any(one.fact == session.turns.last_end for one in session.all_facts[before:])
 
     async def _pause_provider(self, claimed: ClaimedFleetTask, seconds: float) -> None:
         """A provider that asks one worker to wait is left alone by all."""

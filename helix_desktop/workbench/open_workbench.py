@@ -352,14 +352,14 @@ class Workbench:
         session = await self.open_session(new)
         if not agent:
             await session.finish_new_fork(title)
-        self._rows.update_row_meter(new, session.next_request_meter())
+        self._rows.update_row_meter(new, session.context.next_request_meter())
         return session
 
     async def set_conversation_model(self, conversation: str, name: str) -> None:
         """A main model for one conversation, also after a restart; empty: the workspace's again."""
         if name:
             self.models.model_by_name(name)
-        await (await self.open_session(conversation)).set_own_model(name)
+        await (await self.open_session(conversation)).conversation.append_facts(facts.ConversationChanged(model=name))
         self._apply_conversation_model(conversation, name)
 
     def _apply_conversation_model(self, conversation: str, name: str) -> None:
@@ -473,7 +473,7 @@ class Workbench:
         done = await session.run_user_call(
             "", facts.ToolCall("set-up", ToolName.RUN_COMMAND, json.dumps({"command": command}))
         )
-        said = await session.read_entry_beginning(done.output, MOST_SAID)
+        said = await content_recall.read_entry_beginning(self.workspace.cache, done.output, MOST_SAID)
         code = "" if done.exit_code is None else f" Exit code {done.exit_code}."
         return f"[You work in a copy of the folders, for which the user has a command: {command}.{code}]\n{said}"
 
@@ -728,7 +728,7 @@ class Workbench:
         """A message that begins with the name of a command, with the command's text in its place; any other as it is."""
         await self.project.reread_project_folders()
         return await slash_expansion.expand_slash_command(
-            self.project.now, session, parts, self.token_counter, self.mcp_servers
+            self.project.now, session, parts, self.workspace.cache, self.token_counter, self.mcp_servers
         )
 
     @property
@@ -828,23 +828,18 @@ class Workbench:
         """Update the list, and save the meter at the end of a turn. Facts written together have one meter: the last shows it."""
         session = self.sessions.find_open_session(recorded.conversation)
         is_last = session is not None and session.conversation.state.last_seq == recorded.seq
-        meter = session.next_request_meter() if session and is_last else None
+        meter = session.context.next_request_meter() if session and is_last else None
         self._rows.update_row_with_fact(recorded, meter)
-        if (
-            session
-            and meter
-            and (
-                isinstance(recorded.fact, facts.TurnEnded)
-                or session.running is session_events.ConversationActivity.IDLE
-            )
-        ):
-            self._schedule_meter_write(session, meter)
+        if session is not None and meter is not None:
+            is_idle = session.running is session_events.ConversationActivity.IDLE
+            if is_idle or isinstance(recorded.fact, facts.TurnEnded):
+                self._schedule_meter_write(session, meter)
 
     def _update_row_meter(self, conversation: str) -> None:
         """Updates the meter in the conversation's row, so that the list and the window agree."""
         session, row = self.sessions.find_open_session(conversation), self._rows.find_row(conversation)
         if session is not None and row is not None:
-            meter = session.next_request_meter()
+            meter = session.context.next_request_meter()
             if (row.parts, row.window) != (meter.parts, meter.window):
                 self._rows.update_row_meter(conversation, meter)
                 self._schedule_meter_write(session, meter)

@@ -3,8 +3,9 @@
 import json
 from collections.abc import Sequence
 
+from helix_desktop.engine.content_recall import read_entry_beginning
 from helix_desktop.engine.facts import Attachment, Text, ToolCall, UserPart
-from helix_desktop.engine.ports import CallOutcome, TokenCounter
+from helix_desktop.engine.ports import CallOutcome, ContentCache, TokenCounter
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.project import slash_commands
@@ -18,6 +19,7 @@ async def expand_slash_command(
     brought: ProjectItems,
     session: Session,
     parts: tuple[UserPart, ...],
+    cache: ContentCache,
     tokens: TokenCounter,
     servers: WorkspaceServers,
 ) -> tuple[UserPart, ...]:
@@ -30,10 +32,8 @@ async def expand_slash_command(
     arguments = f"{rest}{' ' if rest else ''}{arguments}" if newline else arguments
     item = brought.find_item("command", name)
     if item is not None:
-        return (
-            *await _fill_command_prompt(name, slash_commands.build_command_prompt(item, arguments), session, tokens),
-            *parts[1:],
-        )
+        prompt = slash_commands.build_command_prompt(item, arguments)
+        return (*await _fill_command_prompt(name, prompt, session, cache, tokens), *parts[1:])
     if brought.find_item("skill", name) is not None:
         words = f'Use the skill "{name}" (call_tool, use_skill). {arguments}'.strip()
         return (Text(words), *parts[1:])
@@ -53,7 +53,7 @@ def _assign_prompt_arguments(names: Sequence[str], arguments: str) -> dict[str, 
 
 
 async def _fill_command_prompt(
-    name: str, prompt: slash_commands.CommandPrompt, session: Session, tokens: TokenCounter
+    name: str, prompt: slash_commands.CommandPrompt, session: Session, cache: ContentCache, tokens: TokenCounter
 ) -> list[UserPart]:
     async def run_prompt_tool(tool: ToolName, **values: str) -> CallOutcome:
         return await session.run_user_call(name, ToolCall("slash", tool, json.dumps(values)))
@@ -61,12 +61,12 @@ async def _fill_command_prompt(
     outputs = {}
     for line in prompt.shell:
         done = await run_prompt_tool(ToolName.RUN_COMMAND, command=line)
-        outputs[line] = await session.read_entry_beginning(done.output, MOST_OUTPUT)
+        outputs[line] = await read_entry_beginning(cache, done.output, MOST_OUTPUT)
     found: list[UserPart] = [Text(prompt.with_shell_outputs(outputs))]
     for path in prompt.files:
         done = await run_prompt_tool(ToolName.READ_FILE, path=path)
         if done.ok:
-            text = await session.read_entry_beginning(done.output, MOST_OUTPUT)
+            text = await read_entry_beginning(cache, done.output, MOST_OUTPUT)
             size, read = max(1, done.output.size), max(1, len(text.encode()))
             found.append(Attachment(path, done.output, tokens.count_tokens(text) * size // read))
     return found

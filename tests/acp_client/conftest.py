@@ -64,9 +64,9 @@ async def run_turn(session: Session, text: str, answer: PermissionAnswer | None 
     session.send_message((Text(text),))
     await asyncio.wait_for(session.wait_until_idle(), 60)
     unsubscribe()
-    assert session.last_end is not None
+    assert session.turns.last_end is not None
     ASKED[:] = asked
-    return session.last_end
+    return session.turns.last_end
 
 
 def facts_of(session: Session, kind: type[Any]) -> list[Any]:

@@ -35,7 +35,7 @@ async def test_what_an_agent_says_thinks_plans_and_does_becomes_facts(bench: Wor
     assert outputs(session) == ["x's text", "y's text"]
     assert facts_of(session, TodoSet)[0].items == (("one", "doing"),)
     assert facts_of(session, Spent)[0].usage.cost == 0.25
-    assert session.next_request_meter().window == 50_000
+    assert session.context.next_request_meter().window == 50_000
     assert not session.conversation.state.branch.turn.running
 
 
@@ -105,13 +105,13 @@ async def test_whatever_an_agent_does_it_is_stopped_in_under_two_seconds(bench: 
     await asyncio.sleep(0.2)  # what it does has begun
     session.stop_turn()
     assert await lasted(session.wait_until_idle()) < 2
-    assert session.last_end is not None
+    assert session.turns.last_end is not None
     limits = {
         "endless": "bytes",
         "calls": "than a single turn can hold",
     }  # A fast agent reaches its limit before the stop.
-    is_too_long = deed in limits and limits[deed] in session.last_end.why
-    assert is_too_long or (session.last_end.reason, session.last_end.why) == (TurnEnd.STOPPED, "")
+    is_too_long = deed in limits and limits[deed] in session.turns.last_end.why
+    assert is_too_long or (session.turns.last_end.reason, session.turns.last_end.why) == (TurnEnd.STOPPED, "")
     assert said(session).startswith("begun")
     assert (await run_turn(session, "say again")).reason is TurnEnd.DONE
 
@@ -122,8 +122,8 @@ async def test_an_agent_that_never_starts_can_be_stopped(bench: Workbench) -> No
     await asyncio.sleep(0.3)
     session.stop_turn()
     assert await lasted(session.wait_until_idle()) < 2
-    assert session.last_end is not None
-    assert session.last_end.reason is TurnEnd.STOPPED
+    assert session.turns.last_end is not None
+    assert session.turns.last_end.reason is TurnEnd.STOPPED
 
 
 async def test_what_is_being_recorded_when_the_agent_is_stopped_is_kept(
@@ -231,8 +231,8 @@ async def test_pictures_go_along_where_the_agent_sees_them(bench: Workbench) -> 
     blind = await bench.start_conversation(acp_agent="ScriptNoImages")
     blind.send_message((picture, Text("say hello")))
     await blind.wait_until_idle()
-    assert blind.last_end is not None
-    assert "does not accept images" in blind.last_end.why
+    assert blind.turns.last_end is not None
+    assert "does not accept images" in blind.turns.last_end.why
 
 
 async def test_a_mode_is_chosen_before_the_session_and_in_it(bench: Workbench, state_file: Path) -> None:

@@ -665,14 +665,14 @@ def test_a_cache_is_kept_alive_in_a_pause_only_within_the_users_limit_and_while_
         trial, spent = await _away(1.0, 3)
         assert [one.purpose for one in spent] == [Purpose.KEEP_ALIVE] * 3
         assert all(one.usage.cache_read > 0.9 * one.usage.input for one in spent)
-        price = trial.made.session.next_message_cost()
+        price = trial.made.session.context.next_message_cost()
         assert price is not None
         assert price.is_cache_warm(trial.clock.time)
         assert price.kept == pytest.approx(sum(trial.model.paid[-3:]))
         requests = await trial.explain()
         check_sums(trial, requests)
         assert CauseKind.TIME not in named(requests[-2])
-        after = trial.made.session.next_message_cost()
+        after = trial.made.session.context.next_message_cost()
         assert after is not None
         assert after.kept == 0, "it is told of the pause alone"
 
@@ -698,7 +698,9 @@ def test_a_cache_is_kept_alive_in_a_pause_only_within_the_users_limit_and_while_
     async def has_reached_a_limit_of_all_spending() -> None:
         trial, spent = await _away(1.0, 1)
         session = trial.made.session
-        session._crew = replace(session._crew, limits=lambda: TurnLimits(day_cost=2.0), spent=lambda: (2.5, 2.5))
+        session.context._crew = session.turns._crew = replace(
+            session._crew, limits=lambda: TurnLimits(day_cost=2.0), spent=lambda: (2.5, 2.5)
+        )
         await _pass_lives(trial, 3)
         assert trial.made.of(Spent) == spent
 

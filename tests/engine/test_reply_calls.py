@@ -156,7 +156,7 @@ async def test_stopping_while_tools_run_leaves_no_call_open() -> None:
     at.tools.runs = {"run": hang}
     assert (await told(at)).reason is TurnEnd.STOPPED
     assert [(result.call, result.ok) for result in at.of(ToolReturned)] == [("look-0-1", True), ("run-1-1", False)]
-    assert legal_messages.find_violations(await at.session.rebuild_request()) == []
+    assert legal_messages.find_violations(await at.session.context.rebuild_request()) == []
 
 
 async def test_what_stands_behind_a_call_the_user_refused_is_not_run() -> None:
@@ -247,7 +247,7 @@ async def test_a_bug_in_a_tool_leaves_no_call_open_and_ends_the_turn_with_a_sent
         await asyncio.gather(*(task for task in asyncio.all_tasks() if "turn of" in task.get_name()))
     assert at.of(TurnEnded)[-1].reason is TurnEnd.FAILED
     assert [result.ok for result in at.of(ToolReturned)] == [True, False]
-    assert legal_messages.find_violations(await at.session.rebuild_request()) == []
+    assert legal_messages.find_violations(await at.session.context.rebuild_request()) == []
     assert at.session.running is ConversationActivity.FAILED
 
 
@@ -285,4 +285,4 @@ async def test_stopping_while_an_excerpt_is_made_keeps_the_results() -> None:
     at.model.script.append(hang)  # the compaction that was asked for
     assert (await told(at)).reason is TurnEnd.STOPPED
     assert [(result.ok, result.tokens) for result in at.of(ToolReturned)] == [(True, 9_000)]
-    assert legal_messages.find_violations(await at.session.rebuild_request()) == []
+    assert legal_messages.find_violations(await at.session.context.rebuild_request()) == []

@@ -86,7 +86,7 @@ class Trial:
         model = BillingModel(clock)
         made = await world(model=model, preset="none")
         made.tools.__class__ = ChangingTools
-        made.session._crew = replace(made.session._crew, clock=clock)
+        made.session.context._crew = made.session.turns._crew = replace(made.session._crew, clock=clock)
         made.journal._now = clock.current_time
         made.setup = replace(made.setup, models=(MODEL,), system=SystemSet("You are tested. " * 300, 900))
         trial = cls(made, model, clock)
@@ -149,7 +149,7 @@ class Trial:
 
     async def edit(self) -> None:
         replies = [one.seq for one in self.made.session.all_facts if isinstance(one.fact, ModelReplied)]
-        await self.made.session.exclude_part(PartRef(replies[1], 0))
+        await self.made.session.context.exclude_part(PartRef(replies[1], 0))
 
     async def thinking(self) -> None:
         self.made.setup = replace(self.made.setup, models=(replace(MODEL, effort="high"),))
@@ -214,7 +214,7 @@ async def test_one_cause_is_named_and_nothing_else_is_blamed(name: str) -> None:
     assert kind in named(requests[-2])
     assert named(requests[-2]) <= {*PLAIN, kind}
     assert named(requests[-1]) <= PLAIN  # the next step reads what that one wrote
-    last = await trial.made.session.explain_last_turn()
+    last = await trial.made.session.context.explain_last_turn()
     assert [named(one) for one in last] == [named(one) for one in requests[-2:]]
 
 
@@ -325,11 +325,11 @@ async def test_a_choice_that_is_not_sent_yet_tells_what_it_would_write_again(nam
     trial = await Trial.start()
     session = trial.made.session
     session.preview_setup(trial.made.setup)
-    assert session.pending_rewrite() is None
-    before = session.next_message_cost()
+    assert session.context.pending_rewrite() is None
+    before = session.context.next_message_cost()
     await INJECTED[name][0](trial)
     session.preview_setup(trial.made.setup)
-    pending, after = session.pending_rewrite(), session.next_message_cost()
+    pending, after = session.context.pending_rewrite(), session.context.next_message_cost()
     assert pending is not None
     assert before is not None
     assert after is not None
@@ -337,4 +337,4 @@ async def test_a_choice_that_is_not_sent_yet_tells_what_it_would_write_again(nam
     assert pending.dollars == pytest.approx(pending.tokens * (3.75 - 0.3) / 1e6)
     assert after.warm > before.warm + 0.5 * pending.dollars  # the price beside Send says so too
     trial.clock.time += LIFE + 1
-    assert session.pending_rewrite() is None  # it is cold in any case
+    assert session.context.pending_rewrite() is None  # it is cold in any case

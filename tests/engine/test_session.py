@@ -70,7 +70,7 @@ async def test_a_waiting_message_can_be_taken_back() -> None:
     async def queue(call: ToolCall, context: CallContext) -> str:
         for text in ("a", "b"):
             at.session.send_message((Text(text),))
-        assert at.session.take_back_queued(0) == (Text("a", 1),)
+        assert at.session.queue.take_back_queued(0) == (Text("a", 1),)
         return "seen"
 
     at.tools.runs = {"look": queue}
@@ -185,7 +185,7 @@ async def test_what_the_model_saw_is_the_request_it_got() -> None:
     await told(at, "hello")
     replies = [recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, ModelReplied)]
     for sent, seq in zip(at.model.requests, replies, strict=True):
-        shown = await at.session.rebuild_request(seq)
+        shown = await at.session.context.rebuild_request(seq)
         assert (shown.system, shown.messages, shown.tools) == (sent.system, sent.messages, sent.tools)
 
 
@@ -193,13 +193,13 @@ async def test_what_is_not_there_is_said() -> None:
     at = await world()
     await told(at, "hello")
     with pytest.raises(NotFound):
-        await at.session.rebuild_request(1)
+        await at.session.context.rebuild_request(1)
     with pytest.raises(NotFound):
-        await at.session.rebuild_request(999)
+        await at.session.context.rebuild_request(999)
     with pytest.raises(NotFound):
         await at.session.edit_and_resend(1, (Text("x"),))
     with pytest.raises(NotFound):
-        await at.session.edit_fold_text("handover-9", "text")
+        await at.session.context.edit_fold_text("handover-9", "text")
     with pytest.raises(NotFound):
         await (await world()).session.ask_again()
     assert at.of(DocumentEdited) == []
@@ -208,9 +208,9 @@ async def test_what_is_not_there_is_said() -> None:
 async def test_an_entry_or_some_lines_of_it_go_into_the_next_message() -> None:
     at = await world(says("one"))
     stored = await at.cache.store_content(b"one\ntwo\nthree\nfour\n", EntryOrigin("read_file", "a.txt"))
-    whole = await at.session.recall_as_attachment(stored.digest)
+    whole = await at.session.context.recall_as_attachment(stored.digest)
     assert (whole.name, whole.stored, whole.tokens) == ("a.txt", stored, 4)
-    piece = await at.session.recall_as_attachment(stored.digest, lines=(2, 3))
+    piece = await at.session.context.recall_as_attachment(stored.digest, lines=(2, 3))
     assert piece.name == "a.txt:2-3"
     assert await at.cache.read_content(piece.stored.digest) == b"two\nthree\n"
     at.session.send_message((Text("look at this"), piece))
@@ -302,7 +302,7 @@ async def test_closing_stops_the_turn_and_leaves_a_conversation_that_can_be_cont
         await asyncio.sleep(0)
     await at.session.aclose()
     assert at.of(TurnEnded) == [TurnEnded(TurnEnd.STOPPED, "The program stopped during this turn.")]
-    assert legal_messages.find_violations(await at.session.rebuild_request()) == []
+    assert legal_messages.find_violations(await at.session.context.rebuild_request()) == []
 
 
 async def test_what_is_being_recorded_is_recorded_and_told_before_it_is_closed() -> None:
@@ -341,7 +341,7 @@ async def test_a_sub_agents_questions_go_elsewhere() -> None:
         return str((await context.ask(PermissionQuestion(call, "Run it", "x"))).allowed)
 
     at.tools.runs = {"run": asking}
-    at.session.redirect_questions(ask)
+    at.session.asked_elsewhere = ask
     await told(at, "hello")
     assert elsewhere == [("Run it", "hello")]  # who is asked knows what for
     assert at.session.questions == {}
@@ -418,25 +418,25 @@ async def test_a_pin_that_would_not_fit_is_refused_with_the_figures() -> None:
     at = await world(says("I have read it."), says("and that"), window=2_000)
     await told(at, "word " * 900, "word " * 800)
     first, second = (r.seq for r in at.session.all_facts if isinstance(r.fact, UserSaid))
-    await at.session.pin_part(PartRef(first))
-    await at.session.pin_part(PartRef(first))
+    await at.session.context.pin_part(PartRef(first))
+    await at.session.context.pin_part(PartRef(first))
     with pytest.raises(
         ActionRefused,
         match=r"would take up 1,7\d\d tokens in every request. The window has 2,000 tokens, and 300 of them are reserved",
     ):
-        await at.session.pin_part(PartRef(second))
+        await at.session.context.pin_part(PartRef(second))
     with pytest.raises(ActionRefused, match="1,7"):
-        await at.session.pin_part(Span(1, second))
+        await at.session.context.pin_part(Span(1, second))
     assert [fact.ref for fact in at.of(Pinned)] == [PartRef(first), PartRef(first)]
-    await at.session.unpin_part(PartRef(first))
-    await at.session.pin_part(PartRef(second))
+    await at.session.context.unpin_part(PartRef(first))
+    await at.session.context.pin_part(PartRef(second))
 
 
 async def test_pins_that_do_not_fit_a_smaller_model_are_said_and_nothing_is_sent() -> None:
     at = await world(says("I have read it."), says("again"), window=20_000)
     await told(at, "word " * 4_500)
     (said,) = (r.seq for r in at.session.all_facts if isinstance(r.fact, UserSaid))
-    await at.session.pin_part(PartRef(said))
+    await at.session.context.pin_part(PartRef(said))
     at.setup = replace(at.setup, models=(ModelSet(ModelRole.MAIN, "scripted", 4_000),))
     await told(at, "go on")
     (_, end) = at.of(TurnEnded)
@@ -444,10 +444,10 @@ async def test_pins_that_do_not_fit_a_smaller_model_are_said_and_nothing_is_sent
     assert "window of scripted holds only 4,000" in end.why
     assert "Unpin something" in end.why
     assert len(at.model.requests) == 1
-    await at.session.unpin_part(PartRef(said))
+    await at.session.context.unpin_part(PartRef(said))
     await told(at, "and now?")
     assert at.of(TurnEnded)[-1].reason is TurnEnd.DONE
-    assert at.session.next_request_meter().request_fits
+    assert at.session.context.next_request_meter().request_fits
 
 
 async def test_folding_first_pays_where_the_cache_is_cold_and_the_policy_waits() -> None:
@@ -469,20 +469,20 @@ async def test_folding_first_pays_where_the_cache_is_cold_and_the_policy_waits()
     at.tools.runs["look"] = much
     await told(at, "go", "again")
     clock = at.session._crew.clock
-    price = at.session.next_message_cost()
+    price = at.session.context.next_message_cost()
     assert price is not None
     assert price.forever is False
     await clock.sleep_seconds(at.session.conversation.state.time_of_moment - clock.current_time() + 299)
-    assert at.session.estimate_saving_of_markers() == 0.0
+    assert at.session.context.estimate_saving_of_markers() == 0.0
     first = at.session.conversation.state.facts_on_path()[0].seq
-    assert at.session.estimate_cost_with((Text("go"),), instead_of=first) < 0.1 * price.cold
+    assert at.session.context.estimate_cost_with((Text("go"),), instead_of=first) < 0.1 * price.cold
     await clock.sleep_seconds(2)
-    saved = at.session.estimate_saving_of_markers()
+    saved = at.session.context.estimate_saving_of_markers()
     assert saved == pytest.approx(8_000 * 10 / 1e6, rel=0.05)
-    cold = at.session.estimate_cost_with((Text("one two three"),))
+    cold = at.session.context.estimate_cost_with((Text("one two three"),))
     await at.session.start_fold(FoldKind.MARKER)
-    assert cold - at.session.estimate_cost_with((Text("one two three"),)) == pytest.approx(saved, rel=0.02)
-    assert at.session.estimate_saving_of_markers() == 0.0
+    assert cold - at.session.context.estimate_cost_with((Text("one two three"),)) == pytest.approx(saved, rel=0.02)
+    assert at.session.context.estimate_saving_of_markers() == 0.0
 
 
 async def test_the_price_of_a_first_message_is_known_once_it_was_looked_ahead_to() -> None:
@@ -490,6 +490,6 @@ async def test_the_price_of_a_first_message_is_known_once_it_was_looked_ahead_to
     priced = ModelSet(ModelRole.MAIN, "scripted", 128_000, price_input=10.0, price_output=50.0)
     at.setup = replace(at.setup, models=(priced,))
     words = (Text("word " * 1_000),)
-    assert at.session.estimate_cost_with(words) == 0.0
+    assert at.session.context.estimate_cost_with(words) == 0.0
     at.session.preview_setup(at.setup)
-    assert at.session.estimate_cost_with(words) >= 1_000 * 10 / 1e6
+    assert at.session.context.estimate_cost_with(words) >= 1_000 * 10 / 1e6

@@ -108,7 +108,7 @@ async def test_a_cut_reply_keeps_its_words_loses_its_calls_and_is_asked_for_agai
     assert [type(part) for part in first.parts] == [Text]
     assert second.stop is Stop.END
     assert at.model.requests[1] == at.model.requests[0]
-    assert "half" not in str(await at.session.rebuild_request())
+    assert "half" not in str(await at.session.context.rebuild_request())
 
 
 async def test_a_reply_that_met_its_length_limit_is_continued() -> None:
@@ -131,7 +131,9 @@ async def test_a_stream_that_breaks_again_and_again_ends_the_turn() -> None:
     end = await told(at)
     assert (end.reason, end.why) == (TurnEnd.FAILED, "cut")
     assert len(at.model.requests) == 4
-    assert "x" in str((await at.session.rebuild_request()).messages)  # the last words stay, to be continued by hand
+    assert "x" in str(
+        (await at.session.context.rebuild_request()).messages
+    )  # the last words stay, to be continued by hand
 
 
 NOTHING = ((), (Text("\n\n"),), (Reasoning("I will look."),), (Reasoning("I will look."), Text("\n")))
@@ -150,7 +152,7 @@ async def test_a_model_that_says_nothing_once_is_asked_the_same_again(parts: tup
     at = await world(calls("look"), Reply(parts, Stop.END, Usage(input=5), "scripted"), says("done"))
     assert (await told(at)).reason is TurnEnd.DONE
     assert at.model.requests[2].messages == at.model.requests[1].messages
-    assert legal_messages.find_violations(await at.session.rebuild_request()) == []
+    assert legal_messages.find_violations(await at.session.context.rebuild_request()) == []
 
 
 async def test_a_failure_of_the_model_is_a_sentence_and_the_turn_can_be_resumed() -> None:
@@ -287,7 +289,11 @@ async def test_how_long_to_think_is_asked_for_at_every_step_and_known_of_earlier
     await told(at)
     assert [request.reasoning for request in at.model.requests] == ["", "high"]
     replies = [recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, ModelReplied)]
-    assert [(await at.session.rebuild_request(seq)).reasoning for seq in (*replies, None)] == ["", "high", "high"]
+    assert [(await at.session.context.rebuild_request(seq)).reasoning for seq in (*replies, None)] == [
+        "",
+        "high",
+        "high",
+    ]
 
 
 async def test_a_note_is_said_at_the_end_pinned_and_only_when_it_changes() -> None:

@@ -234,7 +234,7 @@ async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) ->
             if len(facts(session, ModelReplied)) == before and not killed:
                 found["wrong"].append(f"nothing was said after kill {found['kills']}")
         said = await one_turn(session, "the last message", found)
-        if kills and session.last_end and session.last_end.reason is not TurnEnd.DONE:
+        if kills and session.turns.last_end and session.turns.last_end.reason is not TurnEnd.DONE:
             found["wrong"].append(f"the last turn: {said}")
         shown = "".join(watch.streamed)
         name = session.id
@@ -286,7 +286,7 @@ async def one_turn(session: Session, text: str, found: dict[str, Any]) -> str:
         found["wrong"].append(f"hung: {text}")
         session.stop_turn()
         await session.wait_until_idle()
-    end = session.last_end
+    end = session.turns.last_end
     kind = end.reason.value if end else "none"
     found["ends"][kind] = found["ends"].get(kind, 0) + 1
     if end and end.why:

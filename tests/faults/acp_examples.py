@@ -235,7 +235,7 @@ async def turn(here: Trial, session: Session, text: str, expected: TurnEnd = Tur
         here.need(expected is None, f"it hung: {text}")
         session.stop_turn()
         await session.wait_until_idle()
-    end = session.last_end
+    end = session.turns.last_end
     here.need(end and end.reason is expected, f"the turn ended {end}")
     return said(session)[before:]
 
@@ -279,7 +279,10 @@ def try_agents(folder: Path, found: Counter[str]) -> None:
             session.stop_turn()
             await session.wait_until_idle()
             here.need(time.monotonic() - since < 2, f"stopped after {time.monotonic() - since:.1f} s")
-            here.need(session.last_end and session.last_end.reason is TurnEnd.STOPPED, f"stopped: {session.last_end}")
+            here.need(
+                session.turns.last_end and session.turns.last_end.reason is TurnEnd.STOPPED,
+                f"stopped: {session.turns.last_end}",
+            )
             await killed(bench, session)
             here.need(await turn(here, session, "Hello again"), "nothing after its end")
 

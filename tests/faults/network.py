@@ -223,7 +223,7 @@ async def _turn(
     wrong += [f"call {call} is open" for call in open_calls(session.all_facts)]
     return wrong + [
         f"the next request is illegal: {what}"
-        for what in legal_messages.find_violations(await session.rebuild_request())
+        for what in legal_messages.find_violations(await session.context.rebuild_request())
     ]
 
 

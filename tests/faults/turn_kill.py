@@ -116,7 +116,7 @@ async def _after(home: Path, told_of: list[str], found: Counter[str]) -> list[st
         wrong += [line async for line in _missing(bench, session)]
         wrong += [
             f"the next request is illegal: {what}"
-            for what in legal_messages.find_violations(await session.rebuild_request())
+            for what in legal_messages.find_violations(await session.context.rebuild_request())
         ]
         broken_off = session.conversation.state.branch.turn.running
         found["turns broken off"] += broken_off

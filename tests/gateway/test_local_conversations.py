@@ -14,6 +14,7 @@ import pytest
 from helix_desktop.engine import token_budget
 from helix_desktop.engine.blocks import Message, Reply, Request, Role
 from helix_desktop.engine.context_policy import Policy
+from helix_desktop.engine.conversation_context import ConversationContext
 from helix_desktop.engine.facts import (
     Excluded,
     Fact,
@@ -32,7 +33,6 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.fold_steward import FoldPlanner
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.engine.session import Session
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation
 from helix_desktop.engine.token_budget import WindowMeter
 from helix_desktop.errors import ActionRefused
@@ -509,18 +509,18 @@ async def test_a_thousand_turns_are_recorded_without_looking_for_folds_and_other
     """What is done once a turn over all turns before it, or once a fact over all facts, was most of the work."""
     said = [anthropic_wire.user_message(f"word {number}") for number in range(10 * MESSAGES_IN_COMMIT)]
     turns = [each for one in said for each in (one, {"role": "assistant", "content": "fine"})]
-    looked, measured, find, meter = [0], [0], FoldPlanner.find_due_fold, Session.next_request_meter
+    looked, measured, find, meter = [0], [0], FoldPlanner.find_due_fold, ConversationContext.next_request_meter
 
     def counted_find(planner: FoldPlanner, situation: FoldSituation) -> FoldPlan | None:
         looked[0] += 1
         return find(planner, situation)
 
-    def counted_meter(session: Session) -> WindowMeter:
+    def counted_meter(context: ConversationContext) -> WindowMeter:
         measured[0] += 1
-        return meter(session)
+        return meter(context)
 
     monkeypatch.setattr(FoldPlanner, "find_due_fold", counted_find)
-    monkeypatch.setattr(Session, "next_request_meter", counted_meter)
+    monkeypatch.setattr(ConversationContext, "next_request_meter", counted_meter)
     async with bench(tmp_path) as made:
         for session, units in enumerate((said, turns)):
             room, commits, append = (

@@ -46,7 +46,7 @@ async def take_out(session: Session, words: str = "4711") -> None:
                 ref = facts.PartRef(recorded.seq, place)
                 text = getattr(part, "text", "") + getattr(part, "arguments", "") + getattr(fact, "head", "")
                 if words in text and ref not in taken_out:
-                    await session.exclude_part(ref)
+                    await session.context.exclude_part(ref)
 
 
 async def bring_back(session: Session) -> None:

@@ -41,7 +41,6 @@ PLACES = {  # which argument of what is read by people
     "_damaged_fact_error": (2,),
 }
 RETURNED = {
-    "describe_next_fold",
     "forecast_folds",
     "describe_policy_outlook",
     "format_meter",

@@ -140,6 +140,19 @@ class Waiting:
     steer: bool
 
 
+class FakeQueue(list[Waiting]):
+    """`tell` says what waits."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def take_back_queued(self, index: int) -> tuple[UserPart, ...]:
+        taken = self.pop(index)
+        self._tell()
+        return taken.parts
+
+
 class FakeSession(StandIn):
     """Keeps facts and tells events. `answers` are taken one by one; without any, a turn stays open until told."""
 
@@ -150,7 +163,7 @@ class FakeSession(StandIn):
         self.id = conversation
         self.running = ConversationActivity.IDLE
         self.why = ""
-        self.queue: list[Waiting] = []
+        self.queue = FakeQueue(self._tell_queue)
         self.questions: dict[int, PermissionQuestion] = {}
         self.given: dict[int, PermissionAnswer] = {}
         self.answers: list[str] = []
@@ -164,6 +177,8 @@ class FakeSession(StandIn):
     @property
     def conversation(self) -> FakeSession:
         return self
+
+    context = steward = turns = conversation
 
     def subscribe_to_events(self, listener: Listener) -> Callable[[], None]:
         self._listeners.append(listener)
@@ -226,11 +241,6 @@ class FakeSession(StandIn):
             self.tell(QuestionAnswered(self.id, number))
             self.set_running(ConversationActivity.TOOLS)
 
-    def take_back_queued(self, index: int) -> tuple[UserPart, ...]:
-        taken = self.queue.pop(index)
-        self._tell_queue()
-        return taken.parts
-
     def view(self) -> View:
         return self.state.get_view()
 
@@ -264,7 +274,7 @@ class FakeSession(StandIn):
     def estimate_saving_of_markers(self) -> float:
         return self.saves
 
-    def describe_next_fold(self) -> str:
+    def forecast_folds(self) -> str:
         return "Next: a handover, when 108,800 tokens are reached."
 
     async def recall_as_attachment(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> Attachment:
@@ -274,11 +284,11 @@ class FakeSession(StandIn):
     async def start_fold(self, kind: FoldKind, *, wish: str = "") -> None:
         self.done.append(f"fold {kind}")
 
-    async def undo_fold(self, fold: str) -> None:
+    async def unfold(self, fold: str) -> None:
         self.done.append(f"undo {fold}")
         self.append(Unfolded(fold))
 
-    async def redo_fold(self, fold: str) -> None:
+    async def refold(self, fold: str) -> None:
         self.done.append(f"redo {fold}")
         self.append(Refolded(fold))
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from helix_desktop.engine.conversation_context import ConversationContext
 from helix_desktop.engine.facts import (
     ConversationChanged,
     DocumentEdited,
@@ -21,7 +22,9 @@ from helix_desktop.engine.facts import (
     Unfolded,
     UserSaid,
 )
+from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.turn_runner import MessageQueue, TurnRunner
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.file_changes import FileChanges
@@ -30,7 +33,7 @@ from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 from tests.engine.agent import World, calls, says, world
 from tests.engine.test_session import told
 from tests.gui.fake_changes import FakeChanges
-from tests.gui.fake_desk import FakeDesk, FakeSession, FakeSharing, FakeWorkbench
+from tests.gui.fake_desk import FakeDesk, FakeQueue, FakeSession, FakeSharing, FakeWorkbench
 from tests.gui.fake_setup import FakeServers
 
 Act = Callable[[Session], Awaitable[object]]
@@ -39,13 +42,13 @@ COMMANDS: dict[str, Act] = {
     "archive": lambda session: session.set_archived(),
     "trash": lambda session: session.set_trashed(),
     "pin conversation": lambda session: session.set_pinned(),
-    "pin": lambda session: session.pin_part(PartRef(5)),
-    "unpin": lambda session: session.unpin_part(PartRef(5)),
-    "exclude": lambda session: session.exclude_part(Span(6, 7)),
-    "include": lambda session: session.include_part(Span(6, 7)),
-    "undo": lambda session: session.undo_fold("marker-1"),
-    "redo": lambda session: session.redo_fold("marker-2"),
-    "edit a document": lambda session: session.edit_fold_text("marker-1", "worded anew"),
+    "pin": lambda session: session.context.pin_part(PartRef(5)),
+    "unpin": lambda session: session.context.unpin_part(PartRef(5)),
+    "exclude": lambda session: session.context.exclude_part(Span(6, 7)),
+    "include": lambda session: session.context.include_part(Span(6, 7)),
+    "undo": lambda session: session.steward.unfold("marker-1"),
+    "redo": lambda session: session.steward.refold("marker-2"),
+    "edit a document": lambda session: session.context.edit_fold_text("marker-1", "worded anew"),
     "rewind": lambda session: session.rewind_to(5),
     "choose an answer": lambda session: session.switch_to_answer(6),
 }
@@ -102,6 +105,10 @@ async def test_a_message_is_sent_and_answered_alike() -> None:
     ("fake", "real"),
     [
         (FakeSession, Session),
+        (FakeSession, ConversationContext),
+        (FakeSession, FoldSteward),
+        (FakeSession, TurnRunner),
+        (FakeQueue, MessageQueue),
         (FakeWorkbench, Workbench),
         (FakeDesk, Workbenches),
         (FakeChanges, FileChanges),

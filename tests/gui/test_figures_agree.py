@@ -169,7 +169,7 @@ class StoryJournal:
 
 def shown_by_list(session: FakeSession, journal: StoryJournal | None) -> Seen:
     """The row of the list, kept in the journal as text and read again, and what the journal adds up."""
-    meter = session.next_request_meter()
+    meter = session.context.next_request_meter()
     parts, window, *_ = _decode_meter(encode_meter(meter, session.state.seq), session.state.seq)
     yield (
         "used of window",

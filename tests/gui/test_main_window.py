@@ -876,7 +876,7 @@ def test_messages_that_wait_after_a_stop_are_sent_by_going_on(window: MainWindow
     window.chat.bridge.emit_waiting_events()
     shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == ["Continue"]
-    session.take_back_queued(0)
+    session.queue.take_back_queued(0)
     window.chat.bridge.emit_waiting_events()
     assert not window.chat.way_on.isVisible()
 

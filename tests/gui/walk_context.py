@@ -288,7 +288,7 @@ class Walk:
         await click(panel.slider, QPoint(8, panel.slider.height() // 2))
         await key("Home")
         await until(lambda: panel._step.text().startswith("Step 1 of"))
-        await until(lambda: sum(panel_tokens(panel)) < self.session.next_request_meter().used)
+        await until(lambda: sum(panel_tokens(panel)) < self.session.context.next_request_meter().used)
         await click(panel._now_button)
         await until(lambda: panel._step.text().startswith("Now"))
         await self._fold_from_the_inspector()

@@ -174,9 +174,9 @@ class Soak:
         live = list(session.conversation.state.branch.live) if session else []
         try:
             if session is not None and live:
-                await session.undo_fold(live[-1])
+                await session.steward.unfold(live[-1])
                 await asyncio.sleep(0.1)
-                await session.redo_fold(live[-1])
+                await session.steward.refold(live[-1])
         except HelixError as error:
             self._allow(error)
 

@@ -119,7 +119,7 @@ async def test_a_conversation_is_read_live_on_the_other_machine(homes: tuple[Hom
     await there.bench.predict_next_request(session.id)
     row = there.bench.conversation_row(session.id)
     assert row is not None
-    assert row.parts == seen.next_request_meter().parts
+    assert row.parts == seen.context.next_request_meter().parts
     heard: list[Event] = []
     seen.subscribe_to_events(heard.append)
     await told(session, "read src/pairs.py")

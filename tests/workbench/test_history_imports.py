@@ -461,7 +461,10 @@ async def test_the_list_shows_what_stands_in_the_window_and_what_was_paid_here(t
     session = await bench.open_session(one.id)
     assert sum(isinstance(fact.fact, ModelReplied) and fact.fact.usage.cost == 1.25 for fact in session.all_facts) == 3
     await bench.predict_next_request(one.id)
-    assert (row.parts, row.window) == (session.next_request_meter().parts, session.next_request_meter().window)
+    assert (row.parts, row.window) == (
+        session.context.next_request_meter().parts,
+        session.context.next_request_meter().window,
+    )
     assert compute_savings(session.conversation.state).steps == 0
     await desk.aclose()
     again = Workbenches(where, SecretStorage(where.key_file), clock=ClockWithoutPauses())

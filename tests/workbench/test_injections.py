@@ -85,7 +85,7 @@ async def test_rules_skills_commands_agents_and_hooks_widen_nothing(
         asked.append(question)
         return PermissionAnswer(allowed=False)
 
-    session.redirect_questions(refuse)
+    session.asked_elsewhere = refuse
     await told(
         bench, session, model,
         calls("call_tool", name="use_skill", arguments={"name": "x"}),

@@ -41,6 +41,6 @@ async def test_a_window_named_by_a_refusal_holds_from_then_on(desks: Desks, fold
         windows = [fact.window for fact in facts if isinstance(fact, ModelSet) and fact.role == "main"]
         assert windows == [128_000, 16_384]
         assert [fact.reason for fact in facts if isinstance(fact, TurnEnded)] == [TurnEnd.DONE, TurnEnd.DONE]
-        assert session.next_request_meter().window == 16_384
+        assert session.context.next_request_meter().window == 16_384
     info = desks().configured.find_provider("peer")
     assert info.learned == {"scripted": {"window": 16_384}}

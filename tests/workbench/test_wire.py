@@ -69,7 +69,7 @@ async def test_the_request_of_each_step_is_what_was_sent(kind: str, tmp_path: Pa
         folds = [each.fact for each in session.all_facts if isinstance(each.fact, Folded)]
         assert FoldKind.MARKER in {fold.kind for fold in folds}
         for fold in folds:
-            await session.undo_fold(fold.fold)
+            await session.steward.unfold(fold.fold)
         await said(session, "and after the undo?")
         await first.aclose()
         second = desk()
@@ -79,7 +79,7 @@ async def test_the_request_of_each_step_is_what_was_sent(kind: str, tmp_path: Pa
         replies = [each.seq for each in again.all_facts if isinstance(each.fact, ModelReplied)]
         assert len(replies) == len(server.bodies) == 6
         for seq, body in zip(replies, server.bodies, strict=True):
-            request = await again.rebuild_request(seq)
-            assert again.matches_sent_request(seq, request)
+            request = await again.context.rebuild_request(seq)
+            assert again.context.matches_sent_request(seq, request)
             assert await opened.request_as_sent(session.id, seq, request) == ("peer/scripted", body)
         await second.aclose()

@@ -49,7 +49,7 @@ class RewriteCostLine(QWidget):
             self.hide()
             return
         self._doing.run_in_background(
-            session.explain_last_turn(), owner=self, then=lambda found: self._show_costs(session, found)
+            session.context.explain_last_turn(), owner=self, then=lambda found: self._show_costs(session, found)
         )
 
     def _show_costs(self, session: Session, requests: Sequence[RequestCost]) -> None:

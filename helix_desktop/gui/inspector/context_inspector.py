@@ -234,7 +234,7 @@ class ContextInspector(QWidget):
             words = tr("Fold in progress: {kind}. {why}", kind=describe_fold_kind(kind), why=translate_sentences(why))
             yield build_note_box(ink, width, words, gap=6, colour="accent")
         if self._session is not None:
-            yield build_note_box(ink, width, translate_sentences(self._session.describe_next_fold()), gap=6)
+            yield build_note_box(ink, width, translate_sentences(self._session.steward.forecast_folds()), gap=6)
         yield ActionLineBox(ink, width, tr("Fold now…"), ToggleSection(_FOLD), gap=4)
 
     def _build_block_list_boxes(self, ink: DrawingStyle, width: float, state: Moment) -> Iterator[LayoutBox]:
@@ -269,7 +269,7 @@ class ContextInspector(QWidget):
         elif act.key == _FOLD:
             self.ask_to_fold_now()
         elif act.key[0] == "include" and self._session is not None and isinstance(act.key[1], PartRef | Span):
-            self._doing.run_in_background(self._session.include_part(act.key[1]), owner=self)
+            self._doing.run_in_background(self._session.context.include_part(act.key[1]), owner=self)
         elif act.key[0] == "block":
             port = self.view.viewport()
             place = QCursor.pos() if self.underMouse() else port.mapToGlobal(port.rect().center())
@@ -293,13 +293,13 @@ class ContextInspector(QWidget):
             menu.addAction(tr("Open the entry"), partial(self.intent_requested.emit, OpenEntry(stored.digest)))
         if block.fold:
             menu.addAction(tr("Open the fold"), lambda: self.intent_requested.emit(OpenFold(block.fold)))
-            offer_change(tr("Restore the original"), lambda: session.undo_fold(block.fold))
+            offer_change(tr("Restore the original"), lambda: session.steward.unfold(block.fold))
         if block.kind is not ContextKind.SYSTEM and isinstance(ref, PartRef):
             if block.pinned:
-                offer_change(tr("Unpin"), lambda: session.unpin_part(ref))
+                offer_change(tr("Unpin"), lambda: session.context.unpin_part(ref))
             else:
-                offer_change(tr("Pin: never fold"), lambda: session.pin_part(ref))
-            offer_change(tr("Exclude from context"), lambda: session.exclude_part(ref))
+                offer_change(tr("Pin: never fold"), lambda: session.context.pin_part(ref))
+            offer_change(tr("Exclude from context"), lambda: session.context.exclude_part(ref))
         if block.kind is ContextKind.OUTPUT and not block.fold:
             markers = tr("Replace old outputs with markers now")
             offer_change(markers, lambda: session.start_fold(FoldKind.MARKER))
@@ -343,10 +343,12 @@ class ContextInspector(QWidget):
         """
         from helix_desktop.gui.inspector.request_dialog import build_request_forms, describe_request
 
-        request, wire = await session.rebuild_request(step), None
+        request, wire = await session.context.rebuild_request(step), None
         with suppress(HelixError):
             wire = await self._bench.request_as_sent(session.id, step, request) if self._bench is not None else None
-        as_sent = await asyncio.to_thread(session.matches_sent_request, step, request) if step is not None else None
+        as_sent = (
+            await asyncio.to_thread(session.context.matches_sent_request, step, request) if step is not None else None
+        )
         return describe_request(request, as_sent=as_sent), await asyncio.to_thread(build_request_forms, request, wire)
 
 

@@ -80,11 +80,11 @@ class ContextPanel(QWidget):
         begun = bool(session.conversation.state.facts)
         for link in (self.fold_link, self._request_link, self._compare_link):
             link.setVisible(begun)
-        self._coming.setText(translate_sentences(session.describe_next_fold()))
+        self._coming.setText(translate_sentences(session.steward.forecast_folds()))
         self._coming.setVisible(begun)
 
         def build_panel_boxes(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
-            meter = session.next_request_meter()
+            meter = session.context.next_request_meter()
             yield from build_context_boxes(ink, width, session.conversation.expected_state, meter, "")
             rows = build_savings_rows(token_budget.compute_savings(session.conversation.state))
             rows = [*rows, *([(next_price, "", False)] if next_price else [])]

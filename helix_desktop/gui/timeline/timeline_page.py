@@ -265,7 +265,7 @@ class TimelinePage(QWidget):
     def _change_shown_folds(self, change: str, folds: list[str]) -> None:
         async def change_each(session: Session) -> None:
             for fold in folds:
-                await (session.undo_fold if change == "undo_fold" else session.redo_fold)(fold)
+                await (session.steward.unfold if change == "undo_fold" else session.steward.refold)(fold)
 
         self._run_fold_command(change_each)
 
@@ -277,7 +277,7 @@ class TimelinePage(QWidget):
                 self.panel.restore_unsaved_text(event, text)
             self._doing.failed.emit(error)
 
-        self._run_fold_command(lambda session: session.edit_fold_text(fold, text), return_unsaved_text)
+        self._run_fold_command(lambda session: session.context.edit_fold_text(fold, text), return_unsaved_text)
 
     def _run_fold_command(
         self, act: Callable[[Session], Awaitable[None]], failed: Callable[[HelixError], None] | None = None

@@ -108,9 +108,9 @@ async def test_what_changes_while_a_request_is_prepared_is_not_in_it(what: str) 
     replies = [one for one in at.session.all_facts if isinstance(one.fact, ModelReplied)]
     assert len(replies) == 3
     for sent, reply in zip(at.model.requests, replies, strict=True):
-        shown = await at.session.rebuild_request(reply.seq)
+        shown = await at.session.context.rebuild_request(reply.seq)
         assert (shown.system, shown.messages, shown.tools) == (sent.system, sent.messages, sent.tools)
-        assert at.session.matches_sent_request(reply.seq, shown)
+        assert at.session.context.matches_sent_request(reply.seq, shown)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -132,9 +132,9 @@ async def test_the_request_shown_is_the_one_sent_whatever_changes_meanwhile(seed
     at.cache.read_contents = whole  # type: ignore[method-assign]
     replies = [one.seq for one in at.session.all_facts if isinstance(one.fact, ModelReplied)]
     for sent, seq in zip(at.model.requests, replies, strict=True):
-        shown = await at.session.rebuild_request(seq)
+        shown = await at.session.context.rebuild_request(seq)
         assert shown == replace(sent, model="")
-        assert at.session.matches_sent_request(seq, shown)
+        assert at.session.context.matches_sent_request(seq, shown)
 
 
 def _by_chance(chance: Random, last: int) -> Fact:
@@ -154,9 +154,9 @@ async def test_a_reply_of_version_0_1_cannot_be_checked_and_another_request_is_t
     at = await world(says("done"))
     await told(at, "hello")
     (reply,) = [one for one in at.session.all_facts if isinstance(one.fact, ModelReplied)]
-    shown = await at.session.rebuild_request(reply.seq)
-    assert at.session.matches_sent_request(reply.seq, replace(shown, system="another")) is False
+    shown = await at.session.context.rebuild_request(reply.seq)
+    assert at.session.context.matches_sent_request(reply.seq, replace(shown, system="another")) is False
     assert isinstance(reply.fact, ModelReplied)
     old = replace(reply, fact=replace(reply.fact, request=None))
     at.session.conversation.state.facts[reply.seq - 1] = old
-    assert at.session.matches_sent_request(reply.seq, shown) is None
+    assert at.session.context.matches_sent_request(reply.seq, shown) is None

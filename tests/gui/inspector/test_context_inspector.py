@@ -92,18 +92,18 @@ def choose(panel: ContextInspector, block: str, words: str) -> None:
 
 def test_it_shows_the_sessions_own_meter(panel: ContextInspector, session: Commanded) -> None:
     text = panel.view.all_text()
-    meter = session.next_request_meter()
+    meter = session.context.next_request_meter()
     assert "Context · 43.5K of 128K" in text
     assert abs(meter.used - 43_500) < 100
     for line in ("System and tools  5.1K", "Handover 3  11.4K", "Tool outputs  16.8K"):
         assert line in text
-    assert session.describe_next_fold() in text
+    assert session.steward.forecast_folds() in text
 
 
 def test_what_comes_next_is_told_in_the_users_language(
     panel: ContextInspector, session: Commanded, settle: Settle
 ) -> None:
-    engine_sentences.install_sentence_table({session.describe_next_fold(): "接下来：交接文档"})
+    engine_sentences.install_sentence_table({session.steward.forecast_folds(): "接下来：交接文档"})
     try:
         panel._show_chosen_step()
         settle()

@@ -1,0 +1,147 @@
+"""What the model is sent of a conversation: what that takes and costs, what it was at any step, and what the user decides about it."""
+
+import asyncio
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from helix_desktop.engine import facts, legal_messages, token_budget, turn_loop
+from helix_desktop.engine.ask_model import request_one_token
+from helix_desktop.engine.blocks import Request
+from helix_desktop.engine.collaborators import SessionCollaborators
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.fold_steward import TO_WRITE, FoldSteward
+from helix_desktop.engine.history.request_digest import digest_of_request
+from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
+from helix_desktop.engine.request_costs import RequestCost, explain_last_turn
+from helix_desktop.engine.session_events import MeterChanged
+from helix_desktop.engine.token_budget import NextMessageCost, PendingRewrite, WindowMeter
+from helix_desktop.engine.turn_runner import with_text_tokens
+from helix_desktop.engine.view_contents import SAMPLE, ViewContents, estimate_entry_tokens
+from helix_desktop.errors import ActionRefused, HelixError, NotFound
+
+FOLD_SHARE = 0.1  # "Fold first" is offered only if it frees at least this share of the next request.
+
+
+class ConversationContext:
+    """Figures are those of the next request, with the choices that were made since the last one."""
+
+    def __init__(self, conversation: Conversation, crew: SessionCollaborators, steward: FoldSteward) -> None:
+        self._conversation, self._crew, self._steward = conversation, crew, steward
+        steward.keep_cache_alive = weakref.WeakMethod(self._keep_cache_alive)
+
+    def next_request_meter(self) -> WindowMeter:
+        ahead = self._conversation.expected_state
+        return token_budget.measure_window(ahead, self._conversation.policy_at(ahead))
+
+    def next_message_cost(self, instead_of: int = 0) -> NextMessageCost | None:
+        """About what sending now costs; None where the model's prices are not known."""
+        ahead = self._conversation.expected_state
+        return token_budget.estimate_next_message(ahead, self._conversation.policy_at(ahead), before=instead_of)
+
+    def estimate_cost_with(self, parts: Sequence[facts.UserPart], *, instead_of: int = 0) -> float:
+        """About what these words would cost if they were sent now, in dollars; 0.0: not known. `instead_of`: a message they replace."""
+        price = self.next_message_cost(instead_of)
+        if price is None:
+            return 0.0
+        tokens = sum(with_text_tokens(part, self._crew.tokens).tokens for part in parts)
+        added = token_budget.estimate_billed_tokens(tokens, self._conversation.expected_state)
+        return price.cost_when_sent(self._crew.clock.current_time()) + added * price.per_token
+
+    def estimate_saving_of_markers(self) -> float:
+        """What making markers of old outputs now would save of the next message, in dollars, where
+        its provider's cache is cold and the policy would not do it by itself; 0.0: nothing worth it.
+        """
+        price = self.next_message_cost()
+        if price is None or price.is_cache_warm(self._crew.clock.current_time()):
+            return 0.0
+        freed = self._steward.tokens_freed_by_markers()
+        return freed * price.per_token if freed >= FOLD_SHARE * self.next_request_meter().used else 0.0
+
+    def pending_rewrite(self) -> PendingRewrite | None:
+        """What the choices made since the last request would have written to the provider's cache again."""
+        now = self._conversation.expected_state
+        found = token_budget.estimate_pending_rewrite(now, self._conversation.state)
+        is_cold = found is not None and 0 < found.until <= self._crew.clock.current_time()
+        return None if is_cold else found
+
+    async def explain_last_turn(self) -> Sequence[RequestCost]:
+        return await asyncio.to_thread(explain_last_turn, self._conversation.state)
+
+    async def rebuild_request(self, seq: int | None = None) -> Request:
+        """The request as it was, or would be, sent: `seq` of a ModelReplied, or None for the next one."""
+        state = self._conversation.expected_state
+        reply = None if seq is None else self._require_reply(seq)
+        saw = state.seq if seq is None else newest_fact_seen_by(state.facts[seq - 1])
+        view = (await self._conversation.moment_at(saw)).get_view() if seq is not None else state.get_view()
+        contents = await ViewContents(self._crew.cache).read_view_contents(view)
+        request = await asyncio.to_thread(legal_messages.build_request, view, contents)
+        if reply is None or reply.stable is None:
+            return request
+        return replace(request, stable=reply.stable, settled=reply.settled)
+
+    async def _keep_cache_alive(self) -> None:
+        """Sends the last request again. If that fails, the cache expires, as it would have anyway."""
+        client, state = self._crew.models(facts.ModelRole.MAIN), self._conversation.state
+        end = turn_loop.turn_end_at_spending_limit(self._crew, self._conversation, len(state.spent))
+        if client is not None and end is None:
+            with suppress(HelixError, TimeoutError):
+                last = await self.rebuild_request(state.branch.steps[-1])
+                await self._conversation.append_facts(*await request_one_token(client, last, TO_WRITE))
+        self._steward.watch_for_pause()
+        self._conversation.notify_listeners(MeterChanged(self._conversation.id))
+
+    def matches_sent_request(self, seq: int, request: Request) -> bool | None:
+        """Whether this is what the reply `seq` answered, by the digest stored with it; None where none was stored."""
+        known = self._require_reply(seq).request
+        return None if known is None else digest_of_request(request) == known
+
+    def _require_reply(self, seq: int) -> facts.ModelReplied:
+        fact = self._conversation.fact_at(seq)
+        if not isinstance(fact, facts.ModelReplied):
+            raise NotFound(f"Record {seq} of this conversation is not a reply from the model.")
+        return fact
+
+    async def edit_fold_text(self, fold: str, text: str) -> None:
+        """The user's own wording of a handover or of observations."""
+        if self._conversation.state.find_fold(fold) is None:
+            raise NotFound(f"There is no fold {fold} in this conversation.")
+        await self._conversation.append_facts(facts.DocumentEdited(fold, text, self._crew.tokens.count_tokens(text)))
+
+    async def pin_part(self, ref: facts.Cover) -> None:
+        """Show it word for word in every request. Refused, with the figures, where that would not fit."""
+        state, meter = self._conversation.expected_state, self.next_request_meter()
+        kept = token_budget.count_unfoldable_tokens(state, ref)
+        if kept + meter.reserve > meter.window:
+            raise ActionRefused(
+                f"With this pinned, the system prompt, tools, rules and pins would take up {kept:,} tokens in every request. The window has {meter.window:,} tokens, and {meter.reserve:,} of them are reserved for the reply.",
+                remedy="Unpin something, or choose a model with a larger window.",
+            )
+        await self._conversation.append_facts(facts.Pinned(ref))
+
+    async def unpin_part(self, ref: facts.Cover) -> None:
+        await self._conversation.append_facts(facts.Unpinned(ref))
+
+    async def exclude_part(self, ref: facts.Cover) -> None:
+        await self._conversation.append_facts(facts.Excluded(ref))
+
+    async def include_part(self, ref: facts.Cover) -> None:
+        await self._conversation.append_facts(facts.Included(ref))
+
+    async def recall_as_attachment(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> facts.Attachment:
+        """An entry, or some of its lines, as an attachment for the next message."""
+        entry = await self._crew.cache.describe_entry(digest)
+        stored, name = entry.stored, entry.about.source or digest.short_hex
+        if lines is not None:
+            first, last = lines
+            text = (await self._crew.cache.read_content(digest)).decode("utf-8", "replace").splitlines(keepends=True)
+            piece = "".join(text[first - 1 : last]).encode()
+            stored = await self._crew.cache.store_content(piece, replace(entry.about, source=f"{name}:{first}-{last}"))
+            name = f"{name}:{first}-{last}"
+        sample = await self._crew.cache.read_range(stored.digest, 0, min(stored.size, SAMPLE))
+        count = self._crew.tokens.count_tokens
+        return facts.Attachment(
+            name, stored, await asyncio.to_thread(estimate_entry_tokens, stored.size, sample, count)
+        )
