@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from helix_desktop.acp_agent.conversation_updates import (
     wrap_in_code_fence,
 )
 from helix_desktop.engine import session_events
-from helix_desktop.engine.exact_text import mark_text
+from helix_desktop.engine.exact_text import mark_on_one_line, mark_text
 from helix_desktop.engine.facts import TurnEnd, TurnEnded, UserPart
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
@@ -258,12 +259,13 @@ class EditorConversation:
 
 
 def _build_question_card(question: PermissionQuestion) -> ToolCallUpdate:
-    why = f"{question.why[:1].upper()}{question.why[1:]}\n\n" if question.why else ""
+    # A path in it may hold what an editor takes for Markdown.
+    why = re.sub(r"([^\w\s])", r"\\\1", mark_on_one_line(question.why[:1].upper() + question.why[1:]))
     preview = question.preview if question.plan else wrap_in_code_fence(mark_text(question.preview))
     return ToolCallUpdate(
         tool_call_id=question.call.id,
-        title=mark_text(question.title) or title_of_call(question.call),
+        title=mark_on_one_line(question.title) or title_of_call(question.call),
         kind="switch_mode" if question.plan else kind_of_call(question.call),
         status="pending",
-        content=[tool_content(text_block(f"{why}{preview}"))],
+        content=[tool_content(text_block(f"{why}\n\n{preview}" if why else preview))],
     )

@@ -20,7 +20,7 @@ IN_ONE_TEXT, IN_ALL = 2, 4  # How many passages are shown of a single text, and 
 WORTH_SHOWING = 0.4  # A hit that is worth less than this share of the best one is only named.
 MOST_WORDS, MOST_HITS, OTHERS = 16, 2_000, 12
 LINE = 1_000  # In characters. A longer line is cut to the part around the match.
-_WORD = re.compile(r"[\w./-]*\w")
+_WORD = re.compile(r"[\w./-]+")
 
 Span = tuple[int, int]  # Numbers of the first and the last line; lines are counted from 1.
 Hits = Mapping[int, Mapping[str, float]]  # By line number: the searched words in the line, and how rare each is.
@@ -84,7 +84,8 @@ def _choose_passages(
 
 
 def _lines_with_words(lines: Sequence[str], words: str) -> Hits:
-    wanted = list(dict.fromkeys(word.casefold() for word in _WORD.findall(words)))[:MOST_WORDS]
+    found = (word.rstrip("./-").casefold() for word in _WORD.findall(words))
+    wanted = list(dict.fromkeys(filter(None, found)))[:MOST_WORDS]
     folded = [line.casefold() for line in lines]
     by_line: dict[int, dict[str, float]] = {}
     for word in wanted:

@@ -185,29 +185,27 @@ class OpenAgentConversation:
             await self._append_call_results(outputs, seqs)
         return list(itertools.accumulate((seqs.get(at, tip) for at in range(len(messages))), max, initial=tip))[1:]
 
-    async def _store_call_outputs(self, messages: Sequence[Wired]) -> dict[str, facts.Stored]:
-        """What calls returned, by their ids. It is put together: one sync is enough for many."""
+    async def _store_call_outputs(self, messages: Sequence[Wired]) -> dict[tuple[str, str], facts.Stored]:
+        """What calls returned, by id and text: some servers use an id again in each reply. One sync is enough for many."""
         calls = {call.id: call.call for call in self.conversation.state.branch.running_calls}
-        calls |= {
-            p.id: facts.ToolCall(p.id, p.name, p.text)
-            for message in messages
-            for p in message.pieces_of_kind(PieceKind.CALL)
-        }
-        texts = {
-            p.id: p.text for message in messages for p in message.pieces_of_kind(PieceKind.RESULT) if p.id in calls
-        }
-        put = (self.follower.store_output(text, calls[call]) for call, text in texts.items())
-        return dict(zip(texts, await asyncio.gather(*put), strict=True))
+        outputs: dict[tuple[str, str], facts.ToolCall] = {}
+        for piece in (piece for message in messages for piece in message.pieces):
+            if piece.kind is PieceKind.CALL:
+                calls[piece.id] = facts.ToolCall(piece.id, piece.name, piece.text)
+            elif piece.kind is PieceKind.RESULT and piece.id in calls:
+                outputs.setdefault((piece.id, piece.text), calls[piece.id])
+        put = (self.follower.store_output(text, call) for (_, text), call in outputs.items())
+        return dict(zip(outputs, await asyncio.gather(*put), strict=True))
 
     def _split_off_awaited_results(
-        self, message: Wired, waiting: set[str], stored: Mapping[str, facts.Stored]
+        self, message: Wired, waiting: set[str], stored: Mapping[tuple[str, str], facts.Stored]
     ) -> tuple[list[AgentOutput], list[Piece]]:
         calls = {call.id for call in self.conversation.state.branch.running_calls} - waiting
         results, others = [], []
         for piece in message.pieces:
             if piece.kind is PieceKind.RESULT and piece.id in calls:
                 calls.discard(piece.id)
-                results.append(AgentOutput(piece.id, piece.text, piece.ok, stored=stored.get(piece.id)))
+                results.append(AgentOutput(piece.id, piece.text, piece.ok, stored=stored.get((piece.id, piece.text))))
             else:
                 others.append(piece)
         return results, others

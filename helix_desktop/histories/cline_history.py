@@ -6,6 +6,7 @@ messages; it becomes a fold (untried).
 """
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,10 +24,10 @@ NAME = "api_conversation_history.json"
 CUT = "[Some earlier messages of this conversation were left out to keep within the context window.]"
 
 
-_CALL = re.compile(r"<(\w+)>\n(.*)</\1>\s*\Z", re.DOTALL)
-_FIELD = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)
+_CALL_END = re.compile(r"</(\w+)>\s*\Z")
+_TAG = re.compile(r"<(/?)(\w+)>")
 _RESULT = re.compile(r"\[(\w+)[^\n]*\] Result:\n?")
-_FOLDER = re.compile(r"# Current Working Directory \((.*?)\) Files")
+_FOLDER = re.compile(r"# Current Working Directory \((.{0,1024}?)\) Files")
 # Cline appends such text to what the user wrote.
 _NOT_SAID = "<environment_details>", "# task_progress", "# TODO LIST", "# todo"
 
@@ -49,21 +50,47 @@ def folder_in_cline_text(text: str) -> str:
     return found[1] if found else ""
 
 
+def _call_at_end(text: str) -> tuple[str, str, str] | None:
+    """What stands before the call that ends a text, the call's name, and what is between its tags."""
+    closing = _CALL_END.search(text)
+    begin = text.find(f"<{closing[1]}>\n", 0, closing.start()) if closing else -1
+    if closing is None or begin < 0:
+        return None
+    return text[:begin], closing[1], text[begin + len(closing[1]) + 3 : closing.start()]
+
+
+def _fields_of_call(text: str) -> dict[str, str]:
+    """Each pair of tags that is in no other pair, in one pass: a model may write any number of tags."""
+    tags = list(_TAG.finditer(text))
+    closings: dict[str, deque[re.Match[str]]] = {}
+    for tag in tags:
+        if tag[1]:
+            closings.setdefault(tag[2], deque()).append(tag)
+    fields: dict[str, str] = {}
+    after = 0
+    for tag in tags:
+        if tag[1]:
+            closings[tag[2]].popleft()  # It stands before all tags that follow.
+        elif tag.start() >= after and (own := closings.get(tag[2])):
+            fields[tag[2]] = text[tag.end() : own[0].start()].strip("\n")
+            after = own[0].end()
+    return fields
+
+
 def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
     """The rows, with a call that is written as tags, and its result in the next row, as blocks of their own."""
     values = [dict(row.value) for row in rows]
     for at, (asked, answered) in enumerate(pairwise(values)):
         blocks, back = objects_at(asked, "content"), objects_at(answered, "content")
-        call = next(((n, found) for n, one in enumerate(blocks) if (found := _CALL.search(text_at(one, "text")))), None)
+        call = next(((n, found) for n, one in enumerate(blocks) if (found := _call_at_end(text_at(one, "text")))), None)
         result = next(
-            ((n, found) for n, one in enumerate(back) if (found := _RESULT.match(text_at(one, "text")))), None
+            ((n, begins) for n, one in enumerate(back) if (begins := _RESULT.match(text_at(one, "text")))), None
         )
         if asked.get("role") != "assistant" or call is None or result is None or call[1][1] != result[1][1]:
             continue
-        (place_of_call, said), (place, begins) = call, result
-        fields = {name: value.strip("\n") for name, value in _FIELD.findall(said[2])}
-        use = {"type": "tool_use", "id": f"cline_{at}", "name": said[1], "input": fields}
-        words = {**blocks[place_of_call], "text": said.string[: said.start()]}
+        (place_of_call, (said, name, inside)), (place, begins) = call, result
+        use = {"type": "tool_use", "id": f"cline_{at}", "name": name, "input": _fields_of_call(inside)}
+        words = {**blocks[place_of_call], "text": said}
         before = [words] if words["text"].strip() else []
         asked["content"] = [*blocks[:place_of_call], *before, use, *blocks[place_of_call + 1 :]]
         text = begins.string[begins.end() :]

@@ -81,7 +81,8 @@ def find_histories(places: HistoryPlaces) -> Iterator[FoundHistories]:
     """All of them, program by program. A place that cannot be read has none."""
     for kind, folders in history_folders(places).items():
         for folder in folders:
-            yield from _FIND[kind](folder)
+            with suppress(OSError):
+                yield from _FIND[kind](folder)
 
 
 def history_file_of_change(kind: str, path: Path) -> Path | None:
@@ -184,14 +185,17 @@ def _find_opencode(data: Path) -> Iterator[FoundHistories]:
     yield from found
     if not found:
         for file in _history_files_below(data / "storage" / "session", "ses_*.json"):
-            value = _object_in_line(read_file_below(data, str(file.relative_to(data)), _LARGEST_ABOUT))
-            times = object_at(value, "time")
-            if not value.get("parentID"):
-                size = file.stat().st_size + sum(
-                    one.stat().st_size
-                    for one in _history_files_below(data / "storage" / "message" / file.stem, "*.json")
-                )
-                yield FoundHistories(opencode_history.KIND, file, text_at(value, "directory"), 1, size, parse_time(times.get("created")), parse_time(times.get("updated")))  # fmt: skip
+            with suppress(OSError):
+                yield from _opencode_session_in_file(data, file)
+
+
+def _opencode_session_in_file(data: Path, file: Path) -> Iterator[FoundHistories]:
+    value = _object_in_line(read_file_below(data, str(file.relative_to(data)), _LARGEST_ABOUT))
+    times = object_at(value, "time")
+    if not value.get("parentID"):
+        messages = _history_files_below(data / "storage" / "message" / file.stem, "*.json")
+        size = sum(one.stat().st_size for one in (file, *messages))
+        yield FoundHistories(opencode_history.KIND, file, text_at(value, "directory"), 1, size, parse_time(times.get("created")), parse_time(times.get("updated")))  # fmt: skip
 
 
 def _found_in_database(kind: str, path: Path, query: str) -> Iterator[FoundHistories]:

@@ -3,9 +3,11 @@
 import base64
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from helix_desktop.engine.facts import ToolCall
 from helix_desktop.histories import recorded_session
 
 Line = dict[str, Any]
@@ -15,10 +17,28 @@ SessionItem = recorded_session.RecordedMessage | recorded_session.RecordedCompac
 def list_session_items(session: recorded_session.RecordedSession) -> Iterator[SessionItem]:
     """The messages in their order, each compaction before the message it stands in front of."""
     compactions = {one.at: one for one in session.compactions}
+    taken: set[str] = set()
+    names: dict[str, str] = {}
     for at in range(len(session.messages) + 1):
         if at in compactions:
             yield compactions[at]
-        yield from session.messages[at : at + 1]
+        yield from (_with_unique_call_ids(message, taken, names) for message in session.messages[at : at + 1])
+
+
+def _with_unique_call_ids(
+    message: recorded_session.RecordedMessage, taken: set[str], names: dict[str, str]
+) -> recorded_session.RecordedMessage:
+    """Some servers use a call's id again in each reply, and a provider refuses a session that has an id twice."""
+    parts = list(message.parts)
+    for at, part in enumerate(parts):
+        if isinstance(part, ToolCall):
+            name = plain = plain_call_id(part.id)
+            while name in taken:
+                name = f"{plain[:54]}_{len(taken)}"
+            taken.add(name)
+            names[part.id] = name
+            parts[at] = replace(part, id=name)
+    return replace(message, parts=tuple(parts), answers=names.get(message.answers, message.answers))
 
 
 def list_items_with_results(

@@ -229,6 +229,22 @@ async def test_a_conversation_that_is_brought_along_is_recorded_with_its_replies
     assert returned.head == "out"
 
 
+async def test_outputs_belong_to_their_own_calls_although_each_reply_uses_the_same_id(agent: Room) -> None:
+    """The journal had the last output in the place of all others, which were lost."""
+    said: list[Any] = [anthropic_wire.user_message("compare")]
+    long = [f"content of {name} " * 400 for name in "abc"]
+    for output in long:
+        reply = WRITERS["anthropic"].whole([Calls("Bash", {}, "call_0")], {"input": 3, "read": 0, "write": 0}, "1")
+        said += [
+            *anthropic_wire.parse_reply(reply).message.units,
+            anthropic_wire.result_message("call_0", "Bash", output),
+        ]
+    sent = await agent.send(*said, anthropic_wire.user_message("and on"))
+    returned = [fact for fact in await agent.facts(sent) if isinstance(fact, ToolReturned)]
+    cache = agent.bench.workspace.cache
+    assert [(await cache.read_content(fact.output.digest)).decode() for fact in returned] == long
+
+
 async def test_a_request_with_nothing_due_goes_ahead_and_others_wait(agent: Room) -> None:
     await agent.answer(await agent.send(anthropic_wire.user_message("look")), Calls("Bash", {}, "c1"), stop=Stop.CALLS)
     short = await agent.send(anthropic_wire.result_message("c1", "Bash", "out"))

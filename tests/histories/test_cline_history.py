@@ -188,3 +188,15 @@ def test_a_file_beside_that_leads_out_of_the_folder_is_not_read(tmp_path: Path) 
     path.write_text(json.dumps([said("one"), reply("two")]))
     (found,) = history_reading.read_sessions(path, ReadingComplaints())
     assert found.title == ""
+
+
+def test_any_number_of_tags_is_read_in_one_pass() -> None:
+    """1 MB of them took a quarter of an hour, in which the window stood still."""
+    many = "<a>\n" * 200_000 + "</b>\n" * 100_000
+    assert cline_history._call_at_end(many) is None
+    assert cline_history._call_at_end(many + "<c>\n" + many + "</c>") == (many, "c", many)
+    assert cline_history._fields_of_call(many + "<c>1</c>" + many + "<d>\n2<c>3</c></d>") == {
+        "c": "1",
+        "d": "2<c>3</c>",
+    }
+    assert cline_history.folder_in_cline_text("# Current Working Directory (" * 9_000) == ""

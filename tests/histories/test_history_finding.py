@@ -198,3 +198,15 @@ def test_this_users_places_are_those_of_home_and_environment(monkeypatch: pytest
     assert places.home == Path.home()
     assert places.folder_from_variable("CLAUDE_CONFIG_DIR", ".claude") == Path("/elsewhere")
     assert places.folder_from_variable("NOBODY_SETS_THIS", ".claude") == Path.home() / ".claude"
+
+
+def test_a_file_of_opencode_that_cannot_be_read_hides_no_other_history(tmp_path: Path) -> None:
+    """It ended the search for the histories of all programs."""
+    places = history_finding.HistoryPlaces(tmp_path, {})
+    folder = tmp_path / ".local" / "share" / "opencode" / "storage" / "session" / "p"
+    folder.mkdir(parents=True)
+    for name in "abc":
+        (folder / f"ses_{name}.json").write_text(json.dumps({"directory": f"/{name}"}))
+    with (folder / "ses_b.json").open("r+b") as file:
+        file.truncate(1 << 40)
+    assert {found.folder for found in history_finding.find_histories(places)} == {"/a", "/c"}

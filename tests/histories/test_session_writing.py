@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from helix_desktop.engine.facts import ToolCall
 from helix_desktop.histories import session_writing
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -41,3 +42,23 @@ def test_ids_times_and_pictures_as_the_formats_have_them() -> None:
     assert session_writing.plain_call_id("a" * 65) == "a" * 64
     assert session_writing.format_iso_time(1767323045.25) == "2026-01-02T03:04:05.250Z"
     assert session_writing.format_picture_url(RecordedPicture("image/png", b"\0\0\0")) == "data:image/png;base64,AAAA"
+
+
+def test_a_call_id_that_comes_again_is_made_unique_with_its_result() -> None:
+    """A provider refused the whole session: local servers use the same ids in each reply."""
+    asks = [RecordedMessage("assistant", "", parts=(ToolCall("call_0", "run", f'{{"n": {n}}}'),)) for n in range(3)]
+    answers = [RecordedMessage("tool", f"out {n}", answers="call_0") for n in range(3)]
+    listed = list(
+        session_writing.list_items_with_results(
+            session(*(one for pair in zip(asks, answers, strict=True) for one in pair))
+        )
+    )
+    names = []
+    for number, (item, results) in enumerate(listed):
+        assert isinstance(item, RecordedMessage)
+        call = item.parts[0]
+        assert isinstance(call, ToolCall)
+        names.append(call.id)
+        assert results[call.id].text == f"out {number}"
+    assert len(set(names)) == 3
+    assert names[0] == "call_0"
