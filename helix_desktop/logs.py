@@ -70,11 +70,11 @@ class JsonLogFormatter(logging.Formatter):
 
 
 def _describe_trace(error: BaseException) -> dict[str, Any]:
-    """Returns the error's type and stack without its message, which may quote a user's text."""
+    """The error's type and stack. Its message may quote a user's text, so only the operating system's words are kept."""
     frames = traceback.extract_tb(error.__traceback__)
     return {
         "error": type(error).__qualname__,
-        "words": str(error)[:200],
+        "words": (error.strerror or "") if isinstance(error, OSError) else "",
         "trace": [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames],
     }
 
