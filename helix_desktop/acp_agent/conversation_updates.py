@@ -72,12 +72,9 @@ class ConversationUpdates:
                 yield helpers.update_tool_call(call, status="in_progress")
             case session_events.ToolPrinted(call=call, text=text):
                 yield self._terminal_output_update(call, text)
-        if isinstance(event, session_events.MeterChanged) or (
-            isinstance(event, session_events.FactAppended)
-            and isinstance(
-                event.recorded.fact, facts.ModelReplied | facts.ToolReturned | facts.Folded | facts.TurnEnded
-            )
-        ):
+        fact = event.recorded.fact if isinstance(event, session_events.FactAppended) else None
+        used_more = isinstance(fact, facts.ModelReplied | facts.ToolReturned | facts.Folded | facts.TurnEnded)
+        if used_more or isinstance(event, session_events.MeterChanged):
             for update in self.usage_updates():
                 yield update
 

@@ -110,10 +110,8 @@ class ConversationState(Moment):
 
     def has_settings_of_fact(self, fact: Fact) -> bool:
         """Whether the settings are what this fact would make them: then it need not be appended."""
-        return (
-            self.settings.settings_after(Recorded("", 0, 0.0, fact)).comparable_settings
-            == self.settings.comparable_settings
-        )
+        after = self.settings.settings_after(Recorded("", 0, 0.0, fact))
+        return after.comparable_settings == self.settings.comparable_settings
 
     def last_output_with_content(self, digest: Digest) -> int:
         """The seq of the last output with this content; 0 where there is none."""

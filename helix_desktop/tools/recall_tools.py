@@ -57,12 +57,7 @@ async def recall_cached_content(args: ToolArguments, use: ToolResources) -> Tool
         grep=grep_entry_lines,
         whole_tokens=use.context.whole_tokens,
     )
-    asked = (
-        args.text_argument("sha256")[:16],
-        args.text_argument("lines"),
-        args.text_argument("find"),
-        args.text_argument("grep"),
-    )
+    asked = args.text_argument("sha256")[:16], *map(args.text_argument, ("lines", "find", "grep"))
     return ToolOutput(said, source=" ".join(filter(None, asked))[:100])
 
 

@@ -12,11 +12,15 @@ from typing import Any
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.collaborators import TaskSpawner
 from helix_desktop.engine.list_rows import USUAL_WINDOW, ConversationListRow
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.token_budget import WindowMeter
-from helix_desktop.errors import NotFound
+from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.store_ports import StoreJournal
+from helix_desktop.workbench.open_sessions import OpenSessions
 
 _SAME_IN_LIST = ("id", "updated", "pinned", "archived", "trashed", "parent", "parent_call", "cost")
 
@@ -120,6 +124,60 @@ class ConversationListRows:
 
     def cost_today_and_ever(self) -> tuple[float, float]:
         return self._today.cost_today, sum(row.cost for row in self)
+
+
+class ConversationMeters:
+    """Keeps the rows of open conversations in step with their sessions, and stores their meters at the end of a turn."""
+
+    def __init__(
+        self, rows: ConversationListRows, journal: StoreJournal, sessions: OpenSessions, spawn: TaskSpawner
+    ) -> None:
+        self._rows, self._journal, self._sessions, self._spawn = rows, journal, sessions, spawn
+        self._unsaved: dict[str, str] = {}  # By conversation.
+
+    def update_row_after_fact(self, recorded: facts.Recorded) -> None:
+        """Update the list, and save the meter at the end of a turn. Facts written together have one meter: the last shows it."""
+        session = self._sessions.find_open_session(recorded.conversation)
+        is_last = session is not None and session.conversation.state.last_seq == recorded.seq
+        meter = session.context.next_request_meter() if session and is_last else None
+        self._rows.update_row_with_fact(recorded, meter)
+        if session is not None and meter is not None:
+            is_idle = session.running is ConversationActivity.IDLE
+            if is_idle or isinstance(recorded.fact, facts.TurnEnded):
+                self._schedule_meter_write(session, meter)
+
+    def update_shown_meter(self, conversation: str) -> None:
+        """Updates the meter in the conversation's row, so that the list and the window agree."""
+        session, row = self._sessions.find_open_session(conversation), self._rows.find_row(conversation)
+        if session is not None and row is not None:
+            meter = session.context.next_request_meter()
+            if (row.parts, row.window) != (meter.parts, meter.window):
+                self._rows.update_row_meter(conversation, meter)
+                self._schedule_meter_write(session, meter)
+
+    async def reread_rows_and_meters(self, conversations: Collection[str]) -> None:
+        await self._rows.reread_rows(conversations)
+        for conversation in conversations:
+            self.update_shown_meter(conversation)
+
+    async def save_unsaved_meters(self) -> None:
+        for conversation in tuple(self._unsaved):
+            await self._save_meter(conversation)
+
+    def _schedule_meter_write(self, session: Session, meter: WindowMeter) -> None:
+        if session.id not in self._unsaved:
+            self._spawn(self._save_meter(session.id), name="keep the meter")
+        self._unsaved[session.id] = encode_meter(
+            meter, session.conversation.state.last_seq, session.agent, session.conversation.state.acp_agent
+        )
+
+    async def _save_meter(self, conversation: str) -> None:
+        """Saves the last of several meters that came together; it counts as unsaved until it is written."""
+        while meter := self._unsaved.get(conversation, ""):
+            with suppress(HelixError):  # Without a saved meter, the list computes one.
+                await self._journal.store_meter(conversation, meter)
+            if self._unsaved.get(conversation) == meter:
+                del self._unsaved[conversation]
 
 
 def _list_row_of_stored(row: StoredConversation) -> ConversationListRow:

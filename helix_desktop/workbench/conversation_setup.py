@@ -12,6 +12,7 @@ from helix_desktop.engine.facts import ModelRole, ModelSet, PolicySet, SystemSet
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import HelixError
 from helix_desktop.project.project_item import ProjectItem, text_value
+from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_settings import WorkspaceConfig
 from helix_desktop.tools import hidden_files
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
@@ -103,6 +104,21 @@ def parse_permissions(settings: WorkspaceConfig) -> WorkspacePermissions:
     )
 
 
-def find_unreported_wide_rules(permissions: WorkspacePermissions, shown: Sequence[str]) -> list[str]:
-    """Rules that allow other programs as well, as older versions made them, without those the user was told of."""
-    return [rule.command for rule in permissions.rules if is_rule_too_wide(rule) and rule.command not in shown]
+def report_wide_rules(workspace: StoredWorkspace, permissions: WorkspacePermissions) -> tuple[str, ...]:
+    """Sentences about rules that allow other programs as well, as older versions made them; each rule is reported once."""
+    shown = workspace.settings.shown
+    found = [rule.command for rule in permissions.rules if is_rule_too_wide(rule) and rule.command not in shown]
+    notes: list[str] = []
+    for command in found:
+        notes.append(  # noqa: PERF401 -- sentences are looked for in what is appended
+            f"The rule {command} also allows other programs. You can remove this rule in Settings > Permissions."
+        )
+    if found:
+        with suppress(HelixError):
+            workspace.change_settings(lambda now: {"permissions.shown": [*now.shown, *found]})
+    return tuple(notes)
+
+
+def save_permission_rule(workspace: StoredWorkspace, rule: PermissionRule) -> None:
+    """The user chose "always": save the rule in the workspace."""
+    workspace.change_settings(lambda now: {"permissions.rules": [*now.rules, rule.as_rule_table()]})

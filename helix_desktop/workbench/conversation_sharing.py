@@ -109,7 +109,7 @@ class WorkspaceSharing:
 
     async def _send_facts_now(self) -> None:
         if self._next_step is None or self._next_step.done():
-            self._next_step = self._bench.spawn_workbench_task(self._send_after_running_one(), name="send what is new")
+            self._next_step = self._bench.tasks.spawn_task(self._send_after_running_one(), name="send what is new")
         await asyncio.shield(self._next_step)
 
     async def _send_after_running_one(self) -> None:
@@ -208,7 +208,7 @@ class WorkspaceSharing:
         self._entries, self._connect = entries, connect
         self.sharing_state = SharingStatus("starting", address=address)
         self._bench.workspace.journal.asked = self._hold_while_writing
-        self._task = self._bench.spawn_workbench_task(self._sync_until_cancelled(), name="keep in step")
+        self._task = self._bench.tasks.spawn_task(self._sync_until_cancelled(), name="keep in step")
         self._notify_sharing_listeners()
 
     def start_or_stop_with_link(self) -> None:
@@ -221,7 +221,7 @@ class WorkspaceSharing:
                 entries=lambda: link.waiting,
             )
         elif link is None and self._task is not None:
-            self._bench.spawn_workbench_task(self.stop_conversation_sync(), name="share no more")
+            self._bench.tasks.spawn_task(self.stop_conversation_sync(), name="share no more")
 
     async def stop_conversation_sync(self, *, limit_seconds: float = LAST) -> None:
         """Sends the last facts and releases the leases. What cannot be sent in time is sent at the next start."""
@@ -291,7 +291,7 @@ class WorkspaceSharing:
                 made, bench = await self._connect(), self._bench
                 made.open_conversations = self.synced_sessions
                 # Fetched now, because the store may be out of reach later.
-                made.on_new_entries = lambda entries: bench.spawn_workbench_task(
+                made.on_new_entries = lambda entries: bench.tasks.spawn_task(
                     bench.workspace.cache.prefetch_content(entries), name="fetch what came"
                 )
                 await made.load_known_writers()

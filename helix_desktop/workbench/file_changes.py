@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from helix_desktop import atomic_files
 from helix_desktop.engine.changes import diff_hunks, folder_state, turn_changes
@@ -27,6 +27,7 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_settings import Changes
+from helix_desktop.tasks import OwnedTasks
 from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.checkpoints import CheckpointProgress, Checkpoints
 from helix_desktop.tools.workspace_tools import WorkspaceTools
@@ -55,8 +56,7 @@ class FileChangesWorkbench(Protocol):
     workspace: StoredWorkspace
     kit: WorkspaceTools
     models: WorkspaceModels
-
-    def spawn_workbench_task(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]: ...
+    tasks: OwnedTasks
 
     async def change_settings(self, changes: Changes) -> None: ...
 
@@ -115,9 +115,7 @@ class FileChanges:
     def apply_checkpoint_settings(self) -> None:
         wanted = conversation_setup.parse_coverage(self._bench.workspace.settings.changes)
         if wanted != self.workspace_checkpoints.folders.coverage:
-            self._bench.spawn_workbench_task(
-                self.workspace_checkpoints.apply_coverage(wanted), name="cover other files"
-            )
+            self._bench.tasks.spawn_task(self.workspace_checkpoints.apply_coverage(wanted), name="cover other files")
 
     @property
     def checkpoint_progress(self) -> CheckpointProgress:

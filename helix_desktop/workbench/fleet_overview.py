@@ -110,7 +110,7 @@ class FleetOverview:
     async def do_tasks_here(self, workspace: str) -> None:
         bench = await self._open_workspace(workspace)
         await bench.models.check_main_model()
-        bench.spawn_workbench_task(_work_until_empty(bench), name="worker of the window")
+        bench.tasks.spawn_task(_work_until_empty(bench), name="worker of the window")
 
 
 async def _work_until_empty(bench: Workbench) -> None:

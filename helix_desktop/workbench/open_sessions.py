@@ -4,6 +4,7 @@ What goes on, or has something that waits, is kept. Of the others the newest few
 shows it, a coroutine that works on it) is the one that is found; the rest is let go, and opened again in milliseconds.
 """
 
+import asyncio
 import weakref
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,6 +20,7 @@ class OpenSessions:
     def __init__(self) -> None:
         self._there: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
         self._kept: dict[str, Session] = {}  # Open sessions, the most recently used last.
+        self.opening = asyncio.Lock()  # While held, no facts change and no conversation is opened.
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._there.values()))
@@ -41,6 +43,15 @@ class OpenSessions:
             session = self._there.pop(conversation, None)
             if session is not None:
                 await session.aclose()
+
+    @asynccontextmanager
+    async def hold_conversation(self, conversation: str) -> AsyncIterator[None]:
+        """Inside, its facts may change: a session it has is held, and nobody can open it."""
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self.opening)
+            if (session := self.find_open_session(conversation)) is not None:
+                await held.enter_async_context(session.pause_session())
+            yield
 
     @asynccontextmanager
     async def hold_all_sessions_still(self) -> AsyncIterator[None]:

@@ -2,10 +2,9 @@
 
 import asyncio
 import gc
-import json
 import weakref
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import tomlkit
 
 from helix_desktop import tasks
-from helix_desktop.engine import content_recall, facts, large_outputs, session_events, token_budget
+from helix_desktop.engine import content_recall, facts, large_outputs, session_events
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.collaborators import ConversationSetup, HookOutcome, SessionCollaborators
 from helix_desktop.engine.context_policy import DEFAULT_PRESET, policy_from_fact
@@ -24,8 +23,6 @@ from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin, ForgetResult, ModelClient
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.token_budget import WindowMeter
-from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import estimate_entry_tokens
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
@@ -40,15 +37,14 @@ from helix_desktop.tools.changes import known_state_file
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.tools.home_openings import CommandOpenings
-from helix_desktop.tools.permission import PermissionMode, PermissionRule
+from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.toolbox import WorkspacePermissions
-from helix_desktop.tools.tools_on_demand import OnDemandTools, RequestHeadRoom
 from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceTools
 from helix_desktop.workbench import conversation_setup, fleet_tools, history_imports, slash_expansion
 from helix_desktop.workbench.acp_conversations import AcpConversations
 from helix_desktop.workbench.cache_size_limit import CacheSizeLimit
 from helix_desktop.workbench.conversation_fences import ConversationFences
-from helix_desktop.workbench.conversation_list_rows import ConversationListRows, encode_meter
+from helix_desktop.workbench.conversation_list_rows import ConversationListRows, ConversationMeters
 from helix_desktop.workbench.conversation_relay import ConversationRelay
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.delegated_agents import AgentRoles, AgentWorkforce
@@ -67,7 +63,6 @@ from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 Listener = Callable[[session_events.Event], None]
 Writer = Callable[[str], ModelClient]
 MANY = 10_000
-MOST_SAID = 4_000  # In bytes. This much of the output of a copy's set-up command is shown.
 _open: "weakref.WeakKeyDictionary[StoredWorkspace, Workbench]" = weakref.WeakKeyDictionary()
 
 
@@ -105,8 +100,8 @@ class Workbench:
     ) -> None:
         self.workspace = workspace
         self.kit = kit
-        self._tasks = tasks.OwnedTasks(workspace.name)
-        self.mcp_servers = WorkspaceServers(workspace, shared.access.secrets, self._tasks.spawn_task)
+        self.tasks = tasks.OwnedTasks(workspace.name)
+        self.mcp_servers = WorkspaceServers(workspace, shared.access.secrets, self.tasks.spawn_task)
         self.project = ProjectInUse(workspace)
         self.hooks = HookRunner(workspace, self.project, kit)
         self.fences = ConversationFences(
@@ -124,26 +119,25 @@ class Workbench:
         self.workforce = AgentWorkforce(
             AgentRoles(self.project),
             self._create_subagent_session,
-            self._tasks.spawn_task,
+            self.tasks.spawn_task,
             self.sessions.find_open_session,
             lambda: conversation_setup.parse_turn_limits(workspace.settings.limits),
             self.copies.describe_copy_of_agent,
         )
-        self._reading = asyncio.Lock()  # While held, no facts change and no conversation is opened.
         self._rows = ConversationListRows(workspace.journal)
+        self._meters = ConversationMeters(self._rows, workspace.journal, self.sessions, self.tasks.spawn_task)
         self.sharing = WorkspaceSharing(self, shared.machine)
         self.sharing_setup = WorkspaceSharingSetup(workspace, shared.access.secrets)
         self._listeners: list[Listener] = []
-        self._meters: dict[str, str] = {}  # Context meters not saved yet, by conversation.
         self._instead: dict[str, str] = {}
         self._wide: tuple[str, ...] = ()
         self._writers: dict[str, Writer] = {}
-        self.size_limit = CacheSizeLimit(workspace, self._tasks.spawn_task)
+        self.size_limit = CacheSizeLimit(workspace, self.tasks.spawn_task)
         self.file_changes = FileChanges(self)
         self.relay = ConversationRelay(workspace, self.token_counter, lambda: nullcontext(self))
         find_route = partial(shared.find_route, self)
-        self.acp = AcpConversations(shared.acp_agents, find_route, self._tasks.spawn_task, self.copies.tools_of_copy)
-        self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn_task, self._last_seq_of)
+        self.acp = AcpConversations(shared.acp_agents, find_route, self.tasks.spawn_task, self.copies.tools_of_copy)
+        self._partial = PartialReplies(workspace.folder / "partial", self.tasks.spawn_task, self.sessions)
         workspace.cache.changed = self.size_limit.count_cache_size_soon
         workspace.content_forgetter = self.forget_content
         workspace.watch_settings(self.size_limit.count_cache_size_soon)
@@ -155,8 +149,8 @@ class Workbench:
         roots = [Path(root) for root in workspace.settings.roots]
         kit = await _open_folder_tools(workspace, shared, permissions, roots)
         bench = cls(workspace, shared, kit, permissions)
-        permissions.save_rule = bench._save_permission_rule
-        bench._report_wide_rules()
+        permissions.save_rule = partial(conversation_setup.save_permission_rule, workspace)
+        bench._wide = conversation_setup.report_wide_rules(workspace, permissions)
         try:
             await bench._rows.read_all_rows()
             await asyncio.to_thread(bench.copies.list_copies)
@@ -164,10 +158,10 @@ class Workbench:
             await bench.aclose()
             raise
         bench.mcp_servers.start_configured_servers()
-        bench._tasks.spawn_task(
+        bench.tasks.spawn_task(
             asyncio.to_thread(shared.access.prepare_model_access), name="get ready for the first message"
         )
-        bench._tasks.spawn_task(bench.file_changes.prepare_checkpoints(), name="the first checkpoint")
+        bench.tasks.spawn_task(bench.file_changes.prepare_checkpoints(), name="the first checkpoint")
         _open[workspace] = bench
         workspace.linked = bench.sharing.start_or_stop_with_link
         bench.sharing.start_or_stop_with_link()
@@ -183,15 +177,14 @@ class Workbench:
         async with AsyncExitStack() as last_first:
             last_first.push_async_callback(self.kit.aclose)
             last_first.push_async_callback(self.copies.aclose)
-            last_first.push_async_callback(self._tasks.aclose, limit=1.0)
+            last_first.push_async_callback(self.tasks.aclose, limit=1.0)
             last_first.push_async_callback(self.acp.end_all_agents)
             last_first.push_async_callback(self.mcp_servers.aclose)
             sessions = tuple(self.sessions)
             await asyncio.gather(*(session.aclose() for session in sessions))
             self.workspace.linked = lambda: None
             await self.sharing.stop_conversation_sync()
-            for conversation in tuple(self._meters):
-                await self._save_meter(conversation)
+            await self._meters.save_unsaved_meters()
 
     # --- The workspace's properties
 
@@ -259,7 +252,7 @@ class Workbench:
             self._writers[conversation] = writer
         if self._rows.find_row(conversation) is None:
             raise NotFound(f"There is no conversation {conversation} in {self.name}.")
-        async with self._reading:
+        async with self.sessions.opening:
             session = self.sessions.find_open_session(conversation)
             if session is None:
                 opened = await Conversation.open(self.workspace.journal, conversation)
@@ -348,7 +341,7 @@ class Workbench:
             )
         if folders != copy:
             await self.workspace.journal.append_to_journal(new, [facts.ConversationChanged(copy=folders)])
-        await self._reread_rows([new])
+        await self._meters.reread_rows_and_meters([new])
         session = await self.open_session(new)
         if not agent:
             await session.finish_new_fork(title)
@@ -422,7 +415,7 @@ class Workbench:
             place=self.workforce.place_in_tree(conversation.id, depth),
             more=self.mcp_servers.list_offered_server_tools,
             only=only,
-            on_demand=self._tools_on_demand(conversation),
+            on_demand=self.project.build_tools_on_demand(conversation, self.token_counter, self.kit.finder),
             others=(
                 *self.project.skill_tools(),
                 *self.planning.plan_tools(depth),
@@ -443,7 +436,7 @@ class Workbench:
             turn_lease=self.sharing.hold_turn_lease,
             models=partial(self._model_client_for, conversation.id),
             setup=partial(self._build_step_setup, conversation),
-            spawn=self._tasks.spawn_task,
+            spawn=self.tasks.spawn_task,
             restore=kit.restore_files_before,
             collect_file_changes=kit.record_unfinished_changes,
             limits=lambda: self.fences.limit_conversation_cost(
@@ -461,40 +454,9 @@ class Workbench:
         if event == "Stop" and row is not None and row.parent:
             event = "SubagentStop"
         await self.project.reread_project_folders()
-        says = await self._set_up_copy(conversation) if event == "SessionStart" else ""
+        says = await self.copies.run_set_up_command(conversation) if event == "SessionStart" else ""
         heard = await self.hooks.run_hooks_for_event(event, conversation, values)
         return replace(heard, says="\n".join(filter(None, (says, heard.says))))
-
-    async def _set_up_copy(self, conversation: str) -> str:
-        """Runs the command of the settings, once in each new copy, and asks as for any command. What the agent is told of it."""
-        command, session = self.workspace.settings.copies.get("set_up"), self.sessions.find_open_session(conversation)
-        if not command or session is None or not self.copies.mark_copy_set_up(session.conversation.state.own_copy):
-            return ""
-        done = await session.run_user_call(
-            "", facts.ToolCall("set-up", ToolName.RUN_COMMAND, json.dumps({"command": command}))
-        )
-        said = await content_recall.read_entry_beginning(self.workspace.cache, done.output, MOST_SAID)
-        code = "" if done.exit_code is None else f" Exit code {done.exit_code}."
-        return f"[You work in a copy of the folders, for which the user has a command: {command}.{code}]\n{said}"
-
-    def _tools_on_demand(self, conversation: Conversation) -> OnDemandTools:
-        """What a conversation's requests may spend on naming tools, by its policy and its model's window."""
-
-        def compute_tool_room() -> RequestHeadRoom:
-            ahead = conversation.expected_state
-            chosen = conversation.policy_at(ahead)
-            window = token_budget.window_tokens(ahead, chosen)
-            return RequestHeadRoom(int(chosen.tools_share * window), chosen.catalogue_tokens)
-
-        project = self.project
-        return OnDemandTools(
-            self.token_counter,
-            self.kit.finder,
-            compute_tool_room,
-            lambda: conversation.state.settings.tools.tools,
-            project.list_usable_skills_and_agents,
-            project.searchable_skill_specs,
-        )
 
     async def request_as_sent(
         self, conversation: str, seq: int | None, request: Request
@@ -513,7 +475,7 @@ class Workbench:
         if wish.isolated or self.workspace.settings.copies.get("always"):
             copy = (await self.copies.create_copy(new, with_changes=True, parent=copy)).id
         await self.copies.get_or_open_tools(copy)
-        async with self._reading:  # Nobody may open the conversation before its tools are limited.
+        async with self.sessions.opening:  # Nobody may open the conversation before its tools are limited.
             await self._create_conversation(replace(started, copy=copy), new)
             self.workforce.add_agent_to_tree(new, wish)
             if model := conversation_setup.model_of_role(
@@ -543,41 +505,39 @@ class Workbench:
         result = result or history_imports.ImportResult(history_imports.new_import_name())
         ahead = (await self.preview_new_conversation()).conversation.expected_state.settings
         work = history_imports.HistoryImport(
-            self.workspace, self.token_counter, kind, self.hold_conversation, wanted or {}, result, ahead, copies=copies
+            self.workspace,
+            self.token_counter,
+            kind,
+            self.sessions.hold_conversation,
+            wanted or {},
+            result,
+            ahead,
+            copies=copies,
         )
         try:
             return await work.import_files(files, report)
         finally:
-            await self._reread_rows({one.id for one in work.result.imported})
+            await self._meters.reread_rows_and_meters({one.id for one in work.result.imported})
             if work.result.imported:
                 self._on_event(session_events.ConversationReplaced(work.result.imported[-1].id))
 
     async def undo_import_run(self, run: str) -> tuple[int, list[str]]:
         found = {one.conversation for one in await self.workspace.journal.imported_facts()}
         try:
-            return await history_imports.undo_import(self.workspace, run, self.hold_conversation)
+            return await history_imports.undo_import(self.workspace, run, self.sessions.hold_conversation)
         finally:
-            await self._reread_rows(found)
-
-    @asynccontextmanager
-    async def hold_conversation(self, conversation: str) -> AsyncIterator[None]:
-        """Inside, its facts may change: a session it has is held, and nobody can open it."""
-        async with AsyncExitStack() as held:
-            await held.enter_async_context(self._reading)
-            if (session := self.sessions.find_open_session(conversation)) is not None:
-                await held.enter_async_context(session.pause_session())
-            yield
+            await self._meters.reread_rows_and_meters(found)
 
     # --- Conversations that other machines write too, and forgetting
 
     async def reread_replaced_conversation(self, conversation: str) -> None:
         """Updates the list for a conversation that another machine created or continued, and that is not open here."""
-        await self._reread_rows([conversation])
+        await self._meters.reread_rows_and_meters([conversation])
         self._on_event(session_events.ConversationReplaced(conversation))
 
     async def move_to_branch(self, conversation: str, branch: str) -> None:
         """Updates the conversation after two machines wrote in it; what was written here is now a branch."""
-        await self._reread_rows([conversation, branch])
+        await self._meters.reread_rows_and_meters([conversation, branch])
         self._on_event(session_events.ConversationReplaced(branch))
         await self.workspace.index.rebuild_in_background()
 
@@ -587,16 +547,16 @@ class Workbench:
         """Remove a text, or entries, from the whole workspace for good. Every session is held, and
         reads changed facts again; Refused while one of them works.
         """
-        async with self.workspace.pause_sharing(), self._reading, self.sessions.hold_all_sessions_still():
+        async with self.workspace.pause_sharing(), self.sessions.opening, self.sessions.hold_all_sessions_still():
             await asyncio.to_thread(self._partial.delete_all_partial_replies)
             tasks, left = await forget_text_in_tasks(self.workspace, text)
             purged = await self.workspace.forget_content(text=text, entries=entries, report=report)
-            await self._reread_rows(purged.conversations)
+            await self._meters.reread_rows_and_meters(purged.conversations)
         return replace(purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left))
 
     async def empty_conversation_trash(self, only: Collection[str] = ()) -> EmptyTrashResult:
         """Remove the conversations in the trash, or only these, for good, with what only they use; Refused while anything works."""
-        async with self._reading, self.sessions.hold_all_sessions_still():
+        async with self.sessions.opening, self.sessions.hold_all_sessions_still():
             emptied = await self.workspace.delete_trashed_conversations(only)
         self._rows.remove_conversation_rows(emptied.conversations)
         await self.sessions.close_sessions(emptied.conversations)
@@ -605,7 +565,7 @@ class Workbench:
 
     async def release_unused_conversations(self, wanted: Collection[str]) -> None:
         """Those of these that the shared store has whole, and nobody works in, leave this disk."""
-        async with self.workspace.pause_sharing(), self._reading:
+        async with self.workspace.pause_sharing(), self.sessions.opening:
             idle = [
                 one for one in wanted if not self.sessions.find_open_session(one) and not self.fences.find_fence(one)
             ]
@@ -635,19 +595,6 @@ class Workbench:
         """Paths below the workspace's folder that hold `prefix`, shortest first, for completion."""
         found = await asyncio.to_thread(find_paths_below, self.main_folder, prefix.lower(), limit)
         return [name for name in found if not self.kit.resources.roots.is_hidden_inside(name)]
-
-    def _report_wide_rules(self) -> None:
-        """Rules of older versions that allow more than they seem to are shown once."""
-        found = conversation_setup.find_unreported_wide_rules(self._permissions, self.workspace.settings.shown)
-        if found:
-            notes: list[str] = []
-            for command in found:
-                notes.append(  # noqa: PERF401 -- sentences are looked for in what is appended
-                    f"The rule {command} also allows other programs. You can remove this rule in Settings > Permissions."
-                )
-            self._wide = tuple(notes)
-            with suppress(HelixError):
-                self.workspace.change_settings(lambda now: {"permissions.shown": [*now.shown, *found]})
 
     async def change_settings(self, changes: Changes) -> None:
         """Set keys of workspace.toml, and let what runs take them over."""
@@ -748,9 +695,6 @@ class Workbench:
             proposed["roots"] = await asyncio.to_thread(existing_folders, proposed["roots"])
         await self.change_settings({**proposed, "proposed": None})
 
-    def spawn_workbench_task(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        return self._tasks.spawn_task(work, name=name)
-
     def _model_client_for(self, conversation: str, role: facts.ModelRole) -> ModelClient | None:
         if (writer := self._writers.get(conversation)) is not None:
             main = self.sessions.find_open_session(conversation)
@@ -789,31 +733,23 @@ class Workbench:
         roots = list(map(str, self.copies.tools_of_copy(copy).resources.roots.folders)) if copy else settings.roots
         return conversation_setup.build_system_prompt(self.name, roots, self.token_counter, own, settings.instructions)
 
-    def _save_permission_rule(self, rule: PermissionRule) -> None:
-        """The user chose "always": save the rule in the workspace."""
-        self.workspace.change_settings(lambda now: {"permissions.rules": [*now.rules, rule.as_rule_table()]})
-
-    def _last_seq_of(self, conversation: str) -> int:
-        session = self.sessions.find_open_session(conversation)
-        return session.conversation.state.last_seq if session is not None else 0
-
     def _on_event(self, event: session_events.Event) -> None:
         self._partial.keep_streamed_event(event)
         if isinstance(event, session_events.FactAppended):
-            self._update_row(event.recorded)
+            self._meters.update_row_after_fact(event.recorded)
             session = self.sessions.find_open_session(event.recorded.conversation)
             own_copy = session.conversation.state.own_copy if session is not None else ""
             if own_copy and isinstance(event.recorded.fact, facts.FilesChanged):
-                self._tasks.spawn_task(self._update_rows_of_changed_copy(own_copy), name="find overlaps")
+                self.tasks.spawn_task(self._update_rows_of_changed_copy(own_copy), name="find overlaps")
         elif isinstance(
             event, session_events.ActivityChanged | session_events.MessagesQueued | session_events.FoldProgress
         ):
             if (session := self.sessions.find_open_session(event.conversation)) is not None:
                 self.sessions.keep_session_open(session)
         elif isinstance(event, session_events.MeterChanged):
-            self._update_row_meter(event.conversation)
+            self._meters.update_shown_meter(event.conversation)
         self.sharing.send_soon_after_fact(event)
-        self.hooks.run_observing_hooks(event, self._tasks.spawn_task)
+        self.hooks.run_observing_hooks(event, self.tasks.spawn_task)
         self.workforce.add_up_agent_cost(event)
         for listener in tuple(self._listeners):
             listener(event)
@@ -823,46 +759,6 @@ class Workbench:
         await self.copies.relist_changed_files(own_copy)
         for row in tuple(self._rows):
             self._on_event(session_events.MeterChanged(row.id)) if row.id in self.copies.labels else None
-
-    def _update_row(self, recorded: facts.Recorded) -> None:
-        """Update the list, and save the meter at the end of a turn. Facts written together have one meter: the last shows it."""
-        session = self.sessions.find_open_session(recorded.conversation)
-        is_last = session is not None and session.conversation.state.last_seq == recorded.seq
-        meter = session.context.next_request_meter() if session and is_last else None
-        self._rows.update_row_with_fact(recorded, meter)
-        if session is not None and meter is not None:
-            is_idle = session.running is session_events.ConversationActivity.IDLE
-            if is_idle or isinstance(recorded.fact, facts.TurnEnded):
-                self._schedule_meter_write(session, meter)
-
-    def _update_row_meter(self, conversation: str) -> None:
-        """Updates the meter in the conversation's row, so that the list and the window agree."""
-        session, row = self.sessions.find_open_session(conversation), self._rows.find_row(conversation)
-        if session is not None and row is not None:
-            meter = session.context.next_request_meter()
-            if (row.parts, row.window) != (meter.parts, meter.window):
-                self._rows.update_row_meter(conversation, meter)
-                self._schedule_meter_write(session, meter)
-
-    def _schedule_meter_write(self, session: Session, meter: WindowMeter) -> None:
-        if session.id not in self._meters:
-            self._tasks.spawn_task(self._save_meter(session.id), name="keep the meter")
-        self._meters[session.id] = encode_meter(
-            meter, session.conversation.state.last_seq, session.agent, session.conversation.state.acp_agent
-        )
-
-    async def _reread_rows(self, conversations: Collection[str]) -> None:
-        await self._rows.reread_rows(conversations)
-        for conversation in conversations:
-            self._update_row_meter(conversation)
-
-    async def _save_meter(self, conversation: str) -> None:
-        """Saves the last of several meters that came together; it counts as unsaved until it is written."""
-        while meter := self._meters.get(conversation, ""):
-            with suppress(HelixError):  # Without a saved meter, the list computes one.
-                await self.workspace.journal.store_meter(conversation, meter)
-            if self._meters.get(conversation) == meter:
-                del self._meters[conversation]
 
 
 async def _open_folder_tools(

@@ -20,6 +20,7 @@ from helix_desktop.engine.facts import ModelReplied, Rewound, Stop, Text, TurnEn
 from helix_desktop.engine.session_events import Event, FactAppended, ReplyStreamed
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.workbench.open_sessions import OpenSessions
 
 EVERY = 1.0  # In seconds. While a reply arrives, it is saved this often.
 
@@ -34,17 +35,19 @@ class _StreamedReply:
 class PartialReplies:
     """Hears a workbench's events; `sleep` is the clock's."""
 
-    def __init__(self, folder: Path, spawn: TaskSpawner, last_seq: Callable[[str], int]) -> None:
+    def __init__(self, folder: Path, spawn: TaskSpawner, sessions: OpenSessions) -> None:
         self._folder = folder
         self._spawn = spawn
-        self._last_seq = last_seq
+        self._sessions = sessions
         self._of: dict[str, _StreamedReply] = {}
         self._writing = False
 
     def keep_streamed_event(self, event: Event) -> None:
         if isinstance(event, ReplyStreamed) and isinstance(event.delta, TextDelta):
             name = event.conversation
-            streaming = self._of.setdefault(name, _StreamedReply(self._last_seq(name)))
+            session = self._sessions.find_open_session(name)
+            last = session.conversation.state.last_seq if session is not None else 0
+            streaming = self._of.setdefault(name, _StreamedReply(last))
             streaming.pieces.append(event.delta.text)
             if not self._writing:
                 self._writing = True

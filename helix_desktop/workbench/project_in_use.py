@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
+from helix_desktop.engine import token_budget
 from helix_desktop.engine.collaborators import StandingNote
+from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import ModelReplied, RulesSet, ToolCall, ToolReturned, ToolSpec
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.tool_calls import PATH_KEYS, parse_arguments
@@ -18,7 +20,13 @@ from helix_desktop.project.project_files import ProjectItems
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools import built_in_tool, hidden_files
-from helix_desktop.tools.tools_on_demand import SourceCatalogue, SourceSummary
+from helix_desktop.tools.tools_on_demand import (
+    OnDemandTools,
+    RequestHeadRoom,
+    SourceCatalogue,
+    SourceSummary,
+    ToolFinder,
+)
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 from helix_desktop.workbench import conversation_setup
 
@@ -158,6 +166,26 @@ class ProjectInUse:
     async def _change_project_settings(self, changes: Callable[..., dict[str, object]]) -> None:
         await asyncio.to_thread(self._workspace.change_settings, changes)
         await self.reread_project_folders()
+
+    def build_tools_on_demand(
+        self, conversation: Conversation, tokens: TokenCounter, finder: ToolFinder
+    ) -> OnDemandTools:
+        """What a conversation's requests may spend on naming tools, by its policy and its model's window."""
+
+        def compute_tool_room() -> RequestHeadRoom:
+            ahead = conversation.expected_state
+            chosen = conversation.policy_at(ahead)
+            window = token_budget.window_tokens(ahead, chosen)
+            return RequestHeadRoom(int(chosen.tools_share * window), chosen.catalogue_tokens)
+
+        return OnDemandTools(
+            tokens,
+            finder,
+            compute_tool_room,
+            lambda: conversation.state.settings.tools.tools,
+            self.list_usable_skills_and_agents,
+            self.searchable_skill_specs,
+        )
 
 
 def _is_only_by_hand(item: ProjectItem) -> bool:

@@ -19,11 +19,13 @@ from typing import Protocol
 from helix_desktop import atomic_files
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem, compare_trees
 from helix_desktop.engine.changes.turn_changes import printable_path
+from helix_desktop.engine.content_recall import read_entry_beginning
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Fact, Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.facts import Fact, Text, ToolCall, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, find_program, run_process
@@ -41,6 +43,7 @@ from helix_desktop.workbench.open_sessions import OpenSessions
 
 NAME, _DISCARDED = "copy.json", ".discarded"
 APPLY = "apply_agent_changes"
+MOST_SAID = 4_000  # In bytes. This much of the output of a copy's set-up command is shown.
 _NOT_TOUCHED = "Your own folder was not changed."
 
 
@@ -169,11 +172,21 @@ class RepositoryCopies:
             raise
         return copy
 
-    def mark_copy_set_up(self, name: str) -> bool:
-        """Whether it was made since the program started and has not been set up; from now on it counts as set up."""
-        is_new = name in self._new
-        self._new.discard(name)
-        return is_new
+    async def run_set_up_command(self, conversation: str) -> str:
+        """Runs the command of the settings, once in each new copy, and asks as for any command. What the agent is told of it."""
+        command, session = (
+            self._bench.workspace.settings.copies.get("set_up"),
+            self._bench.sessions.find_open_session(conversation),
+        )
+        if not command or session is None or session.conversation.state.own_copy not in self._new:
+            return ""
+        self._new.discard(session.conversation.state.own_copy)
+        done = await session.run_user_call(
+            "", ToolCall("set-up", ToolName.RUN_COMMAND, json.dumps({"command": command}))
+        )
+        said = await read_entry_beginning(self._bench.workspace.cache, done.output, MOST_SAID)
+        code = "" if done.exit_code is None else f" Exit code {done.exit_code}."
+        return f"[You work in a copy of the folders, for which the user has a command: {command}.{code}]\n{said}"
 
     # --- What a copy contains, and how an agent applies it
 

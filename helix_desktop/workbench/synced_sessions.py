@@ -2,14 +2,14 @@
 while something else goes on there.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
 
 from helix_desktop.errors import ActionRefused
 from helix_desktop.store.shared.conversation_sync import OpenConversations
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.tasks import OwnedTasks
 from helix_desktop.workbench.conversation_fences import ConversationFences
 from helix_desktop.workbench.open_sessions import OpenSessions
 
@@ -18,14 +18,11 @@ class SharedWorkbench(Protocol):
     workspace: StoredWorkspace
     sessions: OpenSessions
     fences: ConversationFences
-
-    def hold_conversation(self, conversation: str) -> AbstractAsyncContextManager[None]: ...
+    tasks: OwnedTasks
 
     async def reread_replaced_conversation(self, conversation: str) -> None: ...
 
     async def move_to_branch(self, conversation: str, branch: str) -> None: ...
-
-    def spawn_workbench_task(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]: ...
 
 
 class SyncedSessions(OpenConversations):
@@ -57,10 +54,10 @@ class SyncedSessions(OpenConversations):
             return
         if session is not None and not session.is_idle:
             raise ActionRefused("The agent is working in this conversation.")
-        async with self._bench.hold_conversation(conversation):
+        async with self._bench.sessions.hold_conversation(conversation):
             yield
 
     def note_branch(self, conversation: str, branch: str) -> None:
         if branch != conversation:
             self.branch_by_conversation[conversation] = branch
-        self._bench.spawn_workbench_task(self._bench.move_to_branch(conversation, branch), name="list a branch")
+        self._bench.tasks.spawn_task(self._bench.move_to_branch(conversation, branch), name="list a branch")

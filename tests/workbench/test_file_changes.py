@@ -24,7 +24,7 @@ async def test_what_is_over_the_limit_is_named_until_the_user_chooses(desks: Des
     desk = desks()
     bench = await desk.create_workspace("W", folder)
     await bench.change_settings({"changes.most_files": 1})
-    await bench._tasks.wait_for_all_tasks()
+    await bench.tasks.wait_for_all_tasks()
     changes = bench.file_changes
     assert changes.checkpoint_progress.state == "ready"
     (folder / "new.txt").write_text("new")
@@ -34,7 +34,7 @@ async def test_what_is_over_the_limit_is_named_until_the_user_chooses(desks: Des
     told: list[str] = []
     leave = changes.watch_checkpoints(lambda progress: told.append(progress.state))
     await changes.change_coverage(all_of_it=True, leave_out=[*changes.exclusion_rules(), "src/"])
-    await bench._tasks.wait_for_all_tasks()
+    await bench.tasks.wait_for_all_tasks()
     assert told[-1] == changes.checkpoint_progress.state == "ready"
     assert [left.place for left in changes.list_uncovered_paths()] == ["src"]
     leave()

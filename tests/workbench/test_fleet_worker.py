@@ -393,7 +393,7 @@ async def test_conversations_of_ended_tasks_leave_this_disk_and_come_back_when_t
 async def test_a_worker_whose_workspace_closes_leaves_its_tasks_to_others(desks: Desks, folder: Path) -> None:
     async with place(desks, folder) as (bench, tasks, _):
         await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder(f"task {number}")) for number in range(5)])
-        await bench._tasks.aclose()
+        await bench.tasks.aclose()
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(), 60)
         assert {task.state for task in await tasks.list_fleet_tasks()} == {FleetTaskState.WAITING}
 

@@ -145,11 +145,8 @@ class KnownFolders:
             for name in held.keys() | now.keys():
                 before, after = held.get(name, b"")[STAMP.size :], now.get(name, b"")[STAMP.size :]
                 if before != after:
-                    changes.append(
-                        PathChange(
-                            f"{folder}/{name}", folder_state.unpack_item(before), folder_state.unpack_item(after)
-                        )
-                    )
+                    items = folder_state.unpack_item(before), folder_state.unpack_item(after)
+                    changes.append(PathChange(f"{folder}/{name}", *items))
                     self._covered.add_item(changes[-1].before, -1)
                     self._covered.add_item(changes[-1].after)
             self._left.pop(folder, None)

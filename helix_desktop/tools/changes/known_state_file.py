@@ -33,12 +33,8 @@ def write_known_state(path: Path, kept: KnownFolderState, roots: tuple[str, ...]
     fields = [_describe_roots_and_rules(roots, coverage), json.dumps([kept.checkpoint.hex, *kept.chain_sizes]).encode()]
     for folder, names in kept.known.items():
         fields.append(_encode_path_text(folder))
-        fields.append(
-            b"".join(
-                _with_field_length(_encode_path_text(name)) + _with_field_length(record)
-                for name, record in names.items()
-            )
-        )
+        pairs = ((_encode_path_text(name), record) for name, record in names.items())
+        fields.append(b"".join(_with_field_length(name) + _with_field_length(record) for name, record in pairs))
     body = b"".join(map(_with_field_length, fields))
     atomic_files.write_file_atomically(path, _HEAD + hashlib.sha256(body).digest() + body)
 
