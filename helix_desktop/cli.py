@@ -106,7 +106,7 @@ def _open_window(home: Path | None, place: str) -> int:
     from helix_desktop import display
 
     if reason := display.why_no_screen():
-        print(f"The window couldn't be opened: {reason}. {display.INSTEAD}", file=sys.stderr)
+        print(f"The window could not be opened: {reason}. {display.INSTEAD}", file=sys.stderr)
         return FAILED
     try:
         from helix_desktop import window_start
@@ -114,7 +114,7 @@ def _open_window(home: Path | None, place: str) -> int:
         if not (error.path or "").endswith((".so", ".pyd")):
             raise
         print(
-            f"The window couldn't be opened: {error}. To see what to install, run: helix-desktop doctor",
+            f"The window could not be opened: {error}. To see what to install, run: helix-desktop doctor",
             file=sys.stderr,
         )
         return FAILED

@@ -130,14 +130,14 @@ def _check_qt_plugin() -> Iterator[DoctorFinding]:
         ctypes.CDLL(str(plugin))
     except OSError as error:
         why = error.__cause__ or error  # PyInstaller's bundle wraps the original error.
-        yield DoctorFinding("System libraries", _BAD, f"Qt can't be loaded: {why}.", _QT_REMEDY)
+        yield DoctorFinding("System libraries", _BAD, f"Qt cannot be loaded: {why}.", _QT_REMEDY)
     else:
         yield DoctorFinding("System libraries", _GOOD, "All libraries that Qt needs are installed.")
 
 
 def _check_screen() -> Iterator[DoctorFinding]:
     if reason := display.why_no_screen():
-        yield DoctorFinding("Display", _NOTE, f"The window couldn't be opened: {reason}.", display.INSTEAD)
+        yield DoctorFinding("Display", _NOTE, f"The window could not be opened: {reason}.", display.INSTEAD)
     else:
         yield DoctorFinding("Display", _GOOD, "A display is available.")
 
@@ -150,7 +150,10 @@ def _check_sqlite() -> Iterator[DoctorFinding]:
         yield DoctorFinding("SQLite", _GOOD, f"{sqlite3.sqlite_version}, with full-text search.")
     else:
         yield DoctorFinding(
-            "SQLite", _BAD, f"{sqlite3.sqlite_version} lacks FTS5.", "Use a Python build whose SQLite includes FTS5."
+            "SQLite",
+            _BAD,
+            f"{sqlite3.sqlite_version} does not include full-text search (FTS5).",
+            "Use a Python build whose SQLite includes FTS5.",
         )
 
 

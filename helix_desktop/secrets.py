@@ -50,7 +50,7 @@ class ProviderKey:
 
     def __post_init__(self) -> None:
         if _OTHERS.fullmatch(self.provider):
-            raise ActionRefused(f"A provider can't be named {self.provider[:60]!r}.", remedy="Choose another name.")
+            raise ActionRefused(f"A provider cannot be named {self.provider[:60]!r}.", remedy="Choose another name.")
 
     @property
     def keyring_name(self) -> str:
@@ -87,7 +87,7 @@ class McpServerSecret:
 
     def __post_init__(self) -> None:
         if "/" in self.server or "#" in self.key or not self.key:
-            raise ActionRefused(f"The server {self.server[:60]!r} can't have a secret named {self.key[:60]!r}.")
+            raise ActionRefused(f"The server {self.server[:60]!r} cannot have a secret named {self.key[:60]!r}.")
 
     @property
     def keyring_name(self) -> str:
@@ -238,7 +238,7 @@ class SecretStorage:
         self._seen(value)
         if where is SecretKeeper.ENVIRONMENT:
             raise ActionRefused(
-                f"Set {environment_variable_name(name)} before you start the program. The program can't set this value itself."
+                f"Set {environment_variable_name(name)} before you start the program. The program cannot set this value itself."
             )
         if where is SecretKeeper.FILE and not self._consent():
             raise ActionRefused(

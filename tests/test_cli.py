@@ -451,7 +451,7 @@ def test_where_qt_lacks_a_library_the_window_says_so_in_one_line(tmp_path: Path)
     command = [sys.executable, "-c", starting, str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert done.stderr.startswith("The window couldn't be opened: ")
+    assert done.stderr.startswith("The window could not be opened: ")
     assert done.stderr.endswith(": helix-desktop doctor\n")
 
 

@@ -111,7 +111,7 @@ async def test_the_library_qt_lacks_is_named_also_in_a_bundle(
 
     monkeypatch.setattr("ctypes.CDLL", load)
     finding = (await examined(where))["System libraries"]
-    assert finding.says == "Qt can't be loaded: libGL.so.1: cannot open shared object file."
+    assert finding.says == "Qt cannot be loaded: libGL.so.1: cannot open shared object file."
     assert "libgl1" in finding.remedy
 
 

@@ -323,7 +323,7 @@ async def test_a_bare_name_gets_nothing(make: Make) -> None:
     "name", ["mcp/github/TOKEN", "mcp.linear.sign-in", "shared-work-a1b2c3", "shared-login-work-a1b2c3"]
 )
 def test_a_provider_cannot_have_the_name_of_somebody_elses_secret(name: str) -> None:
-    with pytest.raises(ActionRefused, match="can't be named"):
+    with pytest.raises(ActionRefused, match="cannot be named"):
         ProviderKey(name)
     assert ProviderKey("mcp-proxy").keyring_name == "mcp-proxy"
     assert ProviderKey("shared-models").keyring_name == "shared-models"

@@ -95,7 +95,7 @@ class EditorConversation:
         if self.is_begun:
             await self.open_session()  # Only the session knows which model the conversation uses.
         if not self._bench.model_of_conversation(self.id):
-            raise RequestError(-32000, f"No model is chosen for {self._bench.name}. {SIGN_IN}")
+            raise RequestError(-32000, f"No model has been chosen for {self._bench.name}. {SIGN_IN}")
         self._is_answering, self._is_cancelled, self._ended = True, False, None
         try:
             session = await self.open_session()

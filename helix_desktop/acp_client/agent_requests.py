@@ -282,7 +282,7 @@ class AgentRequests:
     def _create_terminal(self, params: dict[str, Any]) -> dict[str, Any]:
         if sum(not each.running.done() for each in self.terminals.values()) >= MOST_TERMINALS:
             raise ActionRefused(
-                f"{MOST_TERMINALS} commands are already running.", remedy="Wait until a command has ended."
+                f"This agent is already running {MOST_TERMINALS} commands.", remedy="Wait until a command has ended."
             )
         name = f"terminal-{self.conversation.state.last_seq}-{len(self.terminals)}"
         folder = {"folder": text_at(params, "cwd")} if text_at(params, "cwd") else {}

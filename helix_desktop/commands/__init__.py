@@ -41,7 +41,7 @@ class CommandLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if "invalid choice: 'delete'" in message and "'trash'" in message:
-            message += "; to delete, use trash"
+            message += "; instead of delete, use the command trash"
         self.exit(2, f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.\n")
 
 

@@ -71,7 +71,7 @@ def _find_editor_workspace(arguments: argparse.Namespace, folder: Path) -> str:
     if found is not None:
         return found.id
     if not folder.is_dir() or not project_workspace.can_be_project_folder(folder, Path.home().resolve()):
-        raise InvalidInput(f"{folder} is not a project folder.", remedy="Open the folder of a project in the editor.")
+        raise InvalidInput(f"{folder} is not a project folder.", remedy="In the editor, open a project's folder.")
     return project_workspace.create_project_workspace(workspaces, folder).id
 
 

@@ -27,8 +27,8 @@ OPTIONS: Options = {
     **NAMED_WORKSPACE,
     "--conversation, -c C": "the ID or title of the conversation to continue",
     "--model, -m M": "the model for this conversation, as provider/model",
-    "--allow WHAT...": "edits, commands, all, or the name of a tool; the following five must be allowed by their own names or with all: hidden (commands that hide what they run), held (commands to which a rule may apply), outside_sandbox (commands outside the sandbox), opened (commands that use hidden files or other access that you did not give to all commands), and runs_later (changes to files that other programs run); anything else that needs permission is refused",
-    "--if-busy refuse|wait|branch": "what to do when another computer is working in the conversation: send nothing, wait until it has finished, or continue in a copy (default: refuse)",
+    "--allow WHAT...": "edits, commands, all, or the name of a tool. Five permissions are given only by name or with all: hidden (run commands that hide what they run), held (run commands to which a rule may apply that denies them or asks first), outside_sandbox (run commands outside the sandbox), opened (run commands that use hidden files or other access that you did not give to all commands) and runs_later (change files that other programs run). Anything else that needs permission is refused",
+    "--if-busy refuse|wait|branch": "what to do when another computer is working in the conversation: refuse (send nothing), wait until it has finished, or branch (continue in a copy); default: refuse",
     "--copy": "start the conversation in its own copy of the repository; with --conversation, continue in a fork that works in a copy of its files",
     "--copy-with-changes": "like --copy, but the copy also contains your uncommitted changes",
     "--acp AGENT": "start the conversation with an agent that speaks the Agent Client Protocol: one found on this computer, or added in the settings",
@@ -94,7 +94,7 @@ async def _check_slash_command(bench: Workbench, text: str, conversation: str) -
             )
     raise errors.InvalidInput(
         f"There is no command or skill {named[0]}. Nothing was sent.",
-        remedy="`project list` shows them. To send such a text as it is, put a space before it.",
+        remedy="To see the commands and skills, run `project list`. To send a text that begins with / as it is, put a space before it.",
     )
 
 
@@ -249,11 +249,14 @@ async def _open_named_session(bench: Workbench, name: str, acp_agent: str = "") 
         raise errors.NotFound(f"There is no conversation {name} in {bench.name}.")
     if len(rows) > 1:
         ids = ", ".join(row.id for row in rows[:10])
-        raise errors.AmbiguousName(f"{len(rows)} conversations are called {name}: {ids}.", remedy="Use an ID.")
+        raise errors.AmbiguousName(
+            f"{len(rows)} conversations are called {name}: {ids}.", remedy="Use the ID instead of the name."
+        )
     return await bench.open_session(rows[0].id)
 
 
 def _no_model_chosen_error(bench: Workbench) -> errors.InvalidInput:
     return errors.InvalidInput(
-        f"No model is chosen for {bench.name}.", remedy="Choose a model with --model or `helix-desktop model set`."
+        f"No model has been chosen for {bench.name}.",
+        remedy="Choose a model with --model or `helix-desktop model set`.",
     )

@@ -85,7 +85,7 @@ async def _bring_back_into_folder(bench: Workbench, arguments: argparse.Namespac
 
 async def _find_copy(bench: Workbench, begins: str) -> FolderCopy:
     copies = {copy.id: copy for copy in await asyncio.to_thread(bench.copies.list_copies)}
-    return copies[pick_id_by_prefix(copies, begins, ("copy", "copies"), "To see all, run `copy list`.")]
+    return copies[pick_id_by_prefix(copies, begins, ("copy", "copies"), "To see all copies, run `copy list`.")]
 
 
 def _describe_copy(bench: Workbench, copy: FolderCopy, found: CopyContents) -> dict[str, object]:

@@ -16,7 +16,7 @@ OWN = "Helix Desktop"
 
 
 def add_cost_command(nouns: Subparsers) -> None:
-    words = "the conversation's ID, or the first part of it (default: sums over all conversations)"
+    words = "the conversation's ID, or the first part of it (default: totals for all conversations)"
     sentence = "show why requests cost what they did"
     add_workspace_verb(nouns, "cost", sentence, print_costs, {"--conversation, -c C": words}, reads=True)
 
@@ -56,7 +56,7 @@ async def _print_conversation_cost(arguments: argparse.Namespace, workspace: Sto
             lines.append(f"        {tokens:>10,}         {_format_dollars(dollars):>10}  {words}")
     await print_result(arguments, console, {"requests": [*map(_request_as_json, requests)]}, *lines)
     if not requests and not arguments.json:
-        await console.print_error("The provider reported no usage for this conversation.")
+        await console.print_error("The provider reported no token usage for this conversation.")
     return 0
 
 

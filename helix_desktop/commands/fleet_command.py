@@ -28,11 +28,16 @@ def add_fleet_command(nouns: Subparsers) -> None:
     verbs = noun.add_subparsers(metavar="VERB", required=True)
     _add_fleet_verb(verbs, "status", "show tasks, where they run, what failed, and costs", None)
     stop = _add_fleet_verb(verbs, "stop", "cancel tasks, or stop all tasks until `fleet start`", _stop_tasks)
-    stop.add_argument("tasks", nargs="*", metavar="T", help="the task's ID, or the first part of it")
+    stop.add_argument("tasks", nargs="*", metavar="TASK", help="the task's ID, or the first part of it")
     stop.add_argument("--all", action="store_true", help="stop all tasks until `fleet start`")
     _add_fleet_verb(verbs, "start", "let tasks run again after `fleet stop --all`", _start_tasks)
     drain = _add_fleet_verb(verbs, "drain", "let workers finish their tasks and exit", _drain_workers)
-    drain.add_argument("workers", nargs="*", metavar="WORKER", help="names from `fleet status` (default: all workers)")
+    drain.add_argument(
+        "workers",
+        nargs="*",
+        metavar="WORKER",
+        help="names of workers, as `fleet status` shows them (default: all workers)",
+    )
     budget = _add_fleet_verb(verbs, "budget", "limit the total cost of tasks", _set_budget)
     budget.add_argument("dollars", type=float, metavar="DOLLARS", help="the limit in dollars; 0 means no limit")
     budget.add_argument("--agent", default="", metavar="A", help="only the tasks of this agent")
@@ -140,6 +145,6 @@ async def _drain_workers(arguments: argparse.Namespace, tasks: FleetTaskList) ->
 async def _set_budget(arguments: argparse.Namespace, tasks: FleetTaskList) -> list[str]:
     scope = f"agent {arguments.agent}" if arguments.agent else arguments.per
     if scope == "fleet" and not tasks.is_shared:
-        raise InvalidInput("A budget for the fleet needs a shared store.", remedy="Nothing was changed.")
+        raise InvalidInput("Only a shared workspace can have a budget for the fleet.", remedy="Nothing was changed.")
     await tasks.notes.set_limit(scope, arguments.dollars)
     return [scope]

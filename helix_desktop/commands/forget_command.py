@@ -34,7 +34,7 @@ def run_forget_command(arguments: argparse.Namespace) -> int:
         raise InvalidInput("There is nothing to remove.", remedy="Specify --text TEXT, or the hash of an entry.")
     if not arguments.yes:
         raise InvalidInput(
-            "Nothing has been removed yet, because the removal cannot be undone.", remedy="Add --yes to confirm."
+            "Nothing has been removed yet. What you remove cannot be restored.", remedy="Add --yes to confirm."
         )
     return workspace_access.run_on_workspace(arguments, gather=arguments.text == STANDARD)
 
@@ -81,7 +81,7 @@ def _places_in_window_memory(window: Path, text: str) -> tuple[str, ...]:
 
 def _describe_forget_result(purged: ForgetResult) -> str:
     if not purged.entries and not purged.facts:
-        return "Nothing in this workspace contains that."
+        return "Nothing in this workspace contains what you want to remove."
     entries = format_things(len(purged.entries), "entry", "entries")
     facts = format_things(purged.facts, "record", "records")
     backups = format_things(purged.backups, "backup", "backups")

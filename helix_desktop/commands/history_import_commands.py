@@ -29,7 +29,7 @@ KEYS_SHOWN = 20
 
 
 IMPORTING: Options = {
-    "[PATH...]": {"type": Path, "help": "a file or a folder (default: everything that `find` lists)"},
+    "[PATH...]": {"type": Path, "help": "a file or a folder (default: everything that `conversation find` lists)"},
     "--from KIND": {"dest": "kind", "choices": KINDS, "help": "the program or format, if it isn't detected"},
     "--watch": "keep importing new conversations until you press Ctrl+C",
     "--forget-keys": "after the import, permanently remove everything that looks like a key",

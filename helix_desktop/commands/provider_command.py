@@ -221,7 +221,7 @@ async def _request_test_reply(
     async with aclosing(client.stream_reply(request)) as deltas:  # type: ignore[type-var]
         async for delta in deltas:
             if isinstance(delta, RetryDelay):
-                await desk.console.print_error(f"{delta.why} Trying again in {delta.seconds:.0f} s.")
+                await desk.console.print_error(f"{delta.why} Retrying in {delta.seconds:.0f} s.")
             if isinstance(delta, Reply):
                 reply = delta
     said = " ".join(part.text for part in reply.parts if isinstance(part, Text)) if reply else ""

@@ -48,7 +48,7 @@ def add_recorder_command(nouns: Subparsers) -> None:
     }  # fmt: skip
     add_verb(verbs, "on", "start recording, and import existing conversations", _turn_recorder_on, options)
     add_verb(verbs, "off", "stop recording, but keep recorded conversations", _turn_recorder_off)
-    options = {"--folder FOLDER...": "only in the workspaces of this folder and below it", **CHOICE}
+    options = {"--folder FOLDER...": "only in the workspaces of this folder and its subfolders", **CHOICE}
     sentence = "permanently delete what was recorded; the agents' own files stay"
     add_verb(verbs, "forget", sentence, _forget_recorded, options)
     sentence = "show whether the recorder is on, what it reads, and where it saves conversations"

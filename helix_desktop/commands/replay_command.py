@@ -27,9 +27,9 @@ BAR = 24
 
 
 def add_replay_command(nouns: Subparsers) -> None:
-    sentence = "replay recorded sessions, and show what would have been sent, charged, kept and lost"
+    sentence = "replay recorded sessions, and show what would have been sent, billed, kept and lost"
     noun = add_verb(nouns, "replay", sentence, run_replay_command, _replay_options())
-    noun.description = "Replay recorded agent sessions with different policies, and show what would have been sent, billed, kept and lost. Nothing is sent anywhere. The sessions can be OpenAI-style messages (JSON Lines, or one JSON file), or exports from Claude Code or Codex."
+    noun.description = "Replay recorded agent sessions with different presets, and show what would have been sent, billed, kept and lost. Nothing is sent anywhere. The sessions can be OpenAI-style messages (JSON Lines, or one JSON file), or exports from Claude Code or Codex."
 
 
 def _replay_options() -> Options:
@@ -38,10 +38,10 @@ def _replay_options() -> Options:
     growth = partial(_parse_share, whole="the output", least=0.0, most=10.0)
     return {
         "FILE...": {"type": Path, "help": "a recorded session, or a folder of sessions"},
-        "--policy P": {"default": "layered", "help": "the policy: helix, observational, layered (default), keeps_most or none"},
-        "--compare P,Q": "compare several policies side by side",
+        "--policy P": {"default": "layered", "help": "the preset: helix, observational, layered (default), keeps_most or none"},
+        "--compare P,Q": "compare several presets side by side",
         "--window N": {"type": window, "default": 128_000, "help": "the model's window in tokens"},
-        "--set KEY=VALUE...": "set one threshold of the folding policy",
+        "--set KEY=VALUE...": "set one threshold of the preset",
         "--cache-read X": {"type": _parse_share, "default": 0.1, "help": "price of reading the cache, as a share of the input price (default: 0.1)"},
         "--cache-write X": {"type": _parse_share, "default": 1.25, "help": "price of writing to the cache, as a multiple of the input price (default: 1.25)"},
         "--output X": {"type": _parse_share, "default": 5.0, "help": "price of output, as a multiple of the input price (default: 5)"},

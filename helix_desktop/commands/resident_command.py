@@ -20,7 +20,7 @@ def add_resident_command(nouns: Subparsers) -> None:
     )
     verbs = noun.add_subparsers(metavar="VERB")
     add_verb(verbs, "status", "show the background process and which agents use it", _print_resident_status)
-    add_verb(verbs, "stop", "stop the background process; agents then can't reach the gateway", _stop_resident)
+    add_verb(verbs, "stop", "stop the background process; agents then cannot reach the gateway", _stop_resident)
     add_verb(verbs, "leave", "before you uninstall: take the gateway's address out of agents' settings", _leave_agents)
 
 

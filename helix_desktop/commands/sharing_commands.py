@@ -135,12 +135,12 @@ async def _print_workspace_key(arguments: argparse.Namespace, workspace: StoredW
 
 def run_new_key(arguments: argparse.Namespace) -> int:
     key = format_key_line(new_workspace_key())
-    return asyncio.run(_print_key(arguments, Terminal(), {"key": key}, "what is shared with it"))
+    return asyncio.run(_print_key(arguments, Terminal(), {"key": key}, "everything that is shared with this key"))
 
 
 async def _print_key(arguments: argparse.Namespace, console: Console, result: dict[str, str], what: str) -> int:
     await print_result(arguments, console, result, result["key"])
-    await console.print_error(f"Anyone who has this key and can reach the store can read {what}.")
+    await console.print_error(f"Anyone who has this key and can reach the shared store can read {what}.")
     return 0
 
 

@@ -34,7 +34,7 @@ ADDING: Options = {
         "help": "what to do; - reads one task from each line of standard input, as text or as a JSON object",
     },
     "--file FILE": {"type": Path, "default": None, "help": "add one task from each line of FILE"},
-    "--agent A": "the agent of the workspace that does the task",
+    "--agent A": "the workspace's agent that runs the task",
     "--model, -m M": "the model, as provider/model",
     "--allow WHAT...": "what the task may do without asking; see `ask --help`",
     "--priority P": {"type": int, "default": 0, "help": "tasks with a higher number go first (default: 0)"},

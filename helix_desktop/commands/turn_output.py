@@ -79,7 +79,7 @@ class TurnPrinter:
     @property
     def failure_reason(self) -> str:
         if self.ended is None:
-            return "The turn did not end."
+            return "The turn did not finish, so its result is not known."
         why = self.ended.why or self.ended.reason.value
         return f"The turn ended early: {why}{'' if why.endswith(('.', '?', '!', '…')) else '.'}"
 
@@ -91,7 +91,7 @@ class TurnPrinter:
         self.refused.append(wanted)
         return PermissionAnswer(
             allowed=False,
-            words=f"Nobody was there to give permission, and the command was not started with --allow {wanted}.",
+            words=f"No one was available to give permission, and the command was not started with --allow {wanted}.",
         )
 
 

@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 
 def add_worker_command(nouns: Subparsers) -> None:
-    worker = nouns.add_parser("worker", help="do tasks that were added with `task add`")
-    worker.add_argument("--workspace", "-w", action="append", default=[], metavar="W", help="only this workspace's tasks; may be repeated (default: all workspaces)")  # fmt: skip
+    worker = nouns.add_parser("worker", help="run tasks that were added with `task add`")
+    worker.add_argument("--workspace", "-w", action="append", default=[], metavar="W", help="only this workspace's tasks; can be repeated (default: all workspaces)")  # fmt: skip
     worker.add_argument("--at-once", type=int, default=4, metavar="N", help="how many tasks of a workspace run at once (default: 4)")  # fmt: skip
     worker.add_argument("--allow", action="append", default=[], metavar="WHAT", help="what the tasks may do without asking; see `ask --help`. A task that needs more ends as needs-you")  # fmt: skip
     worker.add_argument("--keep", type=int, default=0, metavar="N", help="in a shared workspace, keep about N conversations from finished tasks on this computer and remove older ones once the shared store has them (default: keep all)")  # fmt: skip

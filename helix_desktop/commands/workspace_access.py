@@ -262,7 +262,7 @@ async def run_command_of_caller(
         return int(ended.code or 0)
     if not hasattr(arguments, "work"):
         raise errors.ActionRefused(
-            "This command can't run while another program has this workspace open.",
+            "This command cannot run while another program has this workspace open.",
             remedy="Close the workspace in that program first.",
         )
     if leaving and getattr(arguments, "lasting", False):

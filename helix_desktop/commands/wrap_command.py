@@ -29,7 +29,7 @@ OPTIONS: Options = {
     },
     "--workspace, -w W": "the workspace for the agent's conversation (default: the one of this folder)",
     "--upstream URL": "send all requests to this address instead of the agent's own provider",
-    "--fold-plans": "shorten (fold) old messages with a subscription too",
+    "--fold-plans": "shorten (fold) old messages even if the agent is signed in with a subscription",
     "--dry-run": "show where the agent's requests would go and why, and start nothing",
     "--install": "add the gateway's address to the agent's configuration",
     "--uninstall": "restore the agent's original configuration, byte for byte",
@@ -106,7 +106,7 @@ def _arguments_for_agent(arguments: argparse.Namespace) -> list[str]:
         arguments.yes = arguments.yes or "--yes" in before
         before = [one for one in before if one != "--yes"]
         if before:
-            raise InvalidInput(f"{before[0]} can't be used with --install or --uninstall.")
+            raise InvalidInput(f"{before[0]} cannot be used with --install or --uninstall.")
         return []
     if mistaken := next((one for one in before if one.partition("=")[0] in OWN_OPTIONS), ""):
         raise InvalidInput(

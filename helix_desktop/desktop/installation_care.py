@@ -53,7 +53,8 @@ class InstallationCare:
         for name, version in self.library_versions():
             about = importlib.metadata.metadata(name).json
             said = str(about.get("license_expression") or about.get("license") or "")
-            lines.append(f"{name} {version}: {said.splitlines()[0][:80] if said else tr('see its website')}")
+            terms = said.splitlines()[0][:80] if said else tr("see the program's website")
+            lines.append(f"{name} {version}: {terms}")
         return "\n".join(lines)
 
     async def examine_installation(self) -> Sequence[DoctorFinding]:

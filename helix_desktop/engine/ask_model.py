@@ -47,7 +47,7 @@ class ModelInquiry:
             raise ModelFailed(f"{client.model_name} did not finish within {seconds:g} seconds.") from error
         if reply.stop in (Stop.CUT, Stop.FILTERED):
             # Half an answer would mislead more than none.
-            raise ModelFailed(reply.why or f"{client.model_name} stopped in the middle of its answer.")
+            raise ModelFailed(reply.why or f"{client.model_name} stopped in the middle of its reply.")
         return _text_without_thoughts(reply)
 
     async def _ask_and_note_cost(self, client: ModelClient, request: Request) -> Reply:

@@ -100,7 +100,7 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
     stored = (await cache.describe_entry(digest)).stored
     if pattern:
         if grep is None:
-            raise InvalidInput("Patterns can't be used here.", remedy="Specify lines, or search.")
+            raise InvalidInput("Patterns cannot be used here.", remedy="Specify lines, or search.")
         return await grep(pattern, read_in_pieces(cache, stored), context) or f"[no line matches {pattern}]"
     if words.strip() and not lines.strip():
         return await _recall_passages(cache, tokens, stored, words)

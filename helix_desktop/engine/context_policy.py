@@ -20,7 +20,7 @@ V = TypeVar("V", float, int, str, bool)
 PRESETS: Mapping[str, str] = {
     "helix": "Old outputs are replaced with one-line markers after a number of steps, and a handover document replaces older messages when the window is nearly full. Short sessions can cost more than without folding.",
     "observational": "When a large output arrives, the agent is asked what it needs from it. Older messages are condensed into a dated list of observations, and long lists are merged.",
-    "layered": "Large outputs become previews, old outputs become one-line markers, and older messages become a handover document, each only when this saves money at the model's prices.",
+    "layered": "Large outputs become excerpts, old outputs become one-line markers, and older messages become a handover document, each only when this saves money at the model's prices.",
     "keeps_most": "Like the layered preset, but keeps more text in the context, and writes a handover document only when half of a large window is full. This preset costs more.",
     "none": "Nothing is folded. A conversation ends when the window is full.",
 }
@@ -83,7 +83,7 @@ class Policy:
     preset: str = DEFAULT_PRESET
 
     admission: str = _declare_threshold(
-        "ahead", "When a large output arrives", "How to handle a large output: keep it as it is, ask the agent what it needs, have the agent say in advance what it needs, or show the agent a preview instead.",
+        "ahead", "When a large output arrives", "How to handle a large output: keep it as it is, ask the agent what it needs, have the agent say in advance what it needs, or show the agent an excerpt instead.",
         group="Large outputs", helix="off", observational="ask", none="off", choices=("off", "ask", "ahead", "auto"),
     )  # fmt: skip
     admission_tokens: int = _declare_threshold(
@@ -95,15 +95,15 @@ class Policy:
         group="Large outputs", helix=4_000, observational=4_000, none=4_000, within=(500, 200_000), unit="tokens",
     )  # fmt: skip
     admission_batch_tokens: int = _declare_threshold(
-        12_000, "Shorten parallel outputs above", "When the outputs of parallel calls exceed this total, the largest are shortened.",
+        12_000, "Shorten outputs of parallel calls that total more than", "When the outputs of parallel calls exceed this total, the largest are shortened.",
         group="Large outputs", within=(1_000, 500_000), unit="tokens",
     )  # fmt: skip
     admission_wait: float = _declare_threshold(
-        10.0, "Wait for outputs to be shortened", "How long to wait for the agent to shorten outputs before using previews instead.",
+        10.0, "Wait for outputs to be shortened", "How long to wait for the agent to shorten outputs before using excerpts instead.",
         group="Large outputs", within=(0, 120), unit="seconds",
     )  # fmt: skip
     preview_tokens: int = _declare_threshold(
-        500, "Length of a preview", "Approximate length of the preview that takes the place of a large output.",
+        500, "Length of an excerpt", "Approximate length of the excerpt that takes the place of a large output.",
         group="Large outputs", within=(100, 4_000), unit="tokens",
     )  # fmt: skip
     oversized_share: float = _declare_threshold(
@@ -170,7 +170,7 @@ class Policy:
         group="Handover", keeps_most=0.5, within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declare_threshold(
-        6, "Fewest records that a handover document replaces", "A handover document is written only if it replaces at least this many records, such as messages and outputs.",
+        6, "Minimum records that a handover document replaces", "A handover document is written only if it replaces at least this many records, such as messages and outputs.",
         group="Handover", within=(1, 1_000), unit="facts",
     )  # fmt: skip
     handover_cooldown: float = _declare_threshold(
@@ -213,7 +213,7 @@ class Policy:
         group="Safety", within=(0, 0.9),
     )  # fmt: skip
     failures: int = _declare_threshold(
-        3, "Failures before a strategy is turned off", "After this many failures in a row, a folding strategy is turned off until you turn it back on.",
+        3, "Failures in a row before a folding strategy is turned off", "After this many failures in a row, a folding strategy is turned off until you turn it back on.",
         group="Safety", within=(1, 100),
     )  # fmt: skip
     summary_wait: float = _declare_threshold(
@@ -229,7 +229,7 @@ class Policy:
         group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
     window: int = _declare_threshold(
-        128_000, "Default window size", "The window size to assume for a model that doesn't report one.",
+        128_000, "Default size of a model's window", "The window size to assume for a model that doesn't report one.",
         group="Safety", within=(2_000, 100_000_000), unit="tokens",
     )  # fmt: skip
     reserve_reply: int = _declare_threshold(

@@ -328,7 +328,7 @@ class DocumentWriter:
             text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
             if not handover.has_handover_heading(text) and self.tokens.count_tokens(text) < SMALLEST:
                 # Instead of a summary, the model wrote the next message of the conversation.
-                raise ModelFailed("The response was not a valid document.")
+                raise ModelFailed("The model's reply was not a handover document.")
             return text
         pieces = _join_passages_to_pieces(passages, room if rung.way == "transcript" else min(room, room // 2 + 1))
         if rung.way == "transcript" and len(two := list(itertools.islice(pieces, 2))) > 1:
@@ -408,7 +408,7 @@ class _InterpreterPauses:
 
 def _require_text(text: str) -> str:
     if not text.strip():
-        raise ModelFailed("The answer was empty.")
+        raise ModelFailed("The model's reply was empty.")
     return text
 
 

@@ -200,7 +200,7 @@ class FoldSteward:
         if fold not in state.branch.live:
             raise ActionRefused("This fold has already been undone.")
         if state.is_forgotten(folded):
-            raise ActionRefused("The output was permanently removed at your request, so it can't be restored.")
+            raise ActionRefused("The output was permanently removed at your request, so it cannot be restored.")
         meter = self.current_situation(self.conversation.expected_state).meter
         more = round((state.branch.view_tokens_without_fold(fold) - state.branch.total_tokens) * meter.factor)
         if more > max(meter.free_tokens, 0):
@@ -456,4 +456,4 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
         later.append(f"a handover document is written above {least:,.0f} tokens if that saves money")
     if policy.handover in ("share", "pays"):
         later.append(f"a handover document is always written at {latest_start_tokens(situation):,.0f} tokens")
-    return f"Later: {'; '.join(later)}." if later else "This policy never folds (shortens) anything."
+    return f"Later: {'; '.join(later)}." if later else "This preset never folds (shortens) anything."

@@ -159,7 +159,7 @@ class Session:
         said = (each for each in present if isinstance(each.fact, facts.UserSaid) and not each.fact.by)
         before = [each for each in said if not seq or each.seq < seq]
         if not before:
-            raise NotFound("This conversation contains no message of yours that can be answered again.")
+            raise NotFound("None of your messages in this conversation can be answered again.")
         await self.conversation.append_facts(facts.Rewound(before[-1].seq, again=True))
         self.resume_turn()
 

@@ -107,7 +107,7 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
     except FileNotFoundError:
         raise NotFound(f"{agent.title} was not connected by Helix Desktop.") from None
     except (OSError, ValueError, KeyError, TypeError, binascii.Error) as error:
-        raise StoreFailed(f"{note} couldn't be read, so the previous settings are unknown.") from error
+        raise StoreFailed(f"{note} could not be read, so the previous settings are unknown.") from error
     now = _read_settings_or_none(file)
     if now != after:
         raise ActionRefused(

@@ -79,7 +79,7 @@ def _read_text_or_empty(file: Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigFileMistake(f"{file} can't be read, so the requests' destination is unknown: {error}.") from None
+        raise ConfigFileMistake(f"{file} cannot be read, so the requests' destination is unknown: {error}.") from None
 
 
 def _read_json_settings(file: Path) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _checked_address(address: Any, source: str) -> str:
 
 def _refusal(title: str, reason: str) -> ActionRefused:
     return ActionRefused(
-        f"{title} can't use the gateway: {reason}. Nothing was sent.",
+        f"{title} cannot use the gateway: {reason}. Nothing was sent.",
         remedy="Start the agent without wrap, or change that setting.",
     )
 
@@ -183,7 +183,7 @@ def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
             place = _locate_in_file(path, str(address))
             return [AgentUpstream("" if provider == "openai" else provider, _checked_address(address, place), place)]
     if provider != "openai":
-        raise _refusal("Codex", f"its provider {provider!r} is built in, and its address can't be changed")
+        raise _refusal("Codex", f"its provider {provider!r} is built in, and its address cannot be changed")
     address = where.environ.get("OPENAI_BASE_URL", "")
     return [AgentUpstream("", _checked_address(address, "OPENAI_BASE_URL"), "OPENAI_BASE_URL in the environment") if address else AgentUpstream()]  # fmt: skip
 

@@ -335,7 +335,7 @@ class GatewayApp:
         except (httpx.HTTPError, TimeoutError) as error:
             raise ModelFailed(f"The agent's model did not respond: {type(error).__name__}.") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ModelFailed("The agent's model sent a reply that couldn't be read.") from error
+            raise ModelFailed("The agent's model sent a reply that could not be read.") from error
         text = "\n".join(piece.text for piece in answer.message.pieces if piece.kind.value == "text")
         return text, answer.usage, answer.model
 

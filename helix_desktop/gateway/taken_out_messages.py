@@ -9,9 +9,9 @@ from helix_desktop.gateway.view_entries import As, Changed
 from helix_desktop.protocols.wire_message import Json
 
 NOT_SENT = (
-    "Nothing was sent to the provider: you took something out of this conversation's context, and Helix "
-    "Desktop cannot leave it out now. Nothing was lost. Send the message again in a minute, or start a new "
-    "conversation."
+    "Nothing was sent to the provider: you excluded part of this conversation from the context, and Helix "
+    "Desktop cannot leave this part out at the moment. Nothing was lost. Send the message again in a minute, or "
+    "start a new conversation."
 )
 
 

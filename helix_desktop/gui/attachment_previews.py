@@ -60,5 +60,5 @@ async def _read_stored_image(bench: Workbench, stored: Stored, widest: int) -> Q
     content = await bench.workspace.cache.read_range(stored.digest, 0, stored.size)
     image = await asyncio.to_thread(read_picture, content, widest)
     if image is None:
-        raise HelixError(tr("This image can't be shown: it is damaged, too large, or in an unknown format."))
+        raise HelixError(tr("This image cannot be shown: it is damaged, too large, or in an unknown format."))
     return image

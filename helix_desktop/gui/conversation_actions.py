@@ -108,13 +108,13 @@ class ConversationActions:
     def ask_to_empty_trash(self, bench: Workbench) -> None:
         text = format_count(
             sum(row.trashed for row in bench.list_conversations()),
-            "{n} conversation in the trash will be deleted permanently, along with cached content that nothing else uses. This can't be undone.",
-            "{n} conversations in the trash will be deleted permanently, along with cached content that nothing else uses. This can't be undone.",
+            "{n} conversation in the trash will be deleted permanently, along with cached content that nothing else uses. This cannot be undone.",
+            "{n} conversations in the trash will be deleted permanently, along with cached content that nothing else uses. This cannot be undone.",
         )
         self._ask_to_delete_for_good(bench, tr("Empty trash"), text)
 
     def ask_to_delete(self, bench: Workbench, row: ConversationListRow) -> None:
-        text = tr("“{title}” will be deleted permanently, along with cached content that nothing else uses. This can't be undone. The agent's own files stay, and the recorder leaves this conversation out from now on.", title=row.title)  # fmt: skip
+        text = tr("“{title}” will be deleted permanently, along with cached content that nothing else uses. This cannot be undone. The agent's own files stay, and the recorder leaves this conversation out from now on.", title=row.title)  # fmt: skip
         self._ask_to_delete_for_good(bench, tr("Delete permanently"), text, (row.id,))
 
     def _ask_to_delete_for_good(self, bench: Workbench, title: str, text: str, only: Sequence[str] = ()) -> None:
@@ -144,7 +144,7 @@ class ConversationActions:
     def ask_to_bring_back(self, bench: Workbench, row: ConversationListRow) -> None:
         """Offers the ways for the copy that a conversation works in."""
         if not row.copy:
-            self.notices.show_notice(tr("This conversation does not have its own copy."))
+            self.notices.show_notice(tr("This conversation does not work in its own copy of the repository."))
             return
 
         async def name_of_copy() -> str:  # A fork or sub-agent may work in the same copy as another conversation.
@@ -170,7 +170,7 @@ class ConversationActions:
             ask_to_confirm(self.window, tr("Discard the copy"), text, tr("Discard"), partial(bring_back, "discard"))
 
         def ask_way(both: Sequence[str]) -> None:
-            ways = {"merge": tr("Merge"), "rebase": tr("Rebase"), "apply": tr("Apply as changes")}
+            ways = {"merge": tr("Merge"), "rebase": tr("Rebase"), "apply": tr("Apply as uncommitted changes")}
             acts = [(words, partial(bring_back, way)) for way, words in ways.items()]
             title, text = tr("Bring back the changes in {branch}", branch=row.copy), explain_bring_back_ways(both)
             ask_which_way(self.window, title, text, "", [*acts, (tr("Discard…"), ask_to_discard)])
@@ -279,7 +279,7 @@ def _format_json_lines(values: Iterable[object]) -> str:
 
 def explain_bring_back_ways(both: Sequence[str]) -> str:
     """What bringing a copy back does. `both`: its files that other copies have changed as well."""
-    text = tr("“Merge” and “Rebase” move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. “Apply as changes” edits your files, and you can undo these edits. Files you have changed are never overwritten.")  # fmt: skip
+    text = tr("“Merge” and “Rebase” move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. “Apply as uncommitted changes” edits your files, and you can undo these edits. Files you have changed are never overwritten.")  # fmt: skip
     if not both:
         return text
     names = "\n".join(make_safe_text(name) for name in both[:MOST_FILES_SHOWN])

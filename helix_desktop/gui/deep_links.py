@@ -57,7 +57,7 @@ def parse_deep_link(link: str) -> WindowPlace:
             return WindowPlace(kind, **names, seq=seq, digest=Digest.from_hex(digest) if digest else None)
     raise InvalidInput(
         "This link doesn't lead to anything in Helix Desktop.",
-        remedy="Links can open pages and entries, but they can't start anything.",
+        remedy="Links can open pages and entries, but they cannot start anything.",
     )
 
 

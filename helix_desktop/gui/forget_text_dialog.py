@@ -94,7 +94,7 @@ class ForgetTextDialog(plain_widgets.TransientDialog):
 
         self._show_forget_message(
             tr(
-                "Searching everything. In a large workspace, the search takes a few minutes. Nothing has been removed yet, and you can stop the search or close this window. Until the search is finished, messages are queued and you can't open other conversations in this workspace."
+                "Searching everything. In a large workspace, the search takes a few minutes. Nothing has been removed yet, and you can stop the search or close this window. Until the search is finished, messages are queued and you cannot open other conversations in this workspace."
             )
         )
         self.bar.setAccessibleName(tr("Forget text"))
@@ -123,7 +123,7 @@ class ForgetTextDialog(plain_widgets.TransientDialog):
             self.stop_button.hide()
             self._show_forget_message(
                 tr(
-                    "Removing the text. This can't be stopped. Don't close the program now. Otherwise, some copies may remain and you would have to remove the text again."
+                    "Removing the text. This cannot be stopped. Don't close the program now. Otherwise, some copies may remain and you would have to remove the text again."
                 )
             )
 
@@ -172,6 +172,6 @@ def _explain_forgetting(workspace: str) -> list[str]:
             "The text is removed from the journal of every conversation, the cache (every entry that contains the text is removed entirely), the index, the backups and your drafts. Messages that contained the text will show that something was removed."
         ),
         tr(
-            "This can't be undone. Text already sent to a provider and files you exported are not affected. If a key was leaked, replace it as well."
+            "This cannot be undone. Text already sent to a provider and files you exported are not affected. If a key was leaked, replace it as well."
         ),
     ]

@@ -37,7 +37,7 @@ def ask_to_confirm(parent: QWidget, title: str, text: str, yes: str, then: Calla
 
 def ask_allow_all(parent: QWidget, then: Callable[[], object]) -> QMessageBox:
     text = tr(
-        "You will not be asked before commands, edits and tools run, in any conversation of this workspace. Rules that deny something still apply."
+        "In all conversations of this workspace, agents can run commands, change files and use tools without asking you first. Rules that deny something still apply."
     )
     return ask_to_confirm(parent, tr("Allow everything?"), text, tr("Allow everything"), then)
 

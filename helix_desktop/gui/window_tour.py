@@ -177,7 +177,7 @@ class WindowTour(QObject):
                     "Click the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. The script asks before it runs a command: click “Allow once”."
                 ),
                 tr(
-                    "That was a whole turn. When the script reads files or runs commands during a turn, each call is shown, and you are asked before each command."
+                    "You have just seen a complete turn. When the script reads files or runs commands during a turn, each call is shown, and you are asked before each command."
                 ),
                 self._place_of_question_or_suggestion,
                 lambda: self._count_ended_turns() > 0,
@@ -204,7 +204,7 @@ class WindowTour(QObject):
             ),
             WindowTourStep(
                 tr("Undo it"),
-                tr("Every fold can be undone. Click the fold's line, then press Undo."),
+                tr("Every fold can be undone. Click the fold's line, then click Undo."),
                 tr("The original is sent to the model again, word for word. Redo brings the fold back."),
                 self._place_of_undo,
                 lambda: any(isinstance(fact, Unfolded) for fact in self._facts_of_session()),
@@ -212,7 +212,7 @@ class WindowTour(QObject):
             WindowTourStep(
                 tr("Recall something"),
                 tr(
-                    "The cache holds every tool output. Open the Cache page, choose an entry, and press “Add to next message”."
+                    "The cache holds every tool output. Open the Cache page, choose an entry, and click “Add to next message”."
                 ),
                 tr("The entry is attached to your next message. You can remove the entry there."),
                 self._place_of_recall,
@@ -221,7 +221,7 @@ class WindowTour(QObject):
             WindowTourStep(
                 tr("Connect a model"),
                 tr(
-                    "The agent of this tour follows a script and can't do real work. To connect a provider or a server on this computer (such as Ollama), click the model's name."
+                    "The agent in this tour follows a script and cannot do real work. To connect a provider or a server on this computer (such as Ollama), click the model's name."
                 ),
                 tr("Choose a model, then open a folder of your own with the + on the left."),
                 lambda: self._place_in_window(self._window.top.model),

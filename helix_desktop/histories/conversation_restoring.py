@@ -250,11 +250,11 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
     if restored.is_folded:
         yield "Older parts were folded to fit the agent's window. The originals stay in this workspace's cache."
     if not restored.fits:
-        yield "The session may still be too long for the agent: the rest can't be folded."
+        yield "The session may still be too long for the agent: the rest cannot be folded."
     if restored.is_original:
         yield "The session file contains the agent's own lines, unchanged except for a new session ID."
     if restored.left_out_reasoning:
-        yield f"Reasoning blocks left out, because this agent's provider can't read them: {restored.left_out_reasoning:,}."
+        yield f"Reasoning blocks left out, because this agent's provider cannot read them: {restored.left_out_reasoning:,}."
     if restored.left_out_context:
         yield f"Messages left out, because an agent had added them automatically: {restored.left_out_context:,}."
     if restored.calls_as_text:
@@ -307,7 +307,7 @@ def write_new_session_file(root: Path, inside: str, content: bytes) -> Path:
     except FileExistsError as error:
         raise InvalidInput(f"{root / inside} already exists.", remedy="Nothing was changed. Choose another name.") from error  # fmt: skip
     except OSError as error:
-        raise InvalidInput(f"{root / inside} can't be written: {error.strerror}.", remedy="Nothing was changed. To write somewhere else, use `--to FILE`.") from error  # fmt: skip
+        raise InvalidInput(f"{root / inside} could not be written: {error.strerror}.", remedy="Nothing was changed. To write somewhere else, use `--to FILE`.") from error  # fmt: skip
     return root / inside
 
 

@@ -131,7 +131,7 @@ class ServerConfig:
                 "configuration",
             )
             raise ActionRefused(
-                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {place}, but this secret was stored for something else. The secret was not sent.",
+                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {place}, but this secret does not belong to this server. The secret was not sent.",
                 remedy="Enter the secret's value, not a reference to it.",
             )
         return McpServerSecret(self.name, reference.removeprefix(own), self._secret_binding)
@@ -181,7 +181,9 @@ def _parse_bare_server(text: str, name: str) -> ServerConfig:
         try:
             host = urlsplit(text).hostname or "server"
         except ValueError as error:
-            raise InvalidInput(f"This address isn't valid: {error}.", remedy="Check the brackets.") from None
+            raise InvalidInput(
+                f"This address isn't valid: {error}.", remedy="Check the brackets in the address."
+            ) from None
         return ServerConfig(legal_server_name(name or host.split(".")[-2 if host.count(".") else 0]), "http", url=text)
     try:
         words = shlex.split(text)
@@ -401,7 +403,10 @@ def _value_of_reference(
 ) -> str:
     if match[1] == "secret":
         if match[2] not in secrets:
-            raise InvalidInput(f"The secret {match[2]} for the server {server} is missing.", remedy="Add the secret.")
+            raise InvalidInput(
+                f"The secret {match[2]} for the server {server} is missing.",
+                remedy="Enter the value of the missing secret.",
+            )
         return secrets[match[2]]
     return environment.get(match[2], match[3] or "") if match[1] in (None, "env") else match.group()
 

@@ -31,7 +31,7 @@ def _read_agent_file(path: Path, text: str, *, own: bool) -> project_item.Projec
         broken = True
     chosen = project_item.text_value(values.get("policy"))
     if chosen and chosen not in context_policy.PRESETS:
-        notes.append(f"There is no policy named {chosen!r}, so the workspace's policy is used.")
+        notes.append(f"There is no preset named {chosen!r}, so the workspace's policy is used.")
     return project_item.ProjectItem(
         "agent", name, path, text, body.strip(), about[:1_024], own, values, tuple(notes), broken=broken
     )

@@ -110,7 +110,7 @@ class ProjectReading:
         """A look takes about as long as finding a file: 50 µs."""
         self._looks_left -= looks
         if self._looks_left < 0:
-            raise HelixError("There are too many of them, or they are too large.")
+            raise HelixError("The folder has too many files for agents, or they are too large.")
 
     def contains(self, path: Path) -> bool:
         """Whether it lies in the folder, wherever links lead."""

@@ -134,5 +134,5 @@ def _why_cursor_rule_applies(item: ProjectItem, touched: Sequence[Path]) -> str:
         return "it is set to always apply"
     for path in touched:
         if item.applies_to([path]):
-            return f"it applies to {', '.join(item.globs) or 'all files there'}, and {path.name} was used"
+            return f"it applies to {', '.join(item.globs) or 'all files there'}, and the agent used {path.name}"
     return ""

@@ -139,7 +139,7 @@ def _account_failure(refusal: ProviderRefusal, evidence: str, told: str) -> Mode
         return UnknownModel(told, remedy="To see this provider's models, run helix-desktop model list.")
     if refusal.status == 403:
         return ProviderKeyRefused(
-            told, remedy="This key doesn't have permission to do this. Use another key or another model."
+            told, remedy="The key for this provider does not permit this request. Use another key or another model."
         )
     if refusal.status in {404, 405}:
         return _not_found_failure(refusal, told)

@@ -105,7 +105,7 @@ class ConfiguredProviders:
         unknown = next((name for name in values if name not in CORRECTABLE), None)
         if unknown:
             raise InvalidInput(
-                f"{unknown} can't be overridden.", remedy=f"These values can be overridden: {', '.join(CORRECTABLE)}."
+                f"{unknown} cannot be overridden.", remedy=f"These values can be overridden: {', '.join(CORRECTABLE)}."
             )
         if provider not in self._provider_tables(self._read_document()):
             self.save_provider(self.find_provider(provider))

@@ -113,21 +113,21 @@ class HttpModelClient:
             return
         if answer.status_code == 200:
             raise http_transport.UnmendableFailure(
-                f"{self.transport.where} returned a web page.", remedy="Check the base URL."
+                f"{self.transport.where} returned a web page instead of a reply.", remedy="Check the base URL."
             )
         body = read_refusal_body(await answer.read_whole_body(http_transport.LONGEST_REFUSAL))
         failure = failure_of_refusal(
             ProviderRefusal(self.transport.where, answer.status_code, body, answer.response_headers, self.info.id)
         )
         if isinstance(failure, ProviderKeyRefused) and not self.key:
-            raise ProviderKeyRefused(failure.what, remedy="Enter a key for this provider: none was sent.")
+            raise ProviderKeyRefused(failure.what, remedy="No key was sent. Enter a key for this provider.")
         raise failure
 
     def _feed_event(self, reading: ReplyReaderBase, event: ServerSentEvent) -> list[Delta]:
         try:
             return reading.feed_event(event)
         except ValueError as error:
-            raise ProviderUnreachable(f"{self.transport.where} sent data that couldn't be read.") from error
+            raise ProviderUnreachable(f"{self.transport.where} sent data that could not be read.") from error
 
     def _pause_seconds(self, failure: ModelFailed, attempt: int) -> float:
         """Seconds before the next try, doubling, spread by a quarter; raises when there is none."""

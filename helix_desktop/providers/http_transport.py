@@ -113,7 +113,7 @@ def build_http_client(
         )
     except (ValueError, ImportError) as error:
         raise UnmendableFailure(
-            f"The system's proxy setting couldn't be understood: {error}",
+            f"The system's proxy setting could not be understood: {error}",
             remedy="Fix HTTPS_PROXY or ALL_PROXY. The value should look like http://host:port or socks5://host:port.",
         ) from error
 
@@ -202,7 +202,7 @@ def strip_and_check_key(key: str, where: str) -> str:
     clean = key.strip()
     if not (clean.isascii() and clean.isprintable()) or " " in clean:
         raise ProviderKeyRefused(
-            f"The key for {where} contains characters that can't be part of a key, such as line breaks, spaces or accented letters.",
+            f"The key for {where} contains characters that cannot be part of a key, such as line breaks, spaces or accented letters.",
             remedy="Copy the key again and enter it.",
         )
     return clean
@@ -365,7 +365,7 @@ def error_of_lost_connection(error: Exception, where: str, url: str = "") -> Mod
         )
     if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
         return UnmendableFailure(
-            f"The request to {where} can't be made.", remedy="Check the provider's base URL and headers."
+            f"The request to {where} could not be made.", remedy="Check the provider's base URL and headers."
         )
     if isinstance(error, httpx.ProxyError):
         return ProviderUnreachable(

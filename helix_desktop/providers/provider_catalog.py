@@ -136,7 +136,7 @@ def check_provider_config(config: ProviderConfig) -> ProviderConfig:
     )
     if odd is not None:
         raise InvalidInput(
-            f"{odd!r} can't be used as a header for {config.name}.", remedy="Names and values must be plain ASCII."
+            f"{odd!r} cannot be used as a header for {config.name}.", remedy="Names and values must be plain ASCII."
         )
     secret = next((name for name, _ in config.headers if name.lower() in _KEY_HEADERS), None)
     if secret:

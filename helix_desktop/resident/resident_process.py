@@ -81,7 +81,7 @@ class Resident:
                 self.ended.set()
             case _:
                 raise InvalidInput(
-                    "This request is not supported.",
+                    "The background process does not support this request.",
                     remedy="Run `helix-desktop resident stop`; it starts again when it is needed.",
                 )
         return 0

@@ -46,7 +46,7 @@ class WorkSchedule:
             due = datetime(date.year, date.month, date.day, hour, minute, tzinfo=zone).timestamp()
             if due > after and WEEKDAYS[date.weekday()] in self.days:
                 return due
-        raise InvalidInput(f"The schedule {self.id} has no days.")
+        raise InvalidInput(f"The schedule {self.id} has no days, so it never adds a task.")
 
     def advance_past_due(self, now: float) -> "tuple[WorkSchedule, float]":
         """The schedule with what is due by now handled, and the due time that a task is to be added for; 0.0: none."""
@@ -73,7 +73,7 @@ def read_schedules(folder: Path) -> list[WorkSchedule]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ConfigFileMistake(f"{folder / NAME} can't be read.", remedy="Fix or remove the file.") from error
+        raise ConfigFileMistake(f"{folder / NAME} cannot be read.", remedy="Fix or remove the file.") from error
 
 
 def write_schedules(folder: Path, schedules: Sequence[WorkSchedule]) -> None:

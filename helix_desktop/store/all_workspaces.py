@@ -67,7 +67,9 @@ class AllWorkspaces:
             return named[0]
         if named:
             ids = ", ".join(each.id for each in named)
-            raise errors.AmbiguousName(f"{len(named)} workspaces are called {name_or_id}: {ids}.", remedy="Use an ID.")
+            raise errors.AmbiguousName(
+                f"{len(named)} workspaces are called {name_or_id}: {ids}.", remedy="Use the ID instead of the name."
+            )
         names = [each.name for each in known]
         there = ", ".join(each.name if names.count(each.name) == 1 else each.id for each in known) or "none"
         raise errors.NotFound(
@@ -79,7 +81,7 @@ class AllWorkspaces:
         data, place = self.folder.parent.resolve(), folder.resolve()
         if place.is_relative_to(data) and place != data / "tour":
             raise errors.ActionRefused(
-                f"{folder} belongs to Helix Desktop, so tools can't use it.", remedy="Choose another folder."
+                f"{folder} belongs to Helix Desktop, so tools cannot use it.", remedy="Choose another folder."
             )
 
     def create_stored_workspace(self, name: str, folder: Path | None = None) -> KnownWorkspace:
@@ -202,7 +204,9 @@ class AllWorkspaces:
         """Open it as its owner; StoreBusy where it is open already, here or elsewhere."""
         known = self.find_known_workspace(name_or_id)
         if known.id in self._open:
-            raise errors.StoreBusy(f"{known.name} is already open in this program.", remedy="Use the open workspace.")
+            raise errors.StoreBusy(
+                f"{known.name} is already open in this program.", remedy="Use the workspace where it is already open."
+            )
         workspace = await StoredWorkspace.open(known.folder, count=self._count)
         self._open[known.id] = workspace
         workspace.closed = lambda: self._open.pop(known.id, None)

@@ -65,7 +65,7 @@ async def open_fleet_task_list(workspace: StoredWorkspace | KnownWorkspace) -> A
     connected = await workspace.link.ensure_connected()
     remote, engine = connected.remote, connected.remote.engine
     if not isinstance(engine, PostgresRowStore):
-        raise NotFound("This store can't hold tasks.", remedy="To share tasks, use PostgreSQL.")
+        raise NotFound("This shared store cannot store tasks.", remedy="To share tasks, use PostgreSQL.")
     run = engine.run_transaction
 
     async def run_in_store(statements: Sequence[Statement]) -> list[Rows]:

@@ -152,8 +152,12 @@ _COUNT = (
 )
 _STOP = "UPDATE {t}tasks SET state = 'waiting', worker = '' WHERE space = %s AND state = 'running' RETURNING id"
 FAILED_BEFORE = FleetTaskResult("This task was waiting for a task that failed or was cancelled.")
-UNREADABLE = FleetTaskResult("This task cannot be read. It is damaged, or a newer version of Helix Desktop added it.")
-TOO_MANY_CLAIMS = FleetTaskResult(f"The task was started {MOST_CLAIMS} times or more, and its worker was lost again.")
+UNREADABLE = FleetTaskResult(
+    "This task cannot be read. The task is damaged, or a newer version of Helix Desktop added it."
+)
+TOO_MANY_CLAIMS = FleetTaskResult(
+    f"The task has been started {MOST_CLAIMS} times or more, and its worker was lost again. To start the task once more, retry it."
+)
 TOO_LATE = FleetTaskResult("The task did not start before its deadline.")
 
 
@@ -181,7 +185,9 @@ class FleetTaskList:
         try:
             TopologicalSorter(needs).prepare()
         except CycleError as error:
-            raise InvalidInput("Some of these tasks wait for each other.", remedy="Nothing was added.") from error
+            raise InvalidInput(
+                "Some of these tasks wait for each other, so none of these could start.", remedy="Nothing was added."
+            ) from error
         for at in range(0, len(wanted), TASKS_IN_CALL):
             some = list(zip(ids, wanted, strict=True))[at : at + TASKS_IN_CALL]
             await self._run_statements([each for task, one in some for each in self._insertion(task, one, needs[task])])

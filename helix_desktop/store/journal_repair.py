@@ -171,7 +171,9 @@ def rebuild_journal(damaged: Path, backups: Iterable[Path], more: SalvagedFacts 
     for conversation in {**found, **expected}:
         held = found.get(conversation, {})
         last = max([expected.get(conversation, 0), *held])
-        lost += (f"Record {seq} of conversation {conversation}." for seq in range(1, last + 1) if seq not in held)
+        lost += (
+            f"Record {seq} of conversation {conversation} was lost." for seq in range(1, last + 1) if seq not in held
+        )
         lines += (held.get(seq) or _placeholder_for_lost(conversation, seq, held) for seq in range(1, last + 1))
     lines.sort(key=lambda line: (line.time, line.conversation, line.seq))
     journal = JournalFile(into)

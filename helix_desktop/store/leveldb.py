@@ -224,7 +224,7 @@ class LevelDatabase:
         if self._last_log_number() <= last:
             self._failed = True
             raise StoreFailed(
-                "The cache files couldn't be rewritten, so they may still contain deleted content.",
+                "The cache files could not be rewritten, so they may still contain deleted content.",
                 remedy="Check the disk, then try again.",
             )
 

@@ -106,9 +106,9 @@ def _repair_journal(workspace: Path, path: Path, log: journal_repair.WriteAheadL
     _install_repaired_journal(path)
     note(f"The journal was damaged and repaired. Journal records intact: {result.kept}, lost: {len(result.lost)}.")
     if not result.kept:
-        note(f"The journal couldn't be read. The original files are in {aside}.")
+        note(f"The journal could not be read. The original files are in {aside}.")
     for lost in result.lost[:100]:
-        note(f"Lost: {lost}")
+        note(lost)
     return JournalFile(path)
 
 

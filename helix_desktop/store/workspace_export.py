@@ -182,7 +182,7 @@ def read_export_manifest(path: Path) -> dict[str, Any]:
         raise InvalidInput(f"{path} is not a workspace export.", remedy="Choose a file that was created with Export.")
     if manifest.get("version") != VERSION:
         raise WrittenByNewerVersion(
-            f"{path} was exported by a newer version of Helix Desktop.", remedy="Update the program."
+            f"{path} was exported by a newer version of Helix Desktop.", remedy="Update Helix Desktop."
         )
     return manifest
 

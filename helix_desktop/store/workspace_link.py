@@ -46,7 +46,7 @@ def check_only_one_in_space(folder: Path, space: str) -> None:
     for other in AllWorkspaces(folder.parent).list_workspaces():
         if other.folder != folder and _read_known_space(other.folder, other.settings.shared) == space:
             raise ActionRefused(
-                f"{other.name} on this computer is shared with the key in {KEY}, too. The two workspaces would be merged.",
+                f"The workspace {other.name} on this computer is already shared with the key in {KEY}. The two workspaces would be merged.",
                 remedy="Nothing was sent. Use another key, "
                 "or run `workspace unshare --yes` for the workspace that you do not want to share with this key.",
             )

@@ -121,7 +121,7 @@ class AgentDelegation:
         if self._place.depth >= bounds.depth:
             depth = self._place.depth
             raise ActionRefused(
-                f"A sub-agent at this depth ({depth}) can't delegate further.", remedy="Do it yourself."
+                f"A sub-agent at this depth ({depth}) cannot delegate further.", remedy="Do it yourself."
             )
         if self._place.tree.started_count >= bounds.most_agents:
             raise ActionRefused(

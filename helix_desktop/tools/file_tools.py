@@ -115,7 +115,7 @@ async def _read_any_file(use: ToolResources, place: RootPath, first: int, last: 
     size = (await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)).st_size
     if size > LARGEST_WHOLE and not last:
         raise InvalidInput(
-            f"{shown} is {size:,} bytes. Only files up to {LARGEST_WHOLE:,} bytes are read in full.",
+            f"{shown} is too large: it has {size:,} bytes. Only files up to {LARGEST_WHOLE:,} bytes are read in full.",
             remedy="Read some lines with first_line and last_line, or use search_files.",
         )
     if file_text.encoding_by_mark(head) != "utf-8":

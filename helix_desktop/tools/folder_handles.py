@@ -89,7 +89,7 @@ def real_path(handle: int) -> Path | None:
     for system in _SYSTEM:
         with suppress(OSError):
             if os.stat(system).st_dev == device != os.stat("/").st_dev:
-                raise ActionRefused(f"Tools can't use files that belong to {system}.")
+                raise ActionRefused(f"Tools cannot use files that belong to {system}.")
     if sys.platform == "darwin":
         import fcntl
 

@@ -81,7 +81,7 @@ class PermissionRule:
         strange = [name for name in values if name not in known]
         if strange or values.get("decision") not in DECISIONS:
             raise InvalidInput(
-                f"A permission rule couldn't be understood: {dict(values)}.",
+                f"A permission rule could not be understood: {dict(values)}.",
                 remedy="A rule needs a decision (allow, ask or deny), and can have a tool, path, command and network.",
             )
         texts = {name: str(value) for name, value in values.items() if name != "network"}
@@ -174,7 +174,7 @@ _ASKED = {
 
 def _decide_by_mode(action: ToolAction, mode: PermissionMode) -> PermissionDecision:
     if action.effect is ActionEffect.READ:
-        return PermissionDecision("allow", "mode", "reading inside the workspace")
+        return PermissionDecision("allow", "mode", "reading in the workspace needs no permission")
     if mode is PermissionMode.ALLOW_ALL:
         return PermissionDecision("allow", "mode", "this workspace allows everything")
     if mode is PermissionMode.ALLOW_EDITS and action.effect is ActionEffect.EDIT:

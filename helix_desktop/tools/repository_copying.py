@@ -311,7 +311,7 @@ def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
         if not is_there or copy.line("hash-object", "--", name) != copy.line("rev-parse", f"HEAD:{name}"):
             raise ActionRefused(
                 f"Other programs run {printable_path(name)}, and in the copy's folder this file differs from its committed version.",
-                remedy="Check the file in the copy's last commit. If you want the committed version, write it to the copy's folder.",
+                remedy="Compare the file in the copy's folder with the copy's last commit. To keep the committed version, restore the file in the copy's folder from the copy's last commit.",
             )
 
 

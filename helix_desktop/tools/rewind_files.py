@@ -86,4 +86,4 @@ async def _undo_file_change(change: FileChanged, roots: WorkspaceRoots, cache: C
         await asyncio.to_thread(write_edit, roots, FileEdit(place, now, before))
     except HelixError as error:
         return f"{name} was not changed: {error}"
-    return f"{name} was deleted again." if change.before is None else f"{name} was restored."
+    return f"{name} was deleted, because it did not exist before." if change.before is None else f"{name} was restored."

@@ -148,7 +148,7 @@ class WorkspaceRoots:
         for closed in self.closed_paths:
             name = normalise_spelling(str(closed))
             if spelled == name or spelled.startswith(name + os.sep):
-                raise ActionRefused(f"{path} belongs to Helix Desktop, so tools can't use it.")
+                raise ActionRefused(f"{path} belongs to Helix Desktop, so tools cannot use it.")
 
 
 def read_whole_file(roots: WorkspaceRoots, place: RootPath, limit: int = LARGEST_READ) -> bytes:
@@ -157,7 +157,7 @@ def read_whole_file(roots: WorkspaceRoots, place: RootPath, limit: int = LARGEST
         size = _require_regular_file(handle, roots.display_path(place)).st_size
         if size > limit:
             raise InvalidInput(
-                f"{roots.display_path(place)} is {size:,} bytes. Only files up to {limit:,} bytes are read in full."
+                f"{roots.display_path(place)} is too large: it has {size:,} bytes. Only files up to {limit:,} bytes are read in full."
             )
         content = bytearray()
         while len(content) <= limit and (data := os.read(handle, _PIECE)):

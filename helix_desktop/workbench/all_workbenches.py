@@ -128,7 +128,10 @@ class Workbenches:
             )
         async with self._opening:  # While this is held, this program does not open the workspace.
             if known.id in self._known.workspaces_open_here():
-                raise StoreBusy(f"{known.name} is already open in this program.", remedy="Use the open workspace.")
+                raise StoreBusy(
+                    f"{known.name} is already open in this program.",
+                    remedy="Use the workspace where it is already open.",
+                )
             return await asyncio.to_thread(closed_workspace_search.search_unopened, known.folder, words)
 
     async def create_workspace(self, name: str, folder: Path | None) -> Workbench:

@@ -82,7 +82,10 @@ class ConversationRelay:
     def add_mcp_server(self, agent: str, folder: Path, places: HistoryPlaces) -> str:
         """Write the workspace's MCP server into the agent's settings, beside what is there; a sentence that says so."""
         if agent == "pi":
-            raise InvalidInput("pi does not support MCP.", remedy="To read an original, run `helix-desktop cache get`.")
+            raise InvalidInput(
+                "pi does not support MCP, so it cannot read folded originals.",
+                remedy="To read an original, run `helix-desktop cache get`.",
+            )
         command = mcp_server_command(self.workspace.id, self.workspace.folder.parents[1])
         client, name = "claude-code" if agent == "claude" else agent, f"helix-{self.workspace.id}"
         found = client_snippets.build_client_snippet(

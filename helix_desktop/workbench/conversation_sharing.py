@@ -96,8 +96,8 @@ class WorkspaceSharing:
             await conversations.take_over_lease(conversation)
         except SharedStoreUnreachable as error:
             raise SharedStoreUnreachable(
-                f"The shared store is not responding, so {machine} can't know that you are continuing here.",
-                remedy="You can also write on this computer. If both computers write to the conversation, both versions are kept.",
+                f"The shared store is not responding, so {machine} cannot know that you are continuing here.",
+                remedy="You can still continue the conversation on this computer. If both computers write to the conversation, both versions are kept.",
             ) from error
         finally:
             self._notify_sharing_listeners()

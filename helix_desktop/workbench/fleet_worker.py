@@ -273,7 +273,7 @@ class FleetWorker:
         if order.model:
             bench.use_conversation_model(task.id, order.model)
         elif not bench.model_of_conversation(task.id):
-            raise errors.NotFound(f"No model is chosen for {bench.name}.", remedy="Specify a model with --model.")
+            raise errors.NotFound(f"No model has been chosen for {bench.name}.", remedy="Specify a model with --model.")
         return session
 
     async def _run_turn(self, claimed: ClaimedFleetTask, session: Session) -> bool:
@@ -368,7 +368,7 @@ class FleetWorker:
             return FleetTaskState.CANCELLED, FleetTaskResult(STOPPED, cost=cost)
         if claimed.question is not None:
             asked = name_to_allow(claimed.question)
-            why = f"Nobody was there to give permission: {claimed.question.title}."
+            why = f"The task needs your permission: {claimed.question.title}."
             return FleetTaskState.NEEDS_YOU, FleetTaskResult(why, cost=cost, asked=asked)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
             return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)

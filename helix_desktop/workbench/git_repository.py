@@ -34,7 +34,7 @@ class GitRepository:
     async def compare_with_revision(self, checkpoints: Checkpoints, revision: str) -> Sequence[PathChange]:
         """What is different now from a revision, in all roots that have it."""
         if revision.startswith("-"):
-            raise InvalidInput(f"{revision} is not a revision.")
+            raise InvalidInput(f"{revision} is not a commit, branch or tag.")
         found: list[PathChange] = []
         any_of_them = False
         for number, root in enumerate(checkpoints.roots):

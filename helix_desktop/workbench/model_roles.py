@@ -91,7 +91,7 @@ class WorkspaceModels:
     async def check_main_model(self) -> None:
         """Raises what is missing before the main model can be asked: the model itself, or its provider's key."""
         if not (name := self._names().get(ModelRole.MAIN, "")):
-            raise UnknownModel("No model is chosen.", remedy="To choose a model, run `helix-desktop model set`.")
+            raise UnknownModel("No model has been chosen.", remedy="To choose a model, run `helix-desktop model set`.")
         config = self.model_by_name(name).config
         key = await provider_catalog.find_provider_key(config, self._access.secrets)
         provider_catalog.require_usable_key(config, key)

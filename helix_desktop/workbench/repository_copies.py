@@ -221,7 +221,7 @@ class RepositoryCopies:
             raise ActionRefused("You have no sub-agent with this name that works in its own copy.")
         names = "\n".join(map(printable_path, (await self.read_contents(copy)).changed))
         title = "Apply a sub-agent's changes"
-        why = "it changes all these files at once"
+        why = "it changes all the listed files at once"
         await use.permit(ToolAction(APPLY, ActionEffect.EDIT, title, names, reason_to_ask=why, asks_in_every_mode=True))
         self._check_nobody_works_in(copy)
         return built_in_tool.ToolOutput(" ".join(await self._apply_changes(copy, session)), source=row.title)
@@ -316,7 +316,7 @@ class RepositoryCopies:
         steps, conflicts = await _plan_steps(checkpoints, changes)
         if conflicts:
             raise ActionRefused(
-                f"These files were changed on both sides: {', '.join(conflicts[: copying.MOST_NAMED])}.",
+                f"These files were changed both in your folder and in the copy: {', '.join(conflicts[: copying.MOST_NAMED])}.",
                 remedy=f"{_NOT_TOUCHED} Merge the copy instead, or first make these files the same in your folder and in the copy.",
             )
         if not steps:
@@ -408,7 +408,7 @@ def _copy_without_git(root: Path, target: Path) -> CopiedRepository:
     words = [cp, "-aT", "--reflink=always", str(root), str(target)]
     if not cp or run_process(ProcessLaunch(CommandAuthor.PROGRAM, words)).code:
         raise ActionRefused(
-            f"{root} is not in a git repository, and its file system can't make a copy that shares disk space with the original.",
+            f"{root} is not in a git repository, and its file system cannot make a copy that shares disk space with the original.",
             remedy="Nothing was copied. Make the folder a git repository first, or work in the folder itself.",
         )
     return CopiedRepository(str(root))
@@ -426,7 +426,7 @@ def _read_copy(folder: Path) -> FolderCopy:
         said["is_whole"] = said["is_whole"] is True and not folder.name.endswith(_DISCARDED)
         return FolderCopy(folder.name, folder, **said)
     except (OSError, HelixError, ValueError, KeyError, TypeError):
-        problem = "What describes this copy can't be read." if any(folder.glob("[0-9]*")) else ""
+        problem = "What describes this copy cannot be read." if any(folder.glob("[0-9]*")) else ""
         return FolderCopy(folder.name, folder, folder.stat().st_mtime, problem=problem)
 
 

@@ -46,7 +46,7 @@ async def test_a_folder_that_has_no_workspace_gets_one_and_its_turns_are_those_o
         session = await agent.new_session(cwd=str(folder), mcp_servers=[])
         assert session.modes is not None
         assert [mode.id for mode in session.modes.available_modes][:2] == ["read only", "plan"]
-        with pytest.raises(RequestError, match="No model is chosen"):
+        with pytest.raises(RequestError, match="No model has been chosen"):
             await agent.prompt(session_id=session.session_id, prompt=[text_block("hello")])
         chosen = await agent.set_config_option("model", session.session_id, "demo/demo")
         assert chosen is not None

@@ -120,7 +120,7 @@ def test_what_was_not_allowed_is_refused_and_what_was_is_done(
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["ask", "hello"], 2, "No model is chosen"),
+        (["ask", "hello"], 2, "No model has been chosen"),
         (["ask", "-w", "Elsewhere", "hello"], 1, "There is no workspace Elsewhere"),
         (["ask", "--model", "nonsense", "hello"], 1, "is not a valid model name"),
         (["ask", "--conversation", "none", "hello"], 1, "There is no conversation none"),
@@ -151,7 +151,10 @@ def test_a_title_several_have_is_answered_with_their_ids(workspace: str, capfd: 
     assert cli.main(["conversation", "list", "-w", workspace, "--json"]) == 0
     ids = [row["id"] for row in json.loads(capfd.readouterr().out)]
     assert ask("-w", workspace, "-c", "hello", "and more") == 1
-    assert capfd.readouterr().err == f"2 conversations are called hello: {ids[0]}, {ids[1]}. Use an ID.\n"
+    assert (
+        capfd.readouterr().err
+        == f"2 conversations are called hello: {ids[0]}, {ids[1]}. Use the ID instead of the name.\n"
+    )
 
 
 def test_json_is_what_the_help_says(capfd: pytest.CaptureFixture[str]) -> None:
@@ -197,7 +200,7 @@ def test_what_a_model_says_gives_a_terminal_no_orders_and_reasons_end_once(
         assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
         assert "one \ufffd]0;title\ufffd two" in capfd.readouterr().out
         assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 1
-        assert capfd.readouterr().err.endswith("Enter a key for this provider: none was sent.\n")
+        assert capfd.readouterr().err.endswith("No key was sent. Enter a key for this provider.\n")
 
 
 def test_a_key_in_the_file_the_user_allowed_is_used(workspace: str, monkeypatch: pytest.MonkeyPatch) -> None:

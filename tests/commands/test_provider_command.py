@@ -170,7 +170,7 @@ def test_azure_as_it_is_set_up(helix: Helix, ring: MemoryKeyring) -> None:
         (("add", "work", "--base-url", "https://me:pw@x.org"), "", 2, "contains a password"),
         (("add", "work", "--base-url", "https://x.org", "--header", "x"), "", 2, "NAME=VALUE"),
         (("add", "work", "--base-url", "https://x.org", "--key"), "\n", 2, "No key was entered"),
-        (("add", "work", "--base-url", "https://x.org", "--key"), "a b\n", 1, "can't be part of a key"),
+        (("add", "work", "--base-url", "https://x.org", "--key"), "a b\n", 1, "cannot be part of a key"),
         (("add", "A B", "--base-url", "https://x.org"), "", 2, "not a valid provider name"),
         (("test", "nobody"), "", 1, "There is no provider"),
         (("test", "openai"), "", 1, "There is no key for openai"),

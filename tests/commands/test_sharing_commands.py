@@ -179,7 +179,7 @@ def test_a_machine_without_a_desktop_gets_store_and_key_from_its_environment(
     join = ("workspace", "join", "--folder", work_of(there), "--name", "Agent")
     assert helix("--home", there, *join)[0] == 0
     code, _, err = helix("--home", there, *join)
-    assert (code, "Agent on this computer is shared with the key in HELIX_STORE_KEY, too" in err) == (1, True)
+    assert (code, "Agent on this computer is already shared with the key in HELIX_STORE_KEY" in err) == (1, True)
     assert [known.name for known in known_at(there).list_workspaces()] == ["Agent"]
     assert helix("--home", there, "cache", "get", "-w", "Agent", digest)[1] == "for the fleet"
 
@@ -192,7 +192,7 @@ def test_a_folder_of_the_programs_own_is_refused_before_anything_is_asked(
     where = ("workspace", "join", "postgresql://me:secret@127.0.0.1:1/helix", "--folder", homes[1] / "inside")
     code, _, said = helix("--home", homes[1], *where, typed=row_encryption.format_key_line(bytes(32)))
     assert code == 1
-    assert "belongs to Helix Desktop, so tools can't use it. Choose another folder." in " ".join(said.split())
+    assert "belongs to Helix Desktop, so tools cannot use it. Choose another folder." in " ".join(said.split())
     assert not workspace_access.open_all_workspaces(program_folders.find_program_folders(homes[1])).list_workspaces()
 
 
@@ -403,7 +403,7 @@ def test_the_environment_shares_only_the_workspace_that_was_shared_with_it(
     assert (code, "Private is not shared" in err) == (1, True)
     assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
     code, _, err = helix("--home", fleet, "workspace", "share", "Private", "--yes")
-    assert (code, "Work on this computer is shared with the key" in err) == (1, True)
+    assert (code, "Work on this computer is already shared with the key" in err) == (1, True)
     assert helix("--home", homes[1], "workspace", "join", "--folder", work_of(homes[1]), "--name", "Agent")[0] == 0
     assert helix("--home", homes[1], "workspace", "sync", "Agent")[:2] == (0, "In sync.\n")
     assert questions(homes[1], "Agent") == ["for the team"]
@@ -430,7 +430,7 @@ def test_a_workspace_that_an_earlier_version_shared_through_the_environment_goes
     shutil.copy(work.folder / PROGRESS_FILE, private.folder)
     for one, other in (("Work", "Private"), ("Private", "Work")):
         code, _, err = helix("--home", fleet, "ask", "-w", one, "-m", "demo", "hello")
-        assert (code, f"{other} on this computer is shared with the key" in err) == (1, True)
+        assert (code, f"{other} on this computer is already shared with the key" in err) == (1, True)
     assert helix("--home", fleet, "workspace", "unshare", "Private", "--yes")[0] == 0
     assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
     assert helix("--home", fleet, "workspace", "sync", "Private")[0] == 1

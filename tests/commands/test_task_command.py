@@ -80,10 +80,10 @@ def test_a_worker_without_a_model_or_its_key_leaves_the_tasks_waiting(
     helix("workspace", "new", "Other", "--folder", other)
     helix("task", "add", "-w", "Other", "say there")
     code, _, err = helix("worker", "--drain")
-    assert (code, err.count("No model is chosen.")) == (0, 1)
+    assert (code, err.count("No model has been chosen.")) == (0, 1)
     assert show(helix, task)["state"] == "done"
     (status,) = json.loads(helix("fleet", "status", "-w", "Other", "--json")[1])["unable"]
-    assert status.endswith(": No model is chosen.")
+    assert status.endswith(": No model has been chosen.")
     assert status in helix("fleet", "status")[1]
     for name in ("Here", "Other"):
         assert helix("model", "set", "-w", name, "anthropic/claude-sonnet-4-5")[0] == 0
@@ -101,7 +101,7 @@ def test_a_permission_nobody_gave_is_asked_for_and_the_task_goes_on_when_it_is_g
     (asked,) = work(helix)
     assert asked["state"] == "needs-you"
     assert (asked["why"], asked["asked"]) == (
-        "Nobody was there to give permission: Create a.txt.",
+        "The task needs your permission: Create a.txt.",
         "write_file",
     )  # the window has a button
     assert f"run `task retry {task} --allow write_file -w Here`." in helix("task", "show", "-w", "Here", task)[1]

@@ -17,7 +17,7 @@ def test_a_folder_of_the_programs_own_is_refused_before_every_tool_refuses_it(
     (tmp_path / "work").mkdir()
     new = ["workspace", "new", "Thesis", "--folder"]
     assert cli.main([*new, str(tmp_path / "work/../home/work")]) == 1
-    assert "belongs to Helix Desktop, so tools can't use it" in capsys.readouterr().err
+    assert "belongs to Helix Desktop, so tools cannot use it" in capsys.readouterr().err
     assert cli.main([*new, str(tmp_path / "work")]) == 0
 
 
@@ -98,4 +98,7 @@ def test_a_folder_with_a_line_end_takes_one_line_and_a_colour_is_one(tmp_path: P
 def test_what_a_verb_does_not_know_leads_to_its_own_help(helix: Helix) -> None:
     code, _, err = helix("workspace", "list", "--trashed")
     assert (code, err) == (2, "Unrecognized arguments: --trashed. See helix-desktop workspace list --help.\n")
-    assert "; to delete, use trash. See helix-desktop workspace --help." in helix("workspace", "delete", "Work")[2]
+    assert (
+        "; instead of delete, use the command trash. See helix-desktop workspace --help."
+        in helix("workspace", "delete", "Work")[2]
+    )

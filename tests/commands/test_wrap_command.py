@@ -84,7 +84,7 @@ def test_install_takes_yes_behind_the_name_and_nothing_else(helix: Helix) -> Non
     assert "was not connected by Helix Desktop" in "".join(told)
     code, *told = helix("wrap", "--install", "claude", "-p")
     assert code
-    assert "-p can't be used with --install" in "".join(told)
+    assert "-p cannot be used with --install" in "".join(told)
 
 
 def test_nothing_is_created_for_an_agent_that_is_not_installed(

@@ -91,7 +91,7 @@ class Fleet:
             self.cancelled.append(words[-1])
             self.states = ["cancelled"]
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-        why = {"needs-you": "Nobody was there to give permission.", "failed": "It broke."}.get(state, "")
+        why = {"needs-you": "The task needs your permission.", "failed": "It broke."}.get(state, "")
         return [{"id": "0a1b", "state": state, "why": why, "answer": "42" if state == "done" else "", "added": 0.0}]
 
 

@@ -605,7 +605,7 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
     [
         ("layered", "a handover document is written above 6,000 tokens if that saves money"),
         ("observational", "above 6,000 tokens, older messages become observations"),
-        ("none", "This policy never folds (shortens) anything."),
+        ("none", "This preset never folds (shortens) anything."),
     ],
 )
 async def test_the_forecast_of_an_empty_conversation_is_its_policy(preset: str, words: str) -> None:

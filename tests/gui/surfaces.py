@@ -175,7 +175,7 @@ async def _idle(session: object) -> None:
 TASKS = (
     ("Review pull request 431", FleetTaskState.RUNNING, FleetTaskResult()),
     ("Nightly: dependency report", FleetTaskState.RUNNING, FleetTaskResult()),
-    ("Release notes for 2.4", FleetTaskState.NEEDS_YOU, FleetTaskResult("Nobody was there to give permission: git push.", cost=0.21, asked="run_command")),
+    ("Release notes for 2.4", FleetTaskState.NEEDS_YOU, FleetTaskResult("The task needs your permission: git push.", cost=0.21, asked="run_command")),
     ("Port tests of crate 7 of 14", FleetTaskState.DONE, FleetTaskResult(answer="All 212 tests pass. 4 files were changed.", cost=0.37)),
     ("Benchmark on the old kernel", FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=0.02)),
     ("Port tests of crate 9 of 14", FleetTaskState.WAITING, FleetTaskResult()),

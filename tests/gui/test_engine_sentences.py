@@ -126,8 +126,8 @@ def test_what_is_put_in_stays(language: str) -> None:
             "下一个请求将放不下：3 个部分，共 9,000 token",
         ),
         (
-            "gpt, in a context of its own: The answer was empty.; mini, in several parts: the text was too long",
-            "gpt（利用自身上下文）：回答为空。；mini（分段）：文本过长",
+            "gpt, in a context of its own: The model's reply was empty.; mini, in several parts: the text was too long",
+            "gpt（利用自身上下文）：模型的回复为空。；mini（分段）：文本过长",
         ),
         (
             "There is no key for handover. Run `helix-desktop provider add handover --key` to enter the key, or set K in the environment.",
@@ -212,7 +212,9 @@ def test_long_and_hostile_texts_are_no_trouble(text: str) -> None:
 def test_a_notice_says_an_error_in_the_language(theme: Theme) -> None:
     parent = QWidget()
     notices = Notices(theme, parent)
-    notices.show_error_notice(StoreBusy("ws is already open in this program.", remedy="Use the open workspace."))
+    notices.show_error_notice(
+        StoreBusy("ws is already open in this program.", remedy="Use the workspace where it is already open.")
+    )
     assert notices.shown_text == "ws 已在此程序中打开。请在那里使用。"
 
 

@@ -30,7 +30,7 @@ def press(button: QPushButton) -> None:
 
 def test_what_it_means_is_said_and_the_text_is_hidden(window: MainWindow, bench: FakeWorkbench) -> None:
     dialog = opened(window)
-    for place in ("journal", "cache", "index", "backups", "can't be undone", "storage-engine"):
+    for place in ("journal", "cache", "index", "backups", "cannot be undone", "storage-engine"):
         assert place in words(dialog)
     assert dialog.text.echoMode() is QLineEdit.EchoMode.Password
     assert not dialog.forget_button.isEnabled()
@@ -69,7 +69,7 @@ def test_how_far_it_is_can_be_seen_and_closing_does_not_end_it(window: MainWindo
     dialog._show_forget_progress(4, 4)
     assert dialog.bar.maximum() == 0
     assert not dialog.stop_button.isVisible()
-    assert "can't be stopped" in words(dialog)
+    assert "cannot be stopped" in words(dialog)
     press(dialog.close_button)
     window.background_runner._spawn = now
     held.let()

@@ -354,7 +354,7 @@ def test_a_conversation_in_a_copy_is_named_as_one_and_brought_back(window: MainW
     assert "also changed in other copies:\n/project/both.txt\n" in text
     assert text.endswith("and 11 more")
     press(window, "Cancel")
-    for words, way in (("Merge", "merge"), ("Rebase", "rebase"), ("Apply as changes", "apply")):
+    for words, way in (("Merge", "merge"), ("Rebase", "rebase"), ("Apply as uncommitted changes", "apply")):
         window.window_actions["bring-back"].trigger()
         press(window, words)
         assert bench.copies.brought_back[-1] == (row.id, way, row.title)
@@ -433,7 +433,7 @@ def test_what_is_chosen_at_the_top_is_kept_by_the_workspace(window: MainWindow, 
     window.context_panel.policy.chosen.emit("observational")
     window.chat.composer.mode_chosen.emit("plan")
     assert (bench.policy_name, bench.permission_mode) == ("observational", "plan")
-    assert window.context_panel.policy.text() == "Observational policy ▾"
+    assert window.context_panel.policy.text() == "Observational preset ▾"
     assert window.chat.composer._mode.text() == "Read only ▾"
 
 
@@ -474,7 +474,7 @@ def test_closed_workspaces_are_searched_too_and_one_that_cannot_be_is_named(wind
     window.palette_box.open_palette("Shard")
     message_sending.search_everywhere(window, "Shard")
     assert any(
-        find.text.startswith("Not searched: this workspace can't be read") for find in window.palette_box._model.items
+        find.text.startswith("Not searched: this workspace cannot be read") for find in window.palette_box._model.items
     )
     assert window.palette_box._model.items[-1].text.startswith("Not searched")
     desk.behind = {"infra"}

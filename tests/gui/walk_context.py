@@ -315,7 +315,7 @@ class Walk:
         await self._do("replay lab")
         dialog = await shown(ReplayLabDialog)
         await until(lambda: "would have cost the least here" in dialog.answer.text())
-        await press(dialog, "Use this policy")
+        await press(dialog, "Use this preset")
         await until(lambda: self.bench.policy_name == "helix")
         assert self.bench.workspace.settings.preset == "helix"
         await until(lambda: self.window.context_panel.policy.text().startswith("Helix"))

@@ -181,7 +181,7 @@ NOT_THERE = {"error": {"code": 404, "message": "no such thing", "status": "NOT_F
         (404, {"error": {"type": "not_found_error", "message": "x"}}, UnknownModel, "To see this provider's models, run helix-desktop model list."),
         (402, {"message": "x"}, ModelFailed, "Check your account's balance and limits with the provider."),
         (401, {"message": "x"}, ProviderKeyRefused, "Set a new key for this provider."),
-        (403, {"message": "x"}, ProviderKeyRefused, "This key doesn't have permission to do this. Use another key or another model."),
+        (403, {"message": "x"}, ProviderKeyRefused, "The key for this provider does not permit this request. Use another key or another model."),
         (499, openai("Incorrect API key provided"), ProviderKeyRefused, "Set a new key for this provider."),
         (500, openai("Incorrect API key provided"), ModelOverloaded, "You can try again."),
         (500, openai("The model `x` does not exist"), ModelOverloaded, "You can try again."),

@@ -219,7 +219,7 @@ async def test_a_piece_that_is_no_json_ends_the_reply(
     whole = protocol.reply("The first words and many more of them, as it seems.")
     with protocol.peer([whole.with_piece(7, b'data: {"broken": \n\n')]) as peer:
         _, reply = await heard(protocol.client(peer, connections, clock), asking())
-    assert (reply.stop, "couldn't be read" in reply.why) == (Stop.CUT, True)
+    assert (reply.stop, "could not be read" in reply.why) == (Stop.CUT, True)
     assert reply.parts
 
 
@@ -291,7 +291,7 @@ async def test_a_bad_key_is_said_and_not_tried_again(
     assert caught.value.remedy
 
 
-@pytest.mark.parametrize(("key", "remedy"), [("", "none was sent"), ("sk-old-0123456789", "Set a new key")])
+@pytest.mark.parametrize(("key", "remedy"), [("", "No key was sent"), ("sk-old-0123456789", "Set a new key")])
 async def test_a_refusal_says_whether_a_key_was_sent(
     protocol: Protocol, connections: ProviderConnections, clock: Instant, key: str, remedy: str
 ) -> None:

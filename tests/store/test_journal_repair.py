@@ -128,7 +128,7 @@ def test_without_one_what_is_lost_is_named_and_keeps_its_place(tmp_path: Path, s
     result = journal_repair.rebuild_journal(path, [], None, tmp_path / "new")
     journal = JournalFile(tmp_path / "new")
     gone = [
-        f"Record {each.seq} of conversation {name}."
+        f"Record {each.seq} of conversation {name} was lost."
         for name in "ab"
         for each in journal.read_recorded(name)
         if isinstance(each.fact, Forgotten)

@@ -121,7 +121,7 @@ def test_of_a_journal_that_is_nonsense_without_a_backup_it_is_said_that_nothing_
     notes, _, facts = whole(tmp_path)
     assert facts == 0
     (aside,) = (tmp_path / "damaged").iterdir()
-    assert f"The journal couldn't be read. The original files are in {aside}." in notes
+    assert f"The journal could not be read. The original files are in {aside}." in notes
 
 
 def test_a_mended_journal_takes_its_place_though_the_program_died_before(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ async def test_everything_is_put_back(here: World) -> None:
         *(await here.run("edit_file", path="edited", old_text="two", new_text="three")).changes,
     ]
     said = await undo_tool_changes(changes, here.kit.resources.roots, here.cache)
-    assert list(said) == ["edited was restored.", "sub/new was deleted again."]
+    assert list(said) == ["edited was restored.", "sub/new was deleted, because it did not exist before."]
     assert (here.folder / "edited").read_text() == "one\n"
     assert not (here.folder / "sub" / "new").exists()
     assert list(await undo_tool_changes(changes, here.kit.resources.roots, here.cache)) == [

@@ -228,7 +228,7 @@ async def test_what_a_crash_left_is_listed_and_hinders_nothing(desks: Desks, pro
     with pytest.raises(ActionRefused, match="not completed"):
         await bench.copies.bring_back(left["half"], "merge")
     await bench.copies.bring_back(left["half"], "discard")
-    with pytest.raises(ActionRefused, match="can't be read"):
+    with pytest.raises(ActionRefused, match="cannot be read"):
         await bench.copies.bring_back(left["strange"], "discard")
     assert {each.id for each in bench.copies.list_copies()} == {copy.id, "strange"}
 

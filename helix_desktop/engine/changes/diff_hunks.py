@@ -219,7 +219,7 @@ def _position_in_later_version(block: ChangedLines, same: Sequence[MatchingLines
         if inside and (block.new < block.new_end or _has_same_neighbours(block.new, run, new, current)):
             return block.new - run.left + run.right
     raise ActionRefused(
-        "These lines were changed later, so this hunk can't be undone on its own.",
+        "These lines were changed later, so this hunk cannot be undone on its own.",
         remedy="Undo all changes to the file, or edit it yourself.",
     )
 

@@ -135,6 +135,6 @@ def describe_forgetting(row: EntryRow, uses: int) -> str:
                 "{n} message refers to this entry and will show that it was removed.",
                 "{n} messages refer to this entry and will show that it was removed.",
             ),
-            tr("After that, neither you nor the agent can recall the entry. This can't be undone."),
+            tr("After that, neither you nor the agent can recall the entry. This cannot be undone."),
         ]
     )

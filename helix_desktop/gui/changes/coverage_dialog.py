@@ -24,7 +24,7 @@ class CheckpointCoverageDialog(plain_widgets.TransientDialog):
         self.resize(theme.zoomed_pixels(560), theme.zoomed_pixels(440))
         why = plain_widgets.build_plain_label(
             tr(
-                "This folder exceeds the limits, so checkpoints leave out some of its files. Changes that commands make to these files can't be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
+                "This folder exceeds the limits, so checkpoints leave out some of its files. Changes that commands make to these files cannot be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
             ),
             parent=self,
         )

@@ -225,6 +225,6 @@ class AttachmentChips(QWidget):
         chip = build_push_button(words, self, lambda: self._remove_attachment(attachment), "chip")
         chip.setCursor(Qt.CursorShape.PointingHandCursor)
         chip.setToolTip(safe_tooltip(tr("Remove {name} from the message", name=attachment.name)))
-        chip.setAccessibleName(tr("Attachment {name}. Press to remove.", name=attachment.name))
+        chip.setAccessibleName(tr("Attachment {name}. Click to remove.", name=attachment.name))
         chip.show()
         return chip

@@ -34,7 +34,7 @@ def fit_picture_for_models(name: str, content: bytes) -> tuple[bytes, str]:
     kind, picture = picture_format(content), read_picture(content)
     if picture is None:
         raise InvalidInput(
-            tr("{name} is damaged, too large, or in an image format Helix Desktop can't read.", name=name),
+            tr("{name} is damaged, too large, or in an image format Helix Desktop cannot read.", name=name),
             remedy=tr("The image was not attached. Save it as PNG or JPEG and try again."),
         )
     if kind in TAKEN and len(content) <= LARGEST_PICTURE and max(picture.width(), picture.height()) <= WIDEST:
@@ -120,7 +120,7 @@ def _read_file_bytes(file: Path) -> bytes:
                 remedy=tr("Attach the files in the folder, or mention the folder with @."),
             )
         if not file.is_file() and file.exists():
-            raise InvalidInput(tr("{name} is a pipe or a device and can't be attached.", name=file.name))
+            raise InvalidInput(tr("{name} is a pipe or a device and cannot be attached.", name=file.name))
         if file.stat().st_size > LARGEST:
             raise InvalidInput(
                 tr("{name} is larger than 200 MB.", name=file.name), remedy=tr("Mention the file with @ instead.")

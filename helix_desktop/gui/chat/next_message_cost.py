@@ -51,7 +51,7 @@ class NextMessageCostLabel(QLabel):
             left = math.ceil((price.warm_until - now) / 60)
             words.append(tr("cache warm for {n} min", n=left) if left > 0 else tr("cache expired"))
         if price and price.kept:
-            words.append(tr("kept alive for {price}", price=_format_rough_dollars(price.kept)))
+            words.append(tr("cache kept alive for {price}", price=_format_rough_dollars(price.kept)))
         self.setText(" · ".join(words))
         self.setToolTip(safe_tooltip(_describe_next_message_cost(price)) if price else "")
         self.setAccessibleDescription(self.toolTip())

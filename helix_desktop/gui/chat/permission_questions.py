@@ -92,12 +92,12 @@ def describe_uncovered_files(bench: Workbench | None) -> str:
 def format_uncovered_files(state: str, names: Sequence[str]) -> str:
     """What an undo of a command will not bring back; empty where it brings back everything."""
     if state == "off":
-        return tr("Checkpoints are turned off, so this command's changes can't be undone.")
+        return tr("Checkpoints are turned off, so this command's changes cannot be undone.")
     if not names:
         return ""
     shown = [exact_text.mark_on_one_line(name) for name in names[:NAMED]]
     more = [tr("and {n} more", n=format_number(len(names) - NAMED))] if len(names) > NAMED else []
-    return tr("Undo can't restore: {names}", names=", ".join([*shown, *more]))
+    return tr("Undo cannot restore: {names}", names=", ".join([*shown, *more]))
 
 
 def describe_asking_agent(question: PermissionQuestion) -> str:

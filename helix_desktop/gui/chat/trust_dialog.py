@@ -71,7 +71,7 @@ class TrustDialog(TransientDialog):
             self._text.deleteLater()
         text = self._text = ExactTextView(self._theme, item.text, self)
         text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        text.setAccessibleName(tr("What the file says"))
+        text.setAccessibleName(tr("Contents of the file"))
         self._right.insertWidget(2, text, 1)
         text.reading_state_changed.connect(lambda: self._on_item_read_further(row, text))
         self._on_item_read_further(row, text)

@@ -70,7 +70,7 @@ def _describe_unrecorded_failure(session: Session | None) -> str:
 
 def _describe_turn_end(*, limited: bool, broken: bool, waiting: bool, stopped: bool) -> str:
     if broken:
-        return tr("The answer was interrupted. Nothing shown here is lost.")
+        return tr("The reply was interrupted. Nothing shown here is lost.")
     if limited:
         return tr("The turn reached a limit. Nothing is lost. You can raise the limit and continue.")
     if waiting and stopped:

@@ -200,7 +200,9 @@ class FleetDialog(TransientDialog):
         for bench in self._desk.opened_workbenches():
             self._run_fleet_work(bench.copies.relist_changed_files(""))
         hint = build_plain_label(
-            tr("Conversations that are running now, and those that work in a copy of the folders."), "faint", self
+            tr("Conversations that are running or that work in a copy of the repository are listed here."),
+            "faint",
+            self,
         )
         show = build_push_button(tr("Open conversation"), self, self._open_listed_conversation)
         return self._build_list_page(self._conversation_list, build_row((hint, 1), show))

@@ -37,7 +37,7 @@ class SideBySide(QSplitter):
     def add_side(self, side: ChatPage) -> None:
         heading = build_surface(side, "top")
         title, swap = ElidedLabel(heading), build_tool_button("", heading, "⇄")
-        close = build_tool_button(tr("Close this side"), heading, "✕")
+        close = build_tool_button(tr("Close this pane"), heading, "✕")
         row = build_row((title, 1), swap, close, owner=heading)
         self._theme.keep_lengths_scaled(heading, row.setContentsMargins, 16, 4, 8, 4)
         swap.clicked.connect(lambda: self._choose_side(next(each for each in self._titles if each is not side)))

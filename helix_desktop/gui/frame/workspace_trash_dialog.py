@@ -68,7 +68,7 @@ class WorkspaceTrashDialog(TransientDialog):
 
     def _ask_delete_workspace(self, row: WorkspaceListRow) -> None:
         text = tr(
-            "All conversations and the entire cache of “{name}” will be deleted. This can't be undone. The workspace's folder will not be changed.",
+            "All conversations and the entire cache of “{name}” will be deleted. This cannot be undone. The workspace's folder will not be changed.",
             name=row.name,
         )
         ask_to_confirm(

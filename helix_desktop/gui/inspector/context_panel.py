@@ -40,7 +40,7 @@ class ContextPanel(QWidget):
         self.setAccessibleName(tr("Context"))
         self.figures = BoxesView(theme, self, pad=(0, 0))
         self.figures.setAccessibleName(tr("Context"))
-        self.policy = PolicyChoicePill(tr("Policy"), self)
+        self.policy = PolicyChoicePill(tr("Preset"), self)
         self._meaning = build_plain_label("", "small", self)
         self._coming = build_plain_label("", "small", self)
         saving = build_row((build_plain_label(tr("Saving context"), "", self), 1), self.policy)

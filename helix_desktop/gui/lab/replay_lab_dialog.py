@@ -38,7 +38,7 @@ class ReplayLabDialog(TransientDialog):
         parent: QWidget,
     ) -> None:
         alone = len(conversations) == 1
-        title = tr("What would other settings have cost here?") if alone else tr("What each policy would have cost")
+        title = tr("What would other settings have cost here?") if alone else tr("What each preset would have cost")
         super().__init__(title, parent)
         self._bench, self._runner, self._count = bench, runner, len(conversations)
         self._names, self._window = dict(policies), conversations[0].window
@@ -46,7 +46,7 @@ class ReplayLabDialog(TransientDialog):
         self._bar = QProgressBar(self, textVisible=False)
         self._bar.setRange(0, 0)
         self._status_label = build_plain_label(
-            tr("Replays conversations with other policies. Nothing is sent anywhere: placeholder summaries are used."),
+            tr("Replays conversations with other presets. Nothing is sent anywhere: placeholder summaries are used."),
             "muted",
             self,
         )
@@ -77,7 +77,7 @@ class ReplayLabDialog(TransientDialog):
     def _show_outcomes(self, outcomes: Sequence[PolicyOutcome]) -> None:
         self._bar.hide()
         self.answer.setText(self._describe_cheapest(min(outcomes, key=lambda outcome: outcome.cost_share)))
-        for column, head in enumerate((tr("Policy"), tr("Cost"), tr("Peak"), tr("In view"), "")):
+        for column, head in enumerate((tr("Preset"), tr("Cost"), tr("Peak"), tr("In view"), "")):
             self._table.addWidget(build_plain_label(head, "faint", self, wraps=False), 0, column)
         for line, outcome in enumerate(outcomes, 1):
             for column, cell in enumerate(self._build_policy_cells(outcome)):
@@ -103,8 +103,8 @@ class ReplayLabDialog(TransientDialog):
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:
         name = self._names[outcome.policy]
         words = (name, *map(format_percent, (outcome.cost_share, outcome.peak, outcome.in_view)))
-        adopt = build_push_button(tr("Use this policy"), self, partial(self._adopt_policy, outcome.policy), "link")
-        adopt.setAccessibleName(f"{tr('Use this policy')}: {name}")
+        adopt = build_push_button(tr("Use this preset"), self, partial(self._adopt_policy, outcome.policy), "link")
+        adopt.setAccessibleName(f"{tr('Use this preset')}: {name}")
         return (*(build_plain_label(each, "small", self, wraps=False) for each in words), adopt)
 
     def _adopt_policy(self, policy: str) -> None:

@@ -66,7 +66,7 @@ class PermissionsPage(WorkspaceSettingsPage):
         for name, title, gives in self._access.openings:
             declared = FieldDeclaration(name, tr(title), tr(gives), name in self._access.opened)
             self.add_field(declared, partial(self._set_home_opening, name))
-        about = tr("One folder per line, such as ~/data. Commands can't change anything there.")
+        about = tr("One folder per line, such as ~/data. Commands cannot change anything there.")
         title, folders = tr("Folders that commands can read"), "\n".join(self._access.readable)
         readable = FieldDeclaration("readable", title, about, folders, long=True)
         self.add_field(readable, lambda text: self._save_path_lines("readable", str(text)))
@@ -74,7 +74,7 @@ class PermissionsPage(WorkspaceSettingsPage):
     def _add_hidden_files_section(self) -> None:
         self.add_heading(tr("Files that agents don't see"))
         about = tr(
-            "One pattern per line, as in .gitignore. Agents can't read, list or change these files. If a command needs such a file, you are asked, and the question names the file. Undo still covers these files."
+            "One pattern per line, as in .gitignore. Agents cannot read, list or change these files. If a command needs such a file, you are asked, and the question names the file. Undo still covers these files."
         )
         declared = FieldDeclaration("hidden", "", about, "\n".join(self._access.hidden), long=True)
         self.add_field(declared, lambda text: self._save_path_lines("hidden", str(text)))

@@ -97,7 +97,7 @@ class PolicyPage(WorkspaceSettingsPage):
             "preset", tr("Preset"), tr(context_policy.PRESETS[self._preset]), self._preset, names, words
         )
         self.add_field(preset, lambda value: self._save_policy(str(value), {}, again=True))
-        question = tr("What would each policy have cost in my last conversations?")
+        question = tr("What would each preset have cost in my last conversations?")
         self.add_page_button(question, self.comparison_wanted.emit, "link")
         if self._values:
             self.add_page_button(tr("Reset to the preset"), lambda: self._save_policy(self._preset, {}, again=True))
@@ -155,7 +155,7 @@ class CheckpointsPage(WorkspaceSettingsPage):
                 "Helix Desktop saves the state of the folder before and after each step that may change files, so every change can be undone."
             )
         )
-        off = tr("If checkpoints are off, changes made by commands can't be undone.")
+        off = tr("If checkpoints are off, changes made by commands cannot be undone.")
         rules = tr("One rule per line, such as node_modules/, *.iso or target/ beside Cargo.toml.")
         beyond = tr("Checkpoints leave out new files beyond this limit (see the Changes page). 0 means no limit.")
         older, unset = tr("Older checkpoints are removed when space is freed up."), tr("No limit")
@@ -224,7 +224,7 @@ def describe_threshold_value(value: Any) -> str:
         "off": tr("Off"),
         "ask": tr("Ask the agent"),
         "ahead": tr("Let the agent say in advance what it needs"),
-        "auto": tr("Keep a preview"),
+        "auto": tr("Keep an excerpt"),
         "steps": tr("After a set number of steps"),
         "panic": tr("Only when the next request wouldn't fit"),
         "share": tr("When a set share of the window is full"),

@@ -9,10 +9,10 @@ FoldThreshold = tuple[str, ContextKind, float]  # What happens there, in words; 
 
 def list_policy_choices() -> list[tuple[str, str]]:
     words = {
-        "helix": tr("Helix policy"),
-        "observational": tr("Observational policy"),
-        "layered": tr("Layered policy"),
-        "keeps_most": tr("Policy for large windows"),
+        "helix": tr("Helix preset"),
+        "observational": tr("Observational preset"),
+        "layered": tr("Layered preset"),
+        "keeps_most": tr("Preset for large model windows"),
         "none": tr("No folding"),
     }
     return [(name, words.get(name, name)) for name in PRESETS]

@@ -43,7 +43,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
     def _build_sharing_explanation(self) -> QLabel:
         text = tr(
             "Other computers can then read the conversations of “{name}” live and continue them. All computers use one PostgreSQL database. "
-            "Everything is encrypted on this computer first, so whoever runs the database can't read your data.",
+            "Everything is encrypted on this computer first, so whoever runs the database cannot read your data.",
             name=self._bench.name,
         )
         return build_plain_label(text)

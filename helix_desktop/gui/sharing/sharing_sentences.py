@@ -2,7 +2,7 @@
 
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_time_of_day
-from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import SharingStatus
 
 
@@ -11,7 +11,7 @@ def describe_sharing_briefly(standing: SharingStatus) -> str:
     if standing.state == "away":
         return tr("Shared: offline since {time}", time=format_time_of_day(standing.since))
     if standing.state == "waiting":
-        return tr("Shared: {n} waiting", n=format_number(standing.waiting))
+        return format_count(standing.waiting, "Shared: {n} change to send", "Shared: {n} changes to send")
     words = {
         "starting": tr("Shared: connecting…"),
         "in step": tr("Shared: in sync"),

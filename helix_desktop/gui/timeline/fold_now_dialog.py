@@ -25,7 +25,7 @@ class FoldNowDialog(plain_widgets.TransientDialog):
         ):
             self.kind.addItem(name, kind)
         keep = plain_widgets.build_plain_label(tr("Details to keep"), "muted", self)
-        self.wish = plain_widgets.build_line_edit(keep.text(), tr("For example: the API decisions"), self)
+        self.wish = plain_widgets.build_line_edit(keep.text(), tr("For example: the decisions about the API"), self)
         words = tr("You can keep working. Everything stays in the journal, and you can undo this.")
         said = plain_widgets.build_plain_label(words, "small", self)
         buttons = plain_widgets.build_confirm_buttons(self, tr("Start"), self.accept)

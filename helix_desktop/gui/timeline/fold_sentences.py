@@ -62,7 +62,7 @@ def name_covered_part(event: TimelineEvent, ref: facts.PartRef) -> str:
 def describe_event_briefly(event: TimelineEvent, window: int) -> str:
     """The second line of the list."""
     if not event.current_folds:
-        named = tr("{name} policy", name=event.words) if event.words else ""
+        named = tr("{name} preset", name=event.words) if event.words else ""
         parts = [
             dict(list_policy_choices()).get(event.words, named),
             tr("{n} window", n=format_token_count(window)) if window else "",
@@ -71,7 +71,7 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
     fold = event.current_folds[0]
     parts = [format_token_change(event.tokens_before_folds, event.tokens_after_folds), describe_saving(event)]
     if fold.kind is facts.FoldKind.EXCERPT:
-        parts.append(tr("kept: “{words}”", words=fold.asked[:60]) if fold.asked else tr("preview kept"))
+        parts.append(tr("kept: “{words}”", words=fold.asked[:60]) if fold.asked else tr("excerpt kept"))
     elif fold.kind in (facts.FoldKind.OBSERVATIONS, facts.FoldKind.REFLECTION):
         notes, high = fold.text.count("\n- "), fold.text.count("!!!")
         parts.append(format_count(notes, "{n} note", "{n} notes") + ", " + tr("{n} high priority", n=high))

@@ -154,7 +154,7 @@ class FetchedTranscriptContent(QObject):
         content = await self._source.read(stored.digest, 0, stored.size)
         image = await asyncio.to_thread(read_picture, content, WIDEST)
         if image is None:
-            raise HelixError(tr("This image can't be shown: it is damaged, too large, or in an unknown format."))
+            raise HelixError(tr("This image cannot be shown: it is damaged, too large, or in an unknown format."))
         return image
 
     async def _read_subagent_items(self, conversation: str) -> TranscriptItems:

@@ -62,15 +62,15 @@ def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
     left = sorted({name for fact in recorded_facts for name in fact.left_out})
     if not left:
         return words
-    uncovered = tr("Undo can't restore: {names}", names=", ".join(map(printable_path, left)))
+    uncovered = tr("Undo cannot restore: {names}", names=", ".join(map(printable_path, left)))
     return join_sentences(words, uncovered) if files else uncovered
 
 
 def _describe_cut_reply(stop: facts.Stop) -> str:
     words = {
-        facts.Stop.LENGTH: tr("The answer reached the model's length limit."),
-        facts.Stop.FILTERED: tr("The provider withheld the rest of the answer."),
-        facts.Stop.CUT: tr("The answer was cut off here. The part that arrived is saved."),
+        facts.Stop.LENGTH: tr("The reply reached the model's length limit."),
+        facts.Stop.FILTERED: tr("The provider withheld the rest of the reply."),
+        facts.Stop.CUT: tr("The reply was cut off here. The part that arrived is saved."),
     }
     return words.get(stop, "")
 
@@ -78,7 +78,7 @@ def _describe_cut_reply(stop: facts.Stop) -> str:
 def _describe_end_of_turn(fact: facts.TurnEnded) -> str:
     words = {
         facts.TurnEnd.STOPPED: tr("Stopped."),
-        facts.TurnEnd.FAILED: tr("Something went wrong."),
+        facts.TurnEnd.FAILED: tr("The turn failed."),
         facts.TurnEnd.STEP_LIMIT: tr("The step limit was reached."),
         facts.TurnEnd.SPENDING_LIMIT: tr("The cost limit was reached."),
         facts.TurnEnd.REPEATING: tr("The agent was repeating itself."),

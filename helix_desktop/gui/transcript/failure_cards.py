@@ -31,7 +31,7 @@ def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
 
 def describe_retry_pause(seconds: float) -> str:
     left = max(0, round(seconds))
-    return tr("Trying again in {seconds} s", seconds=left) if left else tr("Trying again…")
+    return tr("Retrying in {seconds} s", seconds=left) if left else tr("Retrying…")
 
 
 class FailureCardBox(LayoutBox):

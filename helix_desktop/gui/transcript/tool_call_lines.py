@@ -125,7 +125,7 @@ def build_fold_chips(fold: Folded, digest_chip: LineChip | None) -> list[LineChi
         figures = LineChip(format_token_change(fold.tokens_before, fold.tokens), want=OpenFold(fold.fold))
         return [digest_chip, figures] if digest_chip else [figures]
     words = _shorten_to_one_line(fold.asked, 80)
-    kept = tr("kept: the agent asked for “{words}”", words=words) if fold.asked else tr("preview kept")
+    kept = tr("kept: the agent asked for “{words}”", words=words) if fold.asked else tr("excerpt kept")
     shrunk = f"{format_token_count(fold.tokens_before)} → {format_token_count(fold.tokens)}"
     return [LineChip(kept, want=OpenFold(fold.fold)), LineChip(shrunk, want=OpenFold(fold.fold))]
 

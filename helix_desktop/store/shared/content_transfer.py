@@ -97,7 +97,7 @@ def decrypt_chunk_rows(
 
 def corrupt_entry_error(digest: Digest) -> CacheCorrupt:
     return CacheCorrupt(
-        f"The entry {digest} in the shared store does not match its hash. The entry was not used.",
+        f"The entry {digest} in the shared store does not match its hash. The damaged entry was not used.",
         remedy="To replace the entry, run `workspace sync --check` on a computer that has an intact copy.",
     )
 

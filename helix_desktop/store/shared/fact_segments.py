@@ -92,7 +92,7 @@ def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
         conversation, first = _check_conversation_id(about["conversation"]), int(about["first"])
         return tuple(_fact_from_row(conversation, first + at, row) for at, row in enumerate(rows))
     except (zstandard.ZstdError, *_NOT_OURS) as error:
-        raise JournalCorrupt("A part of a shared conversation cannot be read.", remedy=_REMEDY) from error
+        raise JournalCorrupt("Part of a shared conversation cannot be read.", remedy=_REMEDY) from error
 
 
 def _check_conversation_id(text: str) -> str:

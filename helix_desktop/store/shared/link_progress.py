@@ -43,7 +43,7 @@ def read_link_progress(folder: Path) -> LinkProgress:
         if int(held.pop("version")) > VERSION:
             raise WrittenByNewerVersion(
                 "The local record of the shared store was written by a newer version of Helix Desktop.",
-                remedy="Update the program.",
+                remedy="Update Helix Desktop.",
             )
         return LinkProgress(**held)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):

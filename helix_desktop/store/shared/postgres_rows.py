@@ -302,7 +302,8 @@ def _error_of_state_code(code: str, text: str) -> HelixError:
         if "Connection refused" in text:
             what = "No server is running at the address of the shared store."
         return SharedStoreUnreachable(
-            what, remedy="You can keep working. Your changes are stored on this computer until the store responds."
+            what,
+            remedy="You can keep working. Your changes are stored on this computer until the shared store responds.",
         )
     return StoreFailed(f"The shared store refused the request: {text}", remedy=_SAFE)
 

@@ -82,7 +82,7 @@ class RowCipher:
         except (InvalidTag, ValueError) as error:
             raise CacheCorrupt(
                 "Content from the shared store failed its authenticity check.",
-                remedy="The content was discarded. A computer with an intact copy can send it again.",
+                remedy="The content was discarded. A computer that has an intact copy can send the content to the shared store again.",
             ) from error
         length = int.from_bytes(filled[:_LENGTH], "big")
         return filled[_LENGTH : _LENGTH + length]

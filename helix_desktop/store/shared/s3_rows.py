@@ -354,7 +354,7 @@ def _open_bucket(url: str, login: str) -> tuple[str, S3Store]:
     host = urlsplit(options.get("endpoint", "")).hostname or ""
     if plain and "." in host and not is_private_host(host):
         raise errors.InvalidInput(
-            f"The shared store at {host} is outside your own network, and its address begins with http.",
+            f"The shared store at {host} is outside your own network, and its address begins with http:// instead of https://.",
             remedy="Nothing was sent. Use an address that begins with https.",
         )
     client: Any = {"timeout": "60s", "connect_timeout": "5s", "allow_http": plain}
@@ -392,5 +392,5 @@ def error_of_s3(error: Exception) -> errors.HelixError:
         )
     return errors.SharedStoreUnreachable(
         f"The shared store is not responding: {text[:200]}",
-        remedy="You can keep working. Your changes are stored on this computer until the store responds.",
+        remedy="You can keep working. Your changes are stored on this computer until the shared store responds.",
     )

@@ -41,7 +41,7 @@ def parse_store_address(text: str) -> StoreAddress:
         )
     if "@" in parts.path or "@" in parts.query:
         raise InvalidInput(
-            "The address of the shared store has an @ behind its host.",
+            "The address of the shared store contains an @ after the host name.",
             remedy="Percent-encode special characters in a password, such as %2F for a slash.",
         )
     who, at, host = parts.netloc.rpartition("@")

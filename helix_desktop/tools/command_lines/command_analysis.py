@@ -109,7 +109,7 @@ def find_behind_shell(line: ProgramFinder, words: list[str]) -> list[StartedProg
     if not runs:
         return line.add_started_script(rest[at])
     if name in program_tables.OTHER_SHELLS:
-        raise UnreadableCommand(f"commands for {name} cannot be read")
+        raise UnreadableCommand(f"the commands that {name} would run cannot be read")
     return line.find_in_text(rest[at], bash=name in ("bash", "rbash"))
 
 

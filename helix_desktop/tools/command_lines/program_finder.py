@@ -207,7 +207,7 @@ class ProgramFinder:
             return []
         self.depth += 1
         if self.depth > _DEEPEST:
-            raise UnreadableCommand("it starts programs through other programs")
+            raise UnreadableCommand("it starts programs through other programs, so it is not clear what will run")
         name = program_base_name(words[0])
         if not name or not is_certain_word(name) or MANY in words[0] or name in _NO_PROGRAMS or "=" in name:
             raise UnreadableCommand("the program to run comes from a shell expansion")
@@ -255,7 +255,7 @@ class ProgramFinder:
     def guess_programs(self, rest: Sequence[str]) -> list[StartedProgram]:
         """Any of these words may be a program with the words behind it."""
         if self.is_guessing:
-            self.doubts.append("it starts programs through other programs")
+            self.doubts.append("it starts programs through other programs, so it is not clear what will run")
             return []
         self.is_guessing = True
         found: list[StartedProgram] = []

@@ -183,7 +183,7 @@ class ShellWordParser(ABC):
 
     def _refuse_line_end_before_documents(self, text: str) -> None:
         if self.documents and "\n" in text:
-            raise UnreadableCommand("it contains a here-document whose start can't be determined")
+            raise UnreadableCommand("it contains a here-document whose start cannot be determined")
 
     def parse_expanded_text(self, closing: str, *, lines: bool = False) -> str:
         """Text in which the shell fills in expansions, up to its closing quote. `lines`: of a here document."""

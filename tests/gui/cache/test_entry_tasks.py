@@ -67,4 +67,4 @@ def test_names_to_save_under(catalogue: MemoryCatalogue) -> None:
 def test_consequences_are_said(catalogue: MemoryCatalogue) -> None:
     said = entry_tasks.describe_forgetting(catalogue.lines[0], 2)
     assert "2 messages refer to this entry" in said
-    assert "can't be undone" in said
+    assert "cannot be undone" in said

@@ -47,7 +47,7 @@ def test_a_pipe_is_refused_and_not_waited_for(doing: BackgroundRunner, tmp_path:
     attaching, _, attached, errors = made(doing, tmp_path)
     os.mkfifo(tmp_path / "pipe")
     attaching.attach_files([tmp_path / "pipe"])
-    assert [error.what for error in errors] == ["pipe is a pipe or a device and can't be attached."]
+    assert [error.what for error in errors] == ["pipe is a pipe or a device and cannot be attached."]
     assert attached == []
 
 
@@ -73,7 +73,7 @@ def test_a_damaged_picture_is_not_attached(doing: BackgroundRunner, tmp_path: Pa
     (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
     attaching.attach_files([tmp_path / "broken.png"])
     assert [error.what for error in errors] == [
-        "broken.png is damaged, too large, or in an image format Helix Desktop can't read."
+        "broken.png is damaged, too large, or in an image format Helix Desktop cannot read."
     ]
     assert attached == []
 

@@ -482,9 +482,9 @@ def test_where_nothing_would_be_kept_no_rule_is_shown(approvals: PermissionQuest
 def test_a_command_says_what_an_undo_does_not_cover(theme: Theme) -> None:
     made = PermissionQuestionPanel(theme)
     words = format_uncovered_files("ready", ["node_modules/", *(f"big{n}/" for n in range(6))])
-    assert words == "Undo can't restore: node_modules/, big0/, big1/, big2/, big3/, and 2 more"
+    assert words == "Undo cannot restore: node_modules/, big0/, big1/, big2/, big3/, and 2 more"
     assert format_uncovered_files("ready", []) == ""
-    assert "can't be undone" in format_uncovered_files("off", [])
+    assert "cannot be undone" in format_uncovered_files("off", [])
     made.show_oldest_question({1: replace(COMMAND, call=replace(COMMAND.call, name="run_command"))}, words)
     assert words in [label.text() for label in made.findChildren(QLabel)]
     made.show_oldest_question({2: replace(COMMAND, call=replace(COMMAND.call, name="write_file"))}, words)

@@ -63,7 +63,7 @@ def headings(chat: ChatPage) -> list[QToolButton]:
 
 
 def close_button(chat: ChatPage) -> QToolButton:
-    return next(each for each in headings(chat) if each.accessibleName() == "Close this side")
+    return next(each for each in headings(chat) if each.accessibleName() == "Close this pane")
 
 
 def key_hints(chat: ChatPage) -> list[str]:

@@ -164,7 +164,7 @@ def test_what_was_recorded_of_an_agent_is_deleted_after_a_question(window: MainW
     next(action for action in menu.actions() if action.text() == "Older than 30 days").trigger()
     box = dialog.findChild(QMessageBox)
     assert isinstance(box, QMessageBox)
-    assert "can't be undone" in box.text()
+    assert "cannot be undone" in box.text()
     next(one for one in box.buttons() if one.text() == "Delete permanently").click()
     assert histories.deleted == ("codex", 30)
     assert "2 conversations deleted" in words(dialog)

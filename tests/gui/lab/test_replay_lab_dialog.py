@@ -42,14 +42,14 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
     policies = ["helix", "observational", "layered", "keeps_most", "none"]
     assert program.played == [([story.CONVERSATION], policies, bench.rows[story.CONVERSATION].window)]
     assert lab.answer.text().startswith(
-        "Helix policy would have cost the least here: 50% of what it costs to send everything"
+        "Helix preset would have cost the least here: 50% of what it costs to send everything"
     )
-    assert "Observational policy" in said(lab)
-    take = next(each for each in lab.findChildren(QPushButton) if each.accessibleName().endswith("Helix policy"))
+    assert "Observational preset" in said(lab)
+    take = next(each for each in lab.findChildren(QPushButton) if each.accessibleName().endswith("Helix preset"))
     take.click()
     assert bench.policy_name == "helix"
-    assert "This workspace now uses: Helix policy." in said(lab)
-    assert window.context_panel.policy.text() == "Helix policy ▾"
+    assert "This workspace now uses: Helix preset." in said(lab)
+    assert window.context_panel.policy.text() == "Helix preset ▾"
 
 
 def test_the_policy_page_compares_the_last_conversations(
@@ -58,7 +58,7 @@ def test_the_policy_page_compares_the_last_conversations(
     window.window_actions["settings"].trigger()
     (settings,) = window.findChildren(SettingsDialog)
     settings.show_settings_page("policy")
-    asked = "What would each policy have cost in my last conversations?"
+    asked = "What would each preset have cost in my last conversations?"
     next(each for each in settings.findChildren(QPushButton) if each.text() == asked).click()
     (lab,) = window.findChildren(ReplayLabDialog)
     newest = sorted((row for row in bench.rows.values() if not row.trashed), key=lambda row: -row.updated)
@@ -66,7 +66,7 @@ def test_the_policy_page_compares_the_last_conversations(
     assert played == [row.id for row in newest if not row.parent][:5]
     assert len(played) > 1
     assert "keeps_most" in policies
-    assert f"In your last {len(played)} conversations, Helix policy would have cost the least: 50%" in said(lab)
+    assert f"In your last {len(played)} conversations, Helix preset would have cost the least: 50%" in said(lab)
     assert "In view" in said(lab)
 
 

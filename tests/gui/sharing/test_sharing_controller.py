@@ -21,7 +21,7 @@ def test_the_workspaces_line_says_how_it_stands(window: MainWindow, bench: FakeW
     bench.sharing.stand(SharingStatus("in step"))
     assert state(window) == "Shared: in sync"
     bench.sharing.stand(SharingStatus("waiting", 1_212))
-    assert state(window) == "Shared: 1,212 waiting"
+    assert state(window) == "Shared: 1,212 changes to send"
     bench.sharing.stand(SharingStatus("refused", why="The shared store is full. Make room on its disk."))
     assert state(window) == "Shared: needs your attention"
     bench.sharing.stand(SharingStatus())

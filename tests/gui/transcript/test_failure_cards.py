@@ -90,10 +90,10 @@ def test_a_pause_counts_down_and_can_be_cut_short(pane: TranscriptPane, settle: 
     pane.view.column.page.now = lambda: now[0]
     pane.view.apply_events([ReplyStreamed("c", RetryDelay("The provider is busy.", 12.0))])
     settle()
-    assert card(pane)._title == "Trying again in 12 s"
+    assert card(pane)._title == "Retrying in 12 s"
     now[0] = 105.0
     pane.view._update_elapsed_times()
-    assert card(pane)._title == "Trying again in 7 s"
+    assert card(pane)._title == "Retrying in 7 s"
     assert pane.view._clock.isActive()
     found: list[ChatIntent] = []
     pane.intent_requested.connect(found.append)

@@ -43,7 +43,7 @@ class MemoryRowStore:
         if self.is_away:
             raise SharedStoreUnreachable(
                 "The shared store is not responding.",
-                remedy="You can keep working. Your changes are stored on this computer until the store responds.",
+                remedy="You can keep working. Your changes are stored on this computer until the shared store responds.",
             )
         return self._shelf.lock
 
