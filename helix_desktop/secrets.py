@@ -238,12 +238,12 @@ class SecretStorage:
         self._seen(value)
         if where is SecretKeeper.ENVIRONMENT:
             raise ActionRefused(
-                f"Set {environment_variable_name(name)} before you start the program. The program cannot set this value itself."
+                f"Set {environment_variable_name(name)} before you start the program. The program cannot set environment variables itself."
             )
         if where is SecretKeeper.FILE and not self._consent():
             raise ActionRefused(
                 "Keys are stored in a file only if you allow this in the settings.",
-                remedy=f"To allow this, go to Settings > General > Keys. If you are not using the window, set file = true under [keys] in {self._file.with_name('settings.toml')}.",
+                remedy=f"To allow a key file, go to Settings > General > Keys. If you are not using the window, set file = true under [keys] in {self._file.with_name('settings.toml')}.",
             )
         if where is SecretKeeper.KEYRING:
             self.allow_asking_keyring()

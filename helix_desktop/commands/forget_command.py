@@ -20,7 +20,7 @@ STANDARD = "-"
 OPTIONS: Options = {
     "[HASH...]": {"dest": "hashes", "help": "the hash of an entry, or the first part of it"},
     "--text TEXT": "the text to remove everywhere; - reads standard input",
-    "--yes": "required, because this cannot be undone",
+    "--yes": "required, because what you remove cannot be restored",
 }
 
 

@@ -37,7 +37,7 @@ OPTIONS: Options = {
     "--port N": {"type": int, "default": None, "help": "the port on 127.0.0.1 (default: 4356; 0 picks a free port)"},
     "--upstream URL": "send all requests to this address instead of each protocol's usual provider",
     "--no-folds": "only record requests, and pass them on unchanged",
-    "--fold-plans": "shorten (fold) old messages for agents with a subscription too",
+    "--fold-plans": "shorten (fold) old messages even if an agent is signed in with a subscription",
     "--key PROVIDER": "use the stored key of this provider if an agent sends no key",
     "--socket N": {"type": int, "default": -1, "help": argparse.SUPPRESS},
     "--told": argparse.SUPPRESS,

@@ -219,7 +219,9 @@ class FoldSteward:
         if fold in branch.live:
             raise ActionRefused("This fold is already active.")
         if not branch.would_fold_nest(folded.cover):
-            raise ActionRefused("Another fold now replaces some of the same messages.", remedy="Undo that fold first.")
+            raise ActionRefused(
+                "Another fold now replaces some of the same messages.", remedy="Undo the other fold first."
+            )
         return await self.conversation.append_facts(facts.Refolded(fold))
 
     def cancel_fold(self) -> None:

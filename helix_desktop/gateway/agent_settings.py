@@ -58,7 +58,7 @@ def plan_address_install(
         (one for one in (usual, *others) if one.provider and (one is usual or one.provider in USUAL_PROVIDERS)), None
     ):
         raise ActionRefused(
-            f"{agent.title} already has another address for {kept.provider} ({kept.source}). Connecting the agent would overwrite that address.",
+            f"{agent.title} already has another address for {kept.provider} ({kept.source}). Connecting the agent would overwrite the address that it uses now.",
             remedy="Start the agent with `wrap` each time instead. `wrap` keeps the address that the agent uses now.",
         )
     registration = GatewayRegistration(new_token(), usual.address, agent=agent.name)

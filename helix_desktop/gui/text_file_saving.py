@@ -18,7 +18,7 @@ async def save_text_file(file: Path, make: Callable[[], str]) -> None:
         await asyncio.to_thread(write_whole)
     except OSError as error:
         raise StoreFailed(
-            tr("Couldn't write {file}: {why}.", file=file, why=error.strerror or error),
+            tr("{file} could not be written: {why}.", file=file, why=error.strerror or error),
             remedy=tr("Nothing was lost. Choose another location."),
         ) from error
 

@@ -156,7 +156,7 @@ def read_sessions(
         else:
             yield from _sessions_in_json_file(path, told, kind, there)
     except OSError as error:
-        raise NotFound(f"{path} cannot be read: {error.strerror}.", remedy="Check the name.") from error
+        raise NotFound(f"{path} cannot be read: {error.strerror}.", remedy="Check the name of the file.") from error
 
 
 def _sessions_in_database(path: Path, told: ReadingComplaints, there: Path) -> Iterator[RecordedSession]:

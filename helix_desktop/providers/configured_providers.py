@@ -141,7 +141,9 @@ class ConfiguredProviders:
         except FileNotFoundError:
             return tomlkit.document()
         except TOMLKitError as error:
-            raise ConfigFileMistake(f"{self._file} is not valid TOML: {error}.", remedy="Fix that line.") from error
+            raise ConfigFileMistake(
+                f"{self._file} is not valid TOML: {error}.", remedy="Fix the line that the error names."
+            ) from error
 
     def _provider_tables(self, document: tomlkit.TOMLDocument, *, make: bool = False) -> Any:
         tables = document.get("provider", {})

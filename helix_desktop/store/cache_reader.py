@@ -229,7 +229,7 @@ def key_range_end(kind: bytes) -> bytes:
 def _damaged_entry_error(digest: Digest, why: str) -> CacheCorrupt:
     return CacheCorrupt(
         f"The entry {digest} is damaged on disk ({why}) and has been quarantined.",
-        remedy="To repair it, store the same content again. A backup of the folder may also contain an intact copy.",
+        remedy="To repair the entry, store the same content again. A backup of the folder may also contain an intact copy.",
     )
 
 

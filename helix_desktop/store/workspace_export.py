@@ -177,7 +177,9 @@ def read_export_manifest(path: Path) -> dict[str, Any]:
             manifest = _parse_export_line(read_archive_member(archive, "manifest.json", _MANIFEST_LIMIT))
             names = set(archive.namelist())
     except (*_BROKEN, OSError) as error:
-        raise InvalidInput(f"{path} is not a complete workspace export.", remedy="Export it again.") from error
+        raise InvalidInput(
+            f"{path} is not a complete workspace export.", remedy="Export the workspace again."
+        ) from error
     if not isinstance(manifest, dict) or not {"workspace.toml", "facts.jsonl", "entries.bin"} <= names:
         raise InvalidInput(f"{path} is not a workspace export.", remedy="Choose a file that was created with Export.")
     if manifest.get("version") != VERSION:

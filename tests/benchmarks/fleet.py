@@ -75,7 +75,7 @@ def page(sizes: Sizes, rates: dict[str, Row]) -> str:
         seconds = (puts * put.ours.median + gets * get.ours.median) / 1e6
         machine = (
             f"On the computer used for the figures page, storing 2 KB durably takes {shown(put.ours.median)} µs and reading it with a hash check takes "
-            f"{shown(get.ours.median)} µs. A single thread would therefore need {seconds / 60:.0f} minutes to store and read a whole day's data. At the peak, such a thread "
+            f"{shown(get.ours.median)} µs. A single thread would therefore need {seconds / 60:.0f} minutes to store and read a whole day's data. At the peak, this thread "
             f"would be busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f}% of the time. A shared store is therefore not needed for speed: it lets many computers use the same content, and it protects the content if a computer's disk fails."
         )
     return f"""# A fleet of agents

@@ -264,7 +264,7 @@ def test_a_link_on_the_way_is_refused(tmp_path: Path, link: str) -> None:
     (home / link).parent.mkdir(parents=True)
     elsewhere.mkdir()
     (home / link).symlink_to(elsewhere)
-    with pytest.raises(InvalidInput, match="cannot be written"):
+    with pytest.raises(InvalidInput, match="could not be written"):
         restoring.write_new_session_file(home, ".claude/projects/-f/new.jsonl", b"new")
     assert list(elsewhere.rglob("*")) == []
 

@@ -126,7 +126,7 @@ async def test_what_both_changed_is_left_to_the_user(desks: Desks, project: Path
     (copy.folder / "0" / "a").write_text("theirs\n")
     (copy.folder / "0" / "b").write_text("theirs\n")
     (project / "a").write_text("mine\n")
-    with pytest.raises(ActionRefused, match="both sides: a"):
+    with pytest.raises(ActionRefused, match="in the copy: a"):
         await bench.copies.bring_back(copy, "apply")
     assert ((project / "a").read_text(), (project / "b").read_text()) == ("mine\n", "b\n")
 

@@ -96,7 +96,7 @@ async def save_entry_to_file(
             report(min(start + PAGE_BYTES, stored.size), stored.size)
         await asyncio.to_thread(beside.replace_target)
     except OSError as error:
-        what = tr("Couldn't save the entry: {why}.", why=error.strerror or str(error))
+        what = tr("The entry could not be saved: {why}.", why=error.strerror or str(error))
         raise StoreFailed(what, remedy=tr("The entry is still in the cache. Choose another location.")) from error
     finally:
         if beside is not None:

@@ -127,4 +127,6 @@ def _read_file_bytes(file: Path) -> bytes:
             )
         return file.read_bytes()
     except OSError as error:
-        raise InvalidInput(tr("Couldn't read {name}: {why}.", name=file.name, why=error.strerror or error)) from error
+        raise InvalidInput(
+            tr("{name} could not be read: {why}.", name=file.name, why=error.strerror or error)
+        ) from error

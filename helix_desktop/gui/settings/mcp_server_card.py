@@ -153,7 +153,7 @@ class McpServerCard(QWidget):
 
 def describe_server_state(server: McpServerState) -> str:
     if server.mistake:
-        return tr("Couldn't read the server's settings: {why}", why=translate_sentences(server.mistake))
+        return tr("The server's settings could not be read: {why}", why=translate_sentences(server.mistake))
     if not server.enabled:
         return tr("off")
     state = {"starting": tr("starting"), "ready": tr("ready"), "failed": tr("failed"), "off": tr("off")}

@@ -24,7 +24,7 @@ def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
         "window": (tr("The request is too long for this model"), (other, again)),
         "busy": (tr("The provider is busy"), (again,)),
         "connection": (tr("The connection to the model failed"), (again,)),
-        "store": (tr("Couldn't save to disk"), (again,)),
+        "store": (tr("Could not save to the disk"), (again,)),
     }
     return cards.get(cause, (tr("Something went wrong"), (again,)))
 

@@ -295,7 +295,7 @@ def _error_of_state_code(code: str, text: str) -> HelixError:
     if code == "42501":
         return StoreFailed(
             "The database user for the shared store does not have permission to use or create its tables.",
-            remedy=f"{_SAFE} Give this user permission to create a schema in the database.",
+            remedy=f"{_SAFE} Give the database user permission to create a schema.",
         )
     if not code or code[:2] in _PASSING:
         what = f"The shared store is not responding: {text}"

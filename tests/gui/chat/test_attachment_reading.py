@@ -37,7 +37,7 @@ def test_what_cannot_be_attached_is_said_and_the_rest_comes(doing: BackgroundRun
     attaching.attach_files([tmp_path, tmp_path / "gone.txt", tmp_path / "good.txt"])
     assert [error.what for error in errors] == [
         f"{tmp_path.name} is a folder.",
-        "Couldn't read gone.txt: No such file or directory.",
+        "gone.txt could not be read: No such file or directory.",
     ]
     assert [each.name for each in attached] == ["good.txt"]
 

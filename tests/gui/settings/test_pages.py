@@ -496,7 +496,7 @@ def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     ]
     page = McpServersPage(bench, program, window.background_runner)
     page.show()
-    assert "Couldn't read the server's settings: args have to be texts" in said(page)
+    assert "The server's settings could not be read: args have to be texts" in said(page)
     QTest.mouseClick(button(page, "Tools and log"), Qt.MouseButton.LeftButton)
     checks = {each.text(): each for each in page.findChildren(QCheckBox) if each.text() != "Read-only"}
     assert {name: check.isChecked() for name, check in checks.items()} == {"search": True, "delete": False}

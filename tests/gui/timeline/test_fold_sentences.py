@@ -31,7 +31,7 @@ def test_titles_and_lines(written: Written) -> None:
     assert fold_sentences.describe_event_briefly(story.events[0], story.model_window) == "Layered preset · 128K window"
     spoken.set_translations(json.loads(spoken.catalogue_file("zh_CN").read_text("utf-8")))
     try:
-        assert fold_sentences.describe_event_briefly(story.events[0], 0) == "分层策略"
+        assert fold_sentences.describe_event_briefly(story.events[0], 0) == "分层预设"
     finally:
         spoken.set_translations({})
     assert fold_sentences.describe_event_briefly(story.events[1], 0) == "15K → 90 tokens · saved $0.410 so far"
