@@ -36,10 +36,8 @@ SELECT pieces.id, pieces.number, pieces.start, pieces.length, pieces.conversatio
 FROM json_each(?) AS asked CROSS JOIN pieces ON pieces.id = asked.value LEFT JOIN entries ON entries.number = pieces.number
 WHERE (? = '' OR entries.tool = ?) AND (? = 0 OR pieces.number > 0)
 AND (? = '' OR pieces.number = 0 OR instr(lower(entries.tool), ?)) AND (? = '' OR pieces.number = 0 OR instr(lower(entries.source), ?))
-LIMIT ?
 """
-NEWEST = "rowid DESC"
-_MATCHING = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY {} LIMIT ?"
+_MATCHING = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
 
 
 class StoresAccess(Protocol):
@@ -65,11 +63,14 @@ def search_full_text(
         return ()
     words = without_stop_words(search_words.split_unspaced_terms(terms))
     most = max(limit if filters == SearchFilters() else limit * FILTERED, WEIGHED)
-    chosen = (tool, tool, entries_only, filters.tool, filters.tool, filters.file, filters.file, most)
+    chosen = (tool, tool, entries_only, filters.tool, filters.tool, filters.file, filters.file)
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
-        matching = MatchingRows(connection, words, most, RANKED if any(chosen[:-1]) else most)
-        found = connection.execute(_FOUND, (json.dumps(matching.best_first), *chosen)).fetchall()
-    return tuple(rank_places([*_read_found_places(source, found, matching, filters)], matching.weights)[:limit])
+        matching = MatchingRows(connection, words, most, RANKED if any(chosen) else most)
+        found = connection.execute(_FOUND, (json.dumps(matching.best_first), *chosen))
+        places: list[FoundPlace] = []
+        while len(places) < most and (rows := found.fetchmany(most)):
+            places += _read_found_places(source, rows, matching, filters)
+    return tuple(rank_places(places, matching.weigh_words())[:limit])
 
 
 class MatchingRows:
@@ -81,27 +82,58 @@ class MatchingRows:
 
     def __init__(self, connection: sqlite3.Connection, words: Sequence[str], most: int, deep: int) -> None:
         self._connection = connection
-        self._rows = {word: frozenset(self._find_rows([word], RANKED)) for word in words}
         (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
+        self._asked = search_words.asked_terms(words, partial(self._is_everywhere, last))
+        self._rows = {word: frozenset(self._find_rows([word], RANKED)) for word in words}
+        self._last, self._looked_for, self._held = last, Counter[str](), Counter[str]()
         room, scores = RANKED, Counter[int]()
         self.weights = dict.fromkeys(words, 0.0)
-        for word, rows in sorted(self._rows.items(), key=lambda item: len(item[1])):
+        rarest_first = sorted(self._rows, key=lambda word: len(self._rows[word]))
+        for word in rarest_first:
+            rows = self._rows[word]
             if (room := room - len(rows)) > 0:
                 self.weights[word] = math.log(1 + (last + 1) / (len(rows) + 0.5))
                 scores.update(dict.fromkeys(rows, self.weights[word]))
         full, first = sum(self.weights.values()) - 1e-6, list[int]()
+        self._of_all: Sequence[str] = ()
         if not scores or sum(score >= full for score in scores.values()) > most:
-            first = self._find_rows(words, deep, "rank" if all(self.weights.values()) else NEWEST)
+            # Whether those have it that stand in every second row, their text says: asking the index takes long.
+            dense = {word for word, rows in self._rows.items() if len(rows) == RANKED > (last - min(rows)) / 2}
+            self._of_all = [word for word in rarest_first if word not in dense] or words
+            first = self._find_rows(self._of_all, deep)
+        self._with_all = frozenset(first)
         if not any(self.weights.values()) and len(first) < most:
-            first += self._find_rows(words, deep, every=False)
+            first += self._find_rows(words, deep, " OR ")
         self.best_first = [*dict.fromkeys([*first, *sorted(scores, key=lambda row: (-scores[row], -row))])]
 
-    def _find_rows(self, words: Sequence[str], limit: int, order: str = NEWEST, *, every: bool = True) -> list[int]:
-        asked = (search_words.fts_expression(words, every=every), limit)
-        return [row for (row,) in self._connection.execute(_MATCHING.format(order), asked)]
+    def _is_everywhere(self, last: int, word: str) -> bool:
+        """Whether a tenth of the newest rows have it, where there are so many that it matters."""
+        if last <= RANKED:
+            return False
+        found = self._connection.execute(f"{_MATCHING} OFFSET ?", (f'"{word}"', 1, RANKED // 10)).fetchone()
+        return found is not None and found[0] > last - RANKED
 
-    def words_of_row(self, row: int) -> Sequence[str]:
-        return [word for word, rows in self._rows.items() if row in rows]
+    def _find_rows(self, words: Sequence[str], limit: int, joined: str = " AND ") -> list[int]:
+        asked = joined.join(f"({self._asked[word].expression})" for word in words if self._asked[word].expression)
+        return [row for (row,) in self._connection.execute(_MATCHING, (asked, limit))]
+
+    def words_of_row(self, row: int, text: str) -> list[str]:
+        """The words that a row with this text has: several in one only where they stand together."""
+        more = self._of_all if row in self._with_all else ()
+        known = [(word, self._asked[word].together) for word, rows in self._rows.items() if row in rows or word in more]
+        folded = search_words.fold_like_index(text) if any(together for _, together in known) else ""
+        held = [word for word, together in known if together is None or together.search(folded)]
+        self._looked_for.update(word for word, _ in known)
+        self._held.update(held)
+        return held
+
+    def weigh_words(self) -> dict[str, float]:
+        """Rare words weigh more. A term of several words is as rare as its share of the texts read that have them together."""
+        last, found = self._last, {word: len(rows) for word, rows in self._rows.items()}
+        counts = {word: found[word] * (self._held[word] or 1) / (self._looked_for[word] or 1) for word in found}
+        return {
+            word: weight and math.log(1 + (last + 1) / (counts[word] + 0.5)) for word, weight in self.weights.items()
+        }
 
 
 def _read_found_places(
@@ -120,11 +152,14 @@ def _read_found_places(
                 text = "\n".join(searchable_texts(fact))
                 if _fact_passes_filters(source, found, fact, text, filters):
                     hit = SearchHit("", None, found.conversation, found.seq, 1)
-                    known = [word for row in each for word in matching.words_of_row(row[0])]
-                    yield FoundPlace(hit, text, 0, BY_USER if isinstance(fact, UserSaid) else 1.0, known, found.time)
+                    if known := [word for row in each for word in matching.words_of_row(row[0], text)]:
+                        worth = BY_USER if isinstance(fact, UserSaid) else 1.0
+                        yield FoundPlace(hit, text, 0, worth, known, found.time)
             elif found is not None:
                 for row, hit, piece in _pieces_of_entry(each, *found, filters):
-                    yield FoundPlace(hit, piece, row[1], 1.0, matching.words_of_row(row[0]))
+                    call = f"{hit.about.tool} {hit.about.source}"
+                    if known := matching.words_of_row(row[0], f"{piece}\n{call}"):
+                        yield FoundPlace(hit, piece, row[1], 1.0, known)
         left = left[len(read) :]
 
 

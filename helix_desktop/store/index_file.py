@@ -27,7 +27,7 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.store_thread import StoreThread
 
 T = TypeVar("T")
-VERSION = 3  # An index with an older version is built anew.
+VERSION = 4  # An index with an older version is built anew.
 APPLICATION = 0x48454C49  # The letters "HELI".
 SEARCHED = 8 << 20  # Bytes of an entry whose words are indexed. A pattern search reads all bytes.
 _MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite's cache_size, in KiB if it is negative.
@@ -35,7 +35,7 @@ _SLICE = 1 << 20  # In bytes. The thread that also writes reads this much at onc
 _TOGETHER = 4 << 20  # Characters indexed in one transaction: FTS5 sorts and merges at each commit.
 ROWS, FACTS, WORDS = 5000, 1000, 200  # After this many rows, facts or texts, other work gets its turn.
 
-_SCHEMA = """
+_SCHEMA = f"""
 CREATE TABLE entries(
   number INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, tool TEXT NOT NULL, source TEXT NOT NULL, media TEXT NOT NULL,
   size INTEGER NOT NULL, kept INTEGER NOT NULL, lines INTEGER NOT NULL, tokens INTEGER NOT NULL, time REAL NOT NULL,
@@ -52,7 +52,7 @@ CREATE TABLE pieces(
   conversation TEXT NOT NULL, seq INTEGER NOT NULL);
 CREATE INDEX pieces_of ON pieces(number) WHERE number;
 CREATE INDEX pieces_in ON pieces(conversation, seq) WHERE seq;
-CREATE VIRTUAL TABLE words USING fts5(text, parts, content='', tokenize='unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE words USING fts5(text, content='', detail=none, columnsize=0, tokenize='{search_words.TOKENIZER}');
 INSERT INTO words(words, rank) VALUES('hashsize', 8388608);
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
@@ -360,11 +360,11 @@ class IndexFile:
         rows = [(at, len(text), *where) for at, (text, _, *where) in enumerate(found, last + 1)]
         self._execute_rows("INSERT INTO pieces(id, length, number, start, conversation, seq)", rows)
         words = [
-            (at, text, f"{search_words.hidden_words(text)} . {call} . {search_words.hidden_words(call)}")
+            (at, "\n".join((text, call, *map(search_words.added_words, (text, call)))))
             for at, (text, call, *_) in enumerate(found, last + 1)
         ]
         for some in _split_by_text_size(words):
-            self._execute_rows("INSERT INTO words(rowid, text, parts)", some)
+            self._execute_rows("INSERT INTO words(rowid, text)", some)
 
     # --- Facts are indexed
 
@@ -465,10 +465,10 @@ def _sum_checkpoint_contents(found: Sequence[CacheRecord]) -> tuple[int, int]:
     return sum(record.state is EntryState.LIVE for record in held), sum(record.bytes_with_keys for record in held)
 
 
-def _split_by_text_size(words: Sequence[tuple[int, str, str]]) -> Iterator[Sequence[tuple[int, str, str]]]:
+def _split_by_text_size(words: Sequence[tuple[int, str]]) -> Iterator[Sequence[tuple[int, str]]]:
     """Rows of so much text together that taking them over does not hold the interpreter for long."""
     begin = size = 0
-    for end, (_, text, _) in enumerate(words, 1):
+    for end, (_, text) in enumerate(words, 1):
         size += len(text)
         if size >= search_words.SLICE or end == len(words):
             yield words[begin:end]

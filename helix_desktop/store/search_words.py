@@ -1,19 +1,28 @@
 """Words as the search sees them: prose, code identifiers and paths.
 
-The index has two columns. `text` is the text itself, cut at everything that is no letter or digit,
-so `snake_case` and `a/path.py` are found by their parts and, as a phrase, as a whole. `hidden_words`
-adds what that misses: the humps of camelCase, and the single characters of scripts without blanks.
+The index cuts a text at everything that is no letter or digit, so `snake_case` and `a/path.py` are found by their parts.
+`added_words` adds what that misses: the humps of camelCase, and the characters and pairs of them of scripts without blanks.
+The index knows which words a row has and not where: that halves it. Whether they stand side by side, the text itself says.
 """
 
 import codecs
 import re
+import sqlite3
 import string
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 
 from helix_desktop.engine.search_query import LEAST_STEM, stem_of_word
+from helix_desktop.fast_dataclass import dataclass
 
 SLICE = 1 << 16  # After this many bytes decoded, or characters indexed, other threads get their turn.
 PIECE = 64 * 1024  # In characters: the longest row. In short rows, matches are found fast.
+TOKENIZER = "unicode61 remove_diacritics 2"
+_CUTTING = f"""
+CREATE VIRTUAL TABLE words USING fts5(text, tokenize='{TOKENIZER}');
+CREATE VIRTUAL TABLE cut USING fts5vocab(words, 'instance');
+"""
 
 # Matches a capital inside a word, and the rest of the word: `Case` in camelCase, `Server` in HTTPServer.
 # Capitals are rare, so this search is fast. `*+` keeps it fast even for a megabyte of one letter.
@@ -21,9 +30,11 @@ _CAPITAL = re.compile(r"([A-Z](?:(?=[a-z0-9])(?<=[A-Z][A-Z])|(?<=[a-z0-9][A-Z]))
 _LETTERS = string.ascii_letters + string.digits
 _HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|\n")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+_ACCENTS = re.compile("[\u0300-\u036f]")
 _ASKED = re.compile(r'"([^"]*)"|(\S+)')
 _AROUND_WORD = re.compile(r"^[(\[,;:?!]+|(?:['’]s)?[()\].,;:?!]*$")  # Punctuation, and a possessive
 _WORDS = re.compile(r"\w+")
+_BEGINS = r"(?<![^\W_])"  # In a pattern: no letter or digit stands before this.
 
 
 def hidden_words(text: str) -> str:
@@ -34,6 +45,17 @@ def hidden_words(text: str) -> str:
         return hidden
     single = [" ".join(run) for run in _UNSPACED.findall(text)]
     return " . ".join([hidden, *single] if hidden else single)
+
+
+def added_words(text: str) -> str:
+    """What the index adds to a text."""
+    return f"{hidden_words(text)} {' '.join(_pairs_of_signs(text))}"
+
+
+def _pairs_of_signs(text: str) -> list[str]:
+    """Each two neighbours in a script without blanks; a sign that stands alone, alone."""
+    runs = [] if text.isascii() else _UNSPACED.findall(text)
+    return [run[at : at + 2] for run in runs for at in range(max(1, len(run) - 1))]
 
 
 def plain_words(text: str) -> list[str]:
@@ -69,29 +91,63 @@ def query_terms(query: str) -> list[str]:
     return [term for term in terms if _WORDS.search(term)]
 
 
-def fts_expression(terms: Sequence[str], *, every: bool = True) -> str:
-    """What FTS5 is asked: every term (or any), as it stands or by its hidden words. A `*` at a term's end means "begins so"."""
-    return (" AND " if every else " OR ").join(_fts_term(term) for term in terms)
+@dataclass(frozen=True, slots=True)
+class AskedTerm:
+    """`expression`: what FTS5 is asked. `together`: where that is more than one word, what the text must have; else None."""
+
+    expression: str
+    together: re.Pattern[str] | None
+
+
+def asked_terms(terms: Sequence[str], is_everywhere: Callable[[str], bool]) -> Mapping[str, AskedTerm]:
+    """By term, as it stands or by its hidden words, how the index is asked. A `*` at a term's end means "begins so".
+
+    Of several words in one term, the index is not asked for those that stand almost everywhere: that takes long, and chooses little.
+    """
+    hidden = [" ".join([hidden_words(_UNSPACED.sub(" ", term)), *_pairs_of_signs(term)]) for term in terms]
+    cut = _cut_like_index([*terms, *hidden])
+    return {term: _asked_term(term, cut[at], cut[len(terms) + at], is_everywhere) for at, term in enumerate(terms)}
+
+
+def _cut_like_index(texts: Sequence[str]) -> list[list[str]]:
+    """The words of each text as FTS5 cuts and folds them: asked for anything but one of its words, it would fail."""
+    cut: list[list[str]] = [[] for _ in texts]
+    with closing(sqlite3.connect(":memory:")) as memory:
+        memory.executescript(_CUTTING)
+        memory.executemany("INSERT INTO words(rowid, text) VALUES(?, ?)", enumerate(texts))
+        for at, word in memory.execute("SELECT doc, term FROM cut ORDER BY doc, offset"):
+            cut[at].append(word)
+    return cut
+
+
+def _asked_term(term: str, plain: list[str], hidden: list[str], is_everywhere: Callable[[str], bool]) -> AskedTerm:
+    star, stem = "*" if term.endswith("*") else "", stem_of_word(term)
+    ways, end = [], "" if star else r"(?![^\W_])"
+    whole, humps = (r"[\W_]*".join(map(re.escape, words)) for words in (plain, hidden))
+    together = [_BEGINS + whole + end, humps]
+    for words in filter(None, (plain, hidden)):
+        rare = [word for word in words if not is_everywhere(word)] if len(words) > 1 else []
+        ways.append(" AND ".join(f'"{word}"{star if word == words[-1] else ""}' for word in rare or words))
+    if not star and len(term) > LEAST_STEM and stem != term.casefold():
+        ways.append(f'"{stem}"*')
+        together.append(_BEGINS + re.escape(stem))
+    expression = " OR ".join(f"({way})" for way in ways)
+    several = max(len(plain), len(hidden)) > 1
+    return AskedTerm(expression, re.compile("|".join(filter(None, together))) if several else None)
+
+
+def fold_like_index(text: str) -> str:
+    """A text in lower case and, as in the index, without accents."""
+    low = text.lower()
+    return low if low.isascii() else unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", low)))
 
 
 def split_unspaced_terms(terms: list[str]) -> list[str]:
     """The terms, with pairs of signs in the place of a longer run of a script without blanks."""
     split: list[str] = []
     for term in terms:
-        runs = [run for run in _UNSPACED.findall(term) if len(run) > 2]
-        split += [run[at : at + 2] for run in runs for at in range(len(run) - 1)] or [term]
+        split += _pairs_of_signs(" ".join(run for run in _UNSPACED.findall(term) if len(run) > 2)) or [term]
     return split
-
-
-def _fts_term(term: str) -> str:
-    star = "*" if term.endswith("*") else ""
-    plain = term.replace('"', " ").rstrip("*")
-    asked = f'"{plain}"{star}'
-    stem = stem_of_word(plain)
-    if not star and len(plain) > LEAST_STEM and stem != plain.casefold():
-        asked = f'({asked} OR "{stem}"*)'
-    hidden = hidden_words(plain)
-    return f'({asked} OR parts : "{hidden.replace(" . ", " ")}"{star})' if hidden else asked
 
 
 def find_first_term(text: str, terms: Sequence[str]) -> int:

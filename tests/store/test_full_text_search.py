@@ -186,6 +186,48 @@ async def test_parts_of_identifiers_and_runs_of_chinese_signs_are_found(workspac
         assert len(await workspace.index.search_index(query)) == 1, query
 
 
+async def test_words_in_quotes_are_found_where_they_stand_side_by_side_and_nowhere_else(
+    workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(full_text_search, "WEIGHED", 3)
+    oldest = await workspace.cache.store_content("ran OUT of\nmémory, lib/thread_pool.py".encode(), SHELL)
+    for number in range(12):
+        await workspace.cache.store_content(f"of memory {number} pool lib/py/thread out".encode(), SHELL)
+    await workspace.journal.append_to_journal("c", [UserSaid((Text("memory out of threads"),))])
+    await workspace.index.wait_until_indexed()
+    for query in (
+        '"out of memory"',
+        "lib/thread_pool.py",
+        "thread_pool",
+        "lib/thread*",
+        '"out of mem*"',
+        '"ran OUT" thread_pool',
+    ):
+        hits = await workspace.index.search_index(query, limit=1)
+        assert [hit.digest for hit in hits] == [oldest.digest], query
+    assert await workspace.index.search_index('"memory of out"') == ()
+
+
+async def test_a_path_is_found_in_many_rows_that_have_most_of_its_words(
+    workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(full_text_search, "RANKED", 20)
+    stored = [
+        await workspace.cache.store_content(f"in src/module_{n % 3}/file_{n}.py".encode(), SHELL) for n in range(40)
+    ]
+    await workspace.index.wait_until_indexed()
+    (hit,) = await workspace.index.search_index("src/module_1/file_4.py")
+    assert hit.digest == stored[4].digest
+    assert await workspace.index.search_index("src/module_2/file_4.py") == ()
+
+
+async def test_an_identifier_is_found_by_its_other_forms(workspace: StoredWorkspace) -> None:
+    await workspace.cache.store_content(b"raise LockManagerError", SHELL)
+    await workspace.index.wait_until_indexed()
+    for query in ("LockManagerErrors", "lock_manager_error", "ManagerError", "lockmanagererror"):
+        assert len(await workspace.index.search_index(query)) == 1, query
+
+
 async def test_of_places_with_some_of_the_words_those_with_more_and_with_others_near_come_first(
     workspace: StoredWorkspace,
 ) -> None:

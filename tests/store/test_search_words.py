@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from helix_desktop.store import search_words
@@ -48,6 +50,25 @@ def test_pieces_are_the_text_in_order(text: str) -> None:
 )
 def test_a_query_is_taken_apart(query: str, terms: list[str]) -> None:
     assert search_words.query_terms(query) == terms
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1), max_size=5))
+@example(["กั", "हिन्दी", "v2缓存", "_", "a\u0378b\U0001f9ff", "Straße*", "ﬁn ²x", "getÜser東", '"', "*"])
+def test_the_index_can_be_asked_for_whatever_is_typed_and_finds_it(terms: list[str]) -> None:
+    asked = search_words.asked_terms(terms, lambda _: False)
+    with closing(sqlite3.connect(":memory:")) as index:
+        index.execute(
+            "CREATE VIRTUAL TABLE words USING"
+            f" fts5(text, content='', detail=none, columnsize=0, tokenize='{search_words.TOKENIZER}')"
+        )
+        for row, term in enumerate(terms):
+            index.execute(
+                "INSERT INTO words(rowid, text) VALUES(?, ?)", (row, f"{term} {search_words.added_words(term)}")
+            )
+        for row, term in enumerate(terms):
+            if expression := asked[term].expression:
+                found = index.execute("SELECT rowid FROM words WHERE words MATCH ?", (expression,)).fetchall()
+                assert (row,) in found, term
 
 
 @pytest.mark.parametrize(
