@@ -42,7 +42,7 @@ class ProgramSetting(Generic[T]):
     unit: str = ""
     restart: bool = False  # True if a change needs a new start of the program.
     long: bool = False  # True if the value is text of several lines.
-    font: str = ""  # "text" or "code" if the value names such a font; empty means the default.
+    font: str = ""  # "text" or "code" if the setting is a font of this kind, else empty. An empty value of it means the default font.
 
     def check_value(self, value: object) -> T:
         """The value, if it is one this setting can have; else ConfigFileMistake, which says what was expected."""

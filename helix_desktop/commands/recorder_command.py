@@ -24,7 +24,7 @@ from helix_desktop.histories.program_names import history_kinds_of_agents
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_AGENTS, RECORDER_WITHOUT_FOLDERS, ProgramSettings
 from helix_desktop.resident import history_recorder, login_start, schedules
-from helix_desktop.resident.history_recorder import recorded_folders
+from helix_desktop.resident.history_recorder import list_history_folders_to_record
 from helix_desktop.resident.resident_client import CollectingConsole, ask_resident
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
@@ -124,7 +124,7 @@ def _run_in_workspace(where: ProgramFolders, workspace: str, words: Sequence[str
 def _print_recorder_status(arguments: argparse.Namespace) -> int:
     where, settings = _folders_and_settings(arguments)
     running = (asyncio.run(ask_resident(where, "status")) or {}).get("recorder") or {}
-    recorded = history_recorder.recorded_folders(where, HistoryPlaces.of_this_user())
+    recorded = history_recorder.list_history_folders_to_record(where, HistoryPlaces.of_this_user())
     folders = [(kind, folder) for kind, folder in recorded if folder.is_dir()]
     found: dict[str, Any] = {
         "on": settings[RECORDER],
@@ -200,7 +200,7 @@ def _import_commands(
 ) -> Iterator[tuple[str, list[str]]]:
     """By workspace, which is created where there is none: what is imported together."""
     without = _full_paths(ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines())
-    kinds = recorded_folders(where, history_finding.HistoryPlaces.of_this_user())
+    kinds = list_history_folders_to_record(where, history_finding.HistoryPlaces.of_this_user())
     workspaces = open_all_workspaces(where)
     by_folder: dict[tuple[str, str, Path | None], list[tuple[Path, int]]] = {}
     for file in files:

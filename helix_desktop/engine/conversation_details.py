@@ -445,8 +445,8 @@ ROOM: Mapping[str, float] = {  # Each kind's share of the tokens, so that none c
 }
 
 # How tokens that are left over are shared between the kinds of details.
-# Lessons and reports get none: they are long prose, and every step sends the whole document.
-LEFT: Mapping[str, float] = {kind: kind not in ("lesson", "report") for kind in CRITICAL}
+# Lessons and reports get no share of them: they are long prose, and every step sends the whole document.
+LEFTOVER_SHARES: Mapping[str, float] = {kind: kind not in ("lesson", "report") for kind in CRITICAL}
 
 
 def find_missing_details(found: Iterable[Detail], text: str) -> list[Detail]:
@@ -461,7 +461,7 @@ def choose_fitting_details(lacking: Sequence[Detail], room: int, tokens: TokenCo
     newest = sorted(lacking, key=lambda detail: (-detail.times, -detail.seq))
     ranked = {kind: [detail for detail in newest if detail.kind == kind] for kind in CRITICAL}
     left = room
-    for share in (ROOM, LEFT):
+    for share in (ROOM, LEFTOVER_SHARES):
         for kind, details in ranked.items():
             kind_left = min(left, int(room * share[kind]))
             for detail in details:

@@ -109,7 +109,7 @@ def _encode_value(value: object) -> object:
 
 def _build_from_json(kind: type, body: dict[str, object]) -> object:
     """The value; what is read of a field takes its place in `body`. A field this version does not know is left out."""
-    names, readers = _field_decoders(kind)
+    names, readers = _find_known_fields_and_decoders(kind)
     for name, read in readers:
         if (content := body.get(name)) is not None:
             body[name] = read(content)
@@ -117,7 +117,7 @@ def _build_from_json(kind: type, body: dict[str, object]) -> object:
 
 
 @functools.cache
-def _field_decoders(kind: type) -> tuple[frozenset[str], Sequence[tuple[str, _Read]]]:
+def _find_known_fields_and_decoders(kind: type) -> tuple[frozenset[str], Sequence[tuple[str, _Read]]]:
     """The names of the fields, and what reads those that JSON has in another form."""
     readers = {name: _decoder_for_hint(hint) for name, hint in typing.get_type_hints(kind).items()}
     return frozenset(readers), [(name, read) for name, read in readers.items() if read is not None]

@@ -69,7 +69,7 @@ class ReplyCalls:
                     done += [await self._result_of_unrun_call(call, SKIPPED) for call in waiting]
                     waiting.clear()
                     break
-            await self._record_other_results(done, seqs)
+            await self._record_remaining_results(done, seqs)
         except BaseException:  # Even after a user's stop or a tool's bug, all calls are answered and all tools stopped.
             for task in tasks:
                 task.cancel()
@@ -160,11 +160,11 @@ class ReplyCalls:
         recorded = await self.conversation.append_facts(*(result for result, _, _ in results), *folds, *beside)
         return [one.seq for one in recorded[: len(results)]]
 
-    async def _record_other_results(self, results: Sequence[Result], seqs: Sequence[int]) -> None:
+    async def _record_remaining_results(self, results: Sequence[Result], recorded_seqs: Sequence[int]) -> None:
         """Those without a seq and all excerpts, in one transaction; a stop meanwhile leaves the results whole."""
-        last, keeps = results[len(seqs) :], {result.call: keep for result, _, keep in results}
+        last, keeps = results[len(recorded_seqs) :], {result.call: keep for result, _, keep in results}
         try:
-            folds = await self.steward.excerpt_large_results([result for result, _, _ in results], keeps, seqs)
+            folds = await self.steward.excerpt_large_results([result for result, _, _ in results], keeps, recorded_seqs)
         except asyncio.CancelledError:
             await asyncio.shield(self._record_results(last))
             raise

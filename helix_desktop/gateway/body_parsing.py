@@ -105,7 +105,7 @@ class ParsedBody:
         token = secrets.token_hex(16)
         before, _, behind = orjson.dumps({**value, name: token}).partition(b'"%s"' % token.encode())
         as_it_came, units = memoryview(self.content), self.message_units
-        # The rest of the body is forwarded unchanged.
+        # From here on, messages are forwarded as they came: all if none was changed, else those that were not read.
         known = self.begins[0] if given is units else self.ends[len(units) - 1]
         values = () if given is units else self._encode_values(given)
         return [before, b"[", *values, as_it_came[known : self.ends[-1]], b"]", behind]

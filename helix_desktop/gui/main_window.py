@@ -497,7 +497,7 @@ class MainWindow(WindowFrame):
             then()
             return
         if beside:
-            self._open_other_side()
+            self._open_second_chat_beside()
             self.show_session_or_new(None, awaited=conversation)
         chat = self.chat
         chat.wanted_conversation = conversation
@@ -611,7 +611,7 @@ class MainWindow(WindowFrame):
         self.enable_possible_actions()
         self._update_window_title()
 
-    def _open_other_side(self) -> None:
+    def _open_second_chat_beside(self) -> None:
         """Makes the side current that is not; from now on there are two."""
         if len(self.chats) == 1:
             from helix_desktop.gui.frame.side_by_side import SideBySide

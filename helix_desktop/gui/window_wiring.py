@@ -453,19 +453,19 @@ def _wire_view_actions(window: MainWindow) -> None:
     window.window_actions["zoom-in"].setShortcuts([window.window_actions["zoom-in"].shortcut(), QKeySequence("Ctrl+=")])
     theme.changed.connect(window.update)
     window.window_actions.shortcuts_changed.connect(partial(_update_shown_shortcuts, window))
-    window.showing.conversation_changed.connect(partial(_update_question_keys, window))
+    window.showing.conversation_changed.connect(partial(_show_shortcuts_on_answer_buttons, window))
     _update_shown_shortcuts(window)
 
 
 def _update_shown_shortcuts(window: MainWindow) -> None:
     """Where a shortcut is named, as it is now."""
-    _update_question_keys(window)
+    _show_shortcuts_on_answer_buttons(window)
     window.sidebar.search.show_shortcut_in_field(_shortcut_hint(window, "palette"))
     if window.pages.is_page_made("cache"):
         window.pages.cache.bar.show_find_shortcut(_shortcut_hint(window, "find"))
 
 
-def _update_question_keys(window: MainWindow) -> None:
+def _show_shortcuts_on_answer_buttons(window: MainWindow) -> None:
     """The keys answer the current conversation, so only its question names them."""
     keys = {name: window.window_actions.format_shortcut(name) for name in QUESTION_ACTIONS}
     for chat in window.chats:

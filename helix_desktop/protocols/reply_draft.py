@@ -139,6 +139,6 @@ class ReplyDraft:
         return call_id
 
 
-def format_opaque(**values: Json) -> str:
+def encode_provider_reasoning_data(**values: Json) -> str:
     """What a provider needs back, as compact JSON for `Reasoning.opaque`."""
     return json.dumps(values, ensure_ascii=False, separators=(",", ":"))

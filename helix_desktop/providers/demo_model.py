@@ -139,7 +139,7 @@ def _call_named_tool(scene: DemoScene, verb: str, rest: str) -> ScriptedReply:
         return ScriptedReply(
             scene.say(WHO) + " " + scene.say("This conversation does not offer the tool {name}.", name=name)
         )
-    return ScriptedReply("", ((name, demo_tour.with_keep_argument(arguments, verb, scene)),))
+    return ScriptedReply("", ((name, demo_tour.add_wanted_content_if_large(arguments, verb, scene)),))
 
 
 def _describe_outcome(call: ToolCall, result: ToolResult | None, say: Say) -> str:

@@ -166,7 +166,7 @@ def _large_output_step(scene: DemoScene) -> ScriptedReply:
         "it in the cache and show me a short excerpt.",
         n=RECORDS,
     )
-    arguments = with_keep_argument({"command": command_with_large_output()}, "large", scene)
+    arguments = add_wanted_content_if_large({"command": command_with_large_output()}, "large", scene)
     return ScriptedReply(words, ((ToolName.RUN_COMMAND, arguments),))
 
 
@@ -257,9 +257,9 @@ _CALLS = {
 }
 
 
-def with_keep_argument(arguments: Arguments, verb: str, scene: DemoScene) -> Arguments:
+def add_wanted_content_if_large(arguments: Arguments, demo_word: str, scene: DemoScene) -> Arguments:
     """With the words that say what is needed of a long output, where the tool offers an argument for them."""
-    if verb != "large":
+    if demo_word != "large":
         return arguments
     tool = next((one for one in scene.tools if one.name == ToolName.RUN_COMMAND), None)
     properties: Object = object_at(parse_object(tool.schema), "properties") if tool else {}

@@ -74,7 +74,7 @@ class ConnectedAgents:
     def _build_agent_connections(self) -> AgentConnections:
         from helix_desktop.gateway import agent_run, known_agents
 
-        held = self._held_gateway_registration()
+        held = self._find_or_make_gateway_registration()
         url = held.first_address if held is not None else ""
         told: dict[str, Any] = (agent_run.fetch_gateway_status(url) or {}) if url else {}
         seen = {one["agent"]: one for one in told.get("agents", ())}
@@ -87,7 +87,7 @@ class ConnectedAgents:
         other = held.addresses[1] if held is not None and len(held.addresses) > 1 else ""
         return AgentConnections(url.partition("/t/")[0], rows, GatewayFiguresOfToday(**sums), other)
 
-    def _held_gateway_registration(self) -> HeldRegistration | None:
+    def _find_or_make_gateway_registration(self) -> HeldRegistration | None:
         """The way to ask the gateway, where one runs: it need not be the window that wants it."""
         from helix_desktop.gateway import agent_run
         from helix_desktop.gateway.registration import GatewayRegistration

@@ -54,9 +54,9 @@ def read_unrecorded_agents(where: ProgramFolders) -> set[str]:
     return {name.strip().casefold() for name in names}
 
 
-def recorded_folders(where: ProgramFolders, places: HistoryPlaces) -> Folders:
+def list_history_folders_to_record(own_folders: ProgramFolders, places: HistoryPlaces) -> Folders:
     """The history folders of the agents that are not left out, there or not."""
-    left_out = read_unrecorded_agents(where)
+    left_out = read_unrecorded_agents(own_folders)
     return [
         (kind, folder)
         for kind, folders in history_folders(places).items()
@@ -141,7 +141,10 @@ class HistoryRecorder:
 
     def _existing_folders(self) -> Folders:
         if time.monotonic() - self._settings_read >= SETTINGS_SECONDS:
-            self._recorded, self._settings_read = recorded_folders(self._where, self._places), time.monotonic()
+            self._recorded, self._settings_read = (
+                list_history_folders_to_record(self._where, self._places),
+                time.monotonic(),
+            )
         return [one for one in self._recorded if one[1].is_dir()]
 
     def _note_changes_until_folders_change(self, watch: Callable[..., Any], folders: Folders) -> None:

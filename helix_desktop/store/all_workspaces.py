@@ -53,7 +53,11 @@ class AllWorkspaces:
         within = self.folder / _TRASH if trashed else self.folder
         if not within.is_dir():
             return ()
-        known = [_known_workspace_at(each, trashed=trashed) for each in within.iterdir() if _is_workspace_folder(each)]
+        known = [
+            _read_workspace_description(each, is_in_trash=trashed)
+            for each in within.iterdir()
+            if _is_workspace_folder(each)
+        ]
         return tuple(sorted(known, key=lambda each: (each.name.casefold(), each.id)))
 
     def find_known_workspace(self, name_or_id: str, *, trashed: bool = False) -> KnownWorkspace:
@@ -95,7 +99,7 @@ class AllWorkspaces:
         except errors.HelixError:
             shutil.rmtree(place, ignore_errors=True)
             raise
-        return _known_workspace_at(place)
+        return _read_workspace_description(place)
 
     def _new_workspace_folder(self, name: str) -> Path:
         slug = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:40]
@@ -123,7 +127,7 @@ class AllWorkspaces:
             workspace.change_settings(changes)
         else:
             workspace_settings.change_workspace_settings(known.folder / workspace_settings.NAME, changes)
-        return _known_workspace_at(known.folder)
+        return _read_workspace_description(known.folder)
 
     def trash_workspace(self, name_or_id: str) -> KnownWorkspace:
         """Put a closed workspace into the trash, whole."""
@@ -150,7 +154,7 @@ class AllWorkspaces:
             ) from error
         finally:
             lock.release_lock()
-        return _known_workspace_at(moved, trashed=trashed)
+        return _read_workspace_description(moved, is_in_trash=trashed)
 
     def delete_workspace(self, name_or_id: str) -> None:
         known = self.find_known_workspace(name_or_id, trashed=True)
@@ -198,7 +202,7 @@ class AllWorkspaces:
         finally:
             lock.release_lock()
             await thread.aclose()
-        return _known_workspace_at(place)
+        return _read_workspace_description(place)
 
     async def open_stored_workspace(self, name_or_id: str) -> StoredWorkspace:
         """Open it as its owner; StoreBusy where it is open already, here or elsewhere."""
@@ -247,12 +251,12 @@ def _is_workspace_folder(folder: Path) -> bool:
     return not folder.name.startswith(".") and (settings.is_file() or journal.is_file())
 
 
-def _known_workspace_at(folder: Path, *, trashed: bool = False) -> KnownWorkspace:
+def _read_workspace_description(folder: Path, *, is_in_trash: bool = False) -> KnownWorkspace:
     try:
         settings = workspace_settings.read_workspace_settings(folder / workspace_settings.NAME)
-        return KnownWorkspace(folder.name, folder, settings, trashed)
+        return KnownWorkspace(folder.name, folder, settings, is_in_trash)
     except errors.HelixError as error:
-        return KnownWorkspace(folder.name, folder, WorkspaceConfig(name=folder.name), trashed, str(error))
+        return KnownWorkspace(folder.name, folder, WorkspaceConfig(name=folder.name), is_in_trash, str(error))
 
 
 def build_roots_of_folder(folder: Path) -> tuple[str, ...]:

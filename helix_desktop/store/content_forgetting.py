@@ -153,7 +153,7 @@ def append_forgotten_facts(journal: JournalFile, changed: dict[str, int], wanted
     """Say in each conversation that something is gone, and not what."""
     entries = tuple(sorted(wanted.digests))
     for conversation, count in changed.items():
-        journal.append_in_transaction(conversation, [Forgotten(entries, count, WHY)])
+        journal.append_all_or_nothing(conversation, [Forgotten(entries, count, WHY)])
 
 
 def purge_backups(workspace: Path, wanted: ForgetRequest) -> int:

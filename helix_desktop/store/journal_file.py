@@ -1,6 +1,6 @@
 """The journal of one workspace: facts that are only ever appended, in SQLite. Plain calls, from one thread.
 
-WAL with synchronous=FULL: what `append_in_transaction` returned is on the disk. Each fact carries a digest over its place and its text, so
+WAL with synchronous=FULL: what `append_all_or_nothing` returned is on the disk. Each fact carries a digest over its place and its text, so
 damage is found and named. The table of conversations is derived, and kept in the same transaction.
 """
 
@@ -133,7 +133,7 @@ class JournalFile:
         with self.errors:
             self.connection.execute("PRAGMA journal_mode=DELETE")
 
-    def append_in_transaction(self, conversation: str, facts: Sequence[Fact]) -> tuple[Recorded, ...]:
+    def append_all_or_nothing(self, conversation: str, facts: Sequence[Fact]) -> tuple[Recorded, ...]:
         """All of them or none, on the disk when this returns. A new conversation begins with its first fact."""
         if not facts:
             return ()
@@ -149,12 +149,12 @@ class JournalFile:
     def append_together(self, batches: Sequence[tuple[str, Sequence[Fact]]]) -> list[tuple[Recorded, ...]]:
         """Facts of several conversations in one transaction: all of them or none."""
         with self.in_one_transaction():
-            return [self.append_in_transaction(conversation, facts) for conversation, facts in batches]
+            return [self.append_all_or_nothing(conversation, facts) for conversation, facts in batches]
 
     def append_with_times(
         self, conversation: str, facts: Sequence[tuple[float, Fact]], meter: str = ""
     ) -> tuple[Recorded, ...]:
-        """Like `append_in_transaction`, for facts that happened at other times: each has its own, and none is before the one in front of it."""
+        """Like `append_all_or_nothing`, for facts that happened at other times: each has its own, and none is before the one in front of it."""
         with self.in_one_transaction():
             row = self._read_row(conversation) or empty_row(conversation, facts[0][0] if facts else self._now())
             recorded, time = [], row.updated

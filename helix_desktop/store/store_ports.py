@@ -72,7 +72,7 @@ class StoreJournal:
         if len(waiting) == 1 or not self._commit_together(waiting):
             for batch, outcome in waiting:
                 try:
-                    recorded = self._file.append_in_transaction(*batch)
+                    recorded = self._file.append_all_or_nothing(*batch)
                 except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
                     outcome.set_exception(error)
                 else:

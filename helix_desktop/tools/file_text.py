@@ -17,13 +17,13 @@ _BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
 
 
 def decode_file_text(content: bytes) -> str:
-    """The text of a file; bytes that are no text survive a round trip through `encode_file_text`."""
+    """The text of a file; bytes that are no text survive a round trip through `encode_in_same_encoding`."""
     name = detect_encoding(content)
     return content.decode(name, "surrogateescape" if name == "utf-8" else "surrogatepass")
 
 
-def encode_file_text(text: str, like: bytes) -> bytes:
-    name = detect_encoding(like)
+def encode_in_same_encoding(text: str, encoded_before: bytes) -> bytes:
+    name = detect_encoding(encoded_before)
     return text.encode(name, "surrogateescape" if name == "utf-8" else "surrogatepass")
 
 
@@ -64,7 +64,7 @@ def encode_like_before(before: bytes, content: str, shown: str) -> bytes:
         content = "\ufeff" + content.removeprefix("\ufeff")
     if "\r\n" not in content and 0 < text.count("\r\n") == text.count("\n"):
         content = content.replace("\n", "\r\n")
-    return encode_file_text(content, before)
+    return encode_in_same_encoding(content, before)
 
 
 def replace_text_in_file(before: bytes, old: str, new: str, shown: str, *, every: bool) -> bytes:
@@ -98,7 +98,7 @@ def replace_text_in_file(before: bytes, old: str, new: str, shown: str, *, every
             remedy="Include more of the surrounding text, or set replace_all.",
         )
     after = _replace_keeping_line_ends(whole_text, old, new) if windows else whole_text.replace(old, new)
-    return encode_file_text(after, before)
+    return encode_in_same_encoding(after, before)
 
 
 def _find_text_places(text: str, old: str) -> Iterator[slice]:

@@ -273,13 +273,13 @@ async def edit_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
         if not found:
             raise
         said = f"{error}\nWhat you have read of it is no longer shown. It says:\n{found}"
-        return replace(await _output_that_shows_file(use, place, said), ok=False)
+        return replace(await _store_output_with_file_text(use, place, said), ok=False)
     change = FileEdit(place, before, after)
     done = await ask_and_write(use, change, f"Edit {shown}")
     for context in AROUND_EDIT if room and before != after else ():
         fuller = await asyncio.to_thread(change.format_as_diff, printable_name(shown), context)
         if len(fuller) <= LONGEST_TOKEN * room and use.tokens.count_tokens(fuller) <= room:
-            return replace(await _output_that_shows_file(use, place, fuller), changes=done.changes)
+            return replace(await _store_output_with_file_text(use, place, fuller), changes=done.changes)
     return done
 
 
@@ -290,9 +290,9 @@ def _tokens_to_show_of_file(use: ToolResources, place: RootPath) -> int:
     return min(use.context.whole_tokens, LINES_TOKENS) if folded else 0
 
 
-async def _output_that_shows_file(use: ToolResources, place: RootPath, said: str) -> ToolOutput:
+async def _store_output_with_file_text(use: ToolResources, place: RootPath, text: str) -> ToolOutput:
     shown = use.roots.display_path(place)
-    stored = await use.store_result(said.encode("utf-8", "replace"), shown)
+    stored = await use.store_result(text.encode("utf-8", "replace"), shown)
     use.files_seen.outputs_with_text.setdefault(str(place.full_path), set()).add(stored.digest)
     return ToolOutput(stored=stored, source=shown)
 

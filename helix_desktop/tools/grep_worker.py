@@ -23,10 +23,10 @@ class LineMatcher:
         self._context = int(str(options.get("context", 0)))
         self._most = int(str(options.get("most", 200)))
         self.hits = 0
-        self._begin_content("")
+        self._reset_for_next_content("")
 
-    def _begin_content(self, name: str) -> None:
-        self._name = name
+    def _reset_for_next_content(self, content_name: str) -> None:
+        self._name = content_name
         self._number = 0
         self._before: deque[tuple[int, str]] = deque(maxlen=self._context)
         self._after = 0
@@ -34,7 +34,7 @@ class LineMatcher:
 
     def match_piece(self, name: str, content: bytes, *, more: bool) -> None:
         if name != self._name:
-            self._begin_content(name)
+            self._reset_for_next_content(name)
         *lines, self._rest = (self._rest + content).split(b"\n")
         for line in lines:
             self._match_line(line)
@@ -43,7 +43,7 @@ class LineMatcher:
                 self._match_line(self._rest)
             self._rest = b""
         if not more:
-            self._begin_content("")
+            self._reset_for_next_content("")
 
     def _match_line(self, line: bytes) -> None:
         self._number += 1

@@ -11,7 +11,9 @@ from helix_desktop.tools.home_openings import OPENINGS, CommandOpenings, missing
 
 _PATH = re.compile(r"(?:~|/)[\w.@+~%/-]*[\w@+~%/-]")
 _NAME = re.compile(r"[\w.@+~%-]+")
-_IN_USE = re.compile(r"busy|EBUSY|belegt|忙")  # A hidden file, and a folder that is held because of one, is mounted.
+_IN_USE = re.compile(
+    r"busy|EBUSY|belegt|忙"
+)  # What any command says of a mount point: hidden files, and folders held because of them, are mounted.
 _CHANGED = re.compile(r"unstaged changes|uncommitted changes")
 _MOST_PATHS, _NAMED = 200, 3
 _WAY = "in Settings > Permissions"

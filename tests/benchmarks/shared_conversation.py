@@ -67,7 +67,7 @@ async def _measured(url: str, count: int) -> tuple[float, float, float]:
     seal = RowCipher(new_workspace_key())
     with tempfile.TemporaryDirectory() as folder:
         here, here_journal = await _machine("desktop", url, Path(folder), seal)
-        await here.thread.run_there(here_journal.append_in_transaction, "c", _facts(count))
+        await here.thread.run_there(here_journal.append_all_or_nothing, "c", _facts(count))
         await here.sync_once()
         there, there_journal = await _machine("laptop", url, Path(folder), seal)
         began = time.perf_counter()

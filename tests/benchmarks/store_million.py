@@ -39,7 +39,7 @@ def fill(folder: Path, entries: int) -> float:
         staged = [_staged(cache, chance, number) for number in range(first, min(first + BATCH, entries))]
         cache.commit_staged(staged)
         used = [ToolReturned(str(first), each.record.stored_reference, 40) for each in staged if chance.random() < 0.9]
-        journal.append_in_transaction(f"c{first // 20_000}", used)
+        journal.append_all_or_nothing(f"c{first // 20_000}", used)
     cache.close()
     journal.close()
     return time.perf_counter() - started

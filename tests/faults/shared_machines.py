@@ -134,7 +134,7 @@ class Machine:
 
     async def write(self, conversation: str, text: str) -> None:
         if await self.thread.run_there(self.journal.read_stored_facts, conversation, 0, 1):
-            await self.thread.run_there(self.journal.append_in_transaction, conversation, [UserSaid((Text(text, 1),))])
+            await self.thread.run_there(self.journal.append_all_or_nothing, conversation, [UserSaid((Text(text, 1),))])
             self.written.add(text)
 
     async def everything(self) -> dict[str, list[tuple[int, float, str]]]:
@@ -159,7 +159,7 @@ async def interleaving(relay_of: Callable[[], Relay], chance: random.Random, fou
         machines = [await Machine.make(name, Path(folder), relay_of(), seal) for name in ("one", "two")]
         try:
             await machines[0].thread.run_there(
-                machines[0].journal.append_in_transaction, "c", [ConversationStarted("Shared")]
+                machines[0].journal.append_all_or_nothing, "c", [ConversationStarted("Shared")]
             )
             for machine in machines:
                 await machine.shared.sync_once()

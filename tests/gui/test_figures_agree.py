@@ -137,7 +137,7 @@ class StoryJournal:
 
     def write_new_facts(self, session: FakeSession) -> None:
         known = self._row_of(session).last_seq if self._row_of(session) else 0
-        self._file.append_in_transaction(session.id, [each.fact for each in session.state.facts[known:]])
+        self._file.append_all_or_nothing(session.id, [each.fact for each in session.state.facts[known:]])
 
     def cost_of_row(self, session: FakeSession) -> float:
         """As the list reads it."""

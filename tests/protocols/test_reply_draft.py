@@ -4,7 +4,7 @@ import itertools
 
 from helix_desktop.engine.blocks import CallDelta, ReasoningDelta, TextDelta
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
-from helix_desktop.protocols.reply_draft import ReplyDraft, format_opaque
+from helix_desktop.protocols.reply_draft import ReplyDraft, encode_provider_reasoning_data
 
 
 def draft() -> ReplyDraft:
@@ -98,4 +98,4 @@ def test_whole_arguments_add_only_what_had_not_come() -> None:
 
 
 def test_what_a_provider_needs_back_is_compact_json() -> None:
-    assert format_opaque(signature="ä", id=1) == '{"signature":"ä","id":1}'
+    assert encode_provider_reasoning_data(signature="ä", id=1) == '{"signature":"ä","id":1}'

@@ -25,9 +25,9 @@ NOW = 1_800_000_000.0
 
 def test_a_copy_is_a_whole_journal_made_beside_a_writer(tmp_path: Path) -> None:
     journal = JournalFile(tmp_path / "journal.sqlite3")
-    journal.append_in_transaction("a", [UserSaid((Text("one"),))])
+    journal.append_all_or_nothing("a", [UserSaid((Text("one"),))])
     made = make_backup(tmp_path, now=NOW)
-    journal.append_in_transaction("a", [UserSaid((Text("two"),))])
+    journal.append_all_or_nothing("a", [UserSaid((Text("two"),))])
     assert made.path.name == "journal-2027-01-15T080000.sqlite3"
     copy = JournalFile(made.path)
     assert (copy.last_fact_id(), journal.last_fact_id()) == (1, 2)
@@ -90,7 +90,7 @@ def test_a_disk_that_takes_nothing_is_said(tmp_path: Path) -> None:
 
 def test_each_copy_can_be_changed_and_stays_one_file(tmp_path: Path) -> None:
     journal = JournalFile(tmp_path / "journal.sqlite3")
-    journal.append_in_transaction("c", [UserSaid((Text("said"),))])
+    journal.append_all_or_nothing("c", [UserSaid((Text("said"),))])
     make_backup(tmp_path, now=1000.0)
     journal.close()
     damaged = tmp_path / "backups" / "journal-2020-01-01T000000.sqlite3"

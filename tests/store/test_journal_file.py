@@ -14,8 +14,8 @@ from helix_desktop.store.journal_file import JournalFile, checksum_of_fact, find
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[JournalFile]:
     opened = JournalFile(tmp_path / "journal.sqlite3", now=lambda: 1000.5)
-    opened.append_in_transaction("a", [ConversationStarted("A"), said("one"), said("two"), said("three")])
-    opened.append_in_transaction("b", [said("other")])
+    opened.append_all_or_nothing("a", [ConversationStarted("A"), said("one"), said("two"), said("three")])
+    opened.append_all_or_nothing("b", [said("other")])
     yield opened
     opened.close()
 
@@ -27,7 +27,7 @@ def said(text: str) -> UserSaid:
 def test_a_short_fact_alone_writes_a_few_small_pages(journal: JournalFile) -> None:
     log = journal.path.with_name(f"{journal.path.name}-wal")
     before = log.stat().st_size
-    journal.append_in_transaction("a", [said("four")])
+    journal.append_all_or_nothing("a", [said("four")])
     assert 0 < log.stat().st_size - before <= 6 * (512 + 24)
 
 
@@ -104,16 +104,16 @@ def test_a_batch_that_does_not_fit_is_not_there_at_all(journal: JournalFile) -> 
     journal.connection.execute(f"PRAGMA max_page_count={pages + 2}")
     noise = "".join(random.Random(1).choices("abcdefgh ", k=200_000))
     with pytest.raises(StoreFull):
-        journal.append_in_transaction("a", [said("fits"), said(noise)])
+        journal.append_all_or_nothing("a", [said("fits"), said(noise)])
     assert len(journal.read_recorded("a")) == 4
     journal.connection.execute("PRAGMA max_page_count=100000")
-    assert [each.seq for each in journal.append_in_transaction("a", [said("fits"), said(noise)])] == [5, 6]
+    assert [each.seq for each in journal.append_all_or_nothing("a", [said("fits"), said(noise)])] == [5, 6]
     assert list(find_journal_defects(journal)) == []
 
 
 def test_ids_never_come_again(journal: JournalFile) -> None:
     assert journal.delete_conversation("b") == 1
-    journal.append_in_transaction("c", [said("new")])
+    journal.append_all_or_nothing("c", [said("new")])
     assert journal.last_fact_id() == 6
     assert [row.id for row in journal.conversation_rows()] == ["a", "c"]
 

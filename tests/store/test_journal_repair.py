@@ -19,10 +19,10 @@ def said(number: int) -> UserSaid:
 def left_open(path: Path, facts: int = 20) -> Path:
     """A journal whose last facts stand in the log alone, as a killed process leaves it; a copy of it."""
     journal = JournalFile(path / "journal.sqlite3")
-    journal.append_in_transaction("a", [ConversationStarted("A")])
+    journal.append_all_or_nothing("a", [ConversationStarted("A")])
     journal.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     for number in range(facts):
-        journal.append_in_transaction("a", [said(number)])
+        journal.append_all_or_nothing("a", [said(number)])
     copy = path / "copy"
     copy.mkdir()
     for each in path.glob("journal.sqlite3*"):
@@ -97,11 +97,11 @@ def damaged_journal(tmp_path: Path, seed: int) -> tuple[Path, Path]:
     path, backup = tmp_path / "journal.sqlite3", tmp_path / "backup.sqlite3"
     journal = JournalFile(path)
     for number in range(30):
-        journal.append_in_transaction("a" if number % 2 else "b", [said(number)])
+        journal.append_all_or_nothing("a" if number % 2 else "b", [said(number)])
     journal.close()
     shutil.copy(path, backup)
     journal = JournalFile(path)
-    journal.append_in_transaction("a", [said(99)])
+    journal.append_all_or_nothing("a", [said(99)])
     journal.close()
     chance = random.Random(seed)
     for _ in range(3):

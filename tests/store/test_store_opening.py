@@ -27,7 +27,7 @@ def filled(folder: Path) -> None:
     cache, journal = CacheFolder(folder / "cache"), JournalFile(folder / "journal.sqlite3")
     for number, content in enumerate(CONTENTS):
         put_whole(cache, content, EntryOrigin("shell"))
-        journal.append_in_transaction("c", [UserSaid((Text(f"fact {number}"),))])
+        journal.append_all_or_nothing("c", [UserSaid((Text(f"fact {number}"),))])
     cache.level.flush_log()
     cache.close()
     journal.close()
@@ -178,7 +178,7 @@ def test_a_full_disk_is_not_taken_for_a_damaged_journal(tmp_path: Path, monkeypa
     kept = real(tmp_path / "journal.sqlite3")
     kept.execute("PRAGMA user_version").fetchone()
     writing = JournalFile(tmp_path / "journal.sqlite3")
-    writing.append_in_transaction("c", [UserSaid((Text("in the log"),))])
+    writing.append_all_or_nothing("c", [UserSaid((Text("in the log"),))])
     with monkeypatch.context() as patched:
         patched.setattr(sqlite3, "connect", lambda *given, **more: real(*given, **{**more, "factory": Full}))
         with pytest.raises(StoreFull, match="disk is full"):

@@ -34,7 +34,7 @@ async def test_reading_one_row_again_takes_no_longer_with_many_conversations(tmp
     for count in (10, 300):
         with file.in_one_transaction():
             for number in range(count):
-                file.append_in_transaction(f"{count} {number}", [ConversationStarted(f"Title {count}")])
+                file.append_all_or_nothing(f"{count} {number}", [ConversationStarted(f"Title {count}")])
         looked: list[None] = []
         file.connection.set_progress_handler(lambda looked=looked: looked.append(None), 1)  # type: ignore[misc]
         await rows.reread_rows([f"{count} 5", "gone"])
@@ -69,14 +69,14 @@ async def test_all_rows_are_read_at_once_however_many_came_from_other_machines(t
     ]
     with file.in_one_transaction():
         for number in range(50):
-            file.append_in_transaction(f"c{number}", begun)
-    file.append_in_transaction("plain", [ConversationStarted("Plain")])
-    file.append_in_transaction(
+            file.append_all_or_nothing(f"c{number}", begun)
+    file.append_all_or_nothing("plain", [ConversationStarted("Plain")])
+    file.append_all_or_nothing(
         "brought", [ConversationStarted("B"), replied(4.0), BroughtIn(Origin("x"), "run", 2, cost=4.0)]
     )
-    file.append_in_transaction("brought", [Spent(Purpose.TITLE, "m", Usage(cost=0.25))])
+    file.append_all_or_nothing("brought", [Spent(Purpose.TITLE, "m", Usage(cost=0.25))])
     file.copy_conversation("c0", 4, "fork")
-    file.append_in_transaction("fork", [ConversationStarted("Fork's", agent="Al"), replied(0.125)])
+    file.append_all_or_nothing("fork", [ConversationStarted("Fork's", agent="Al"), replied(0.125)])
     rows = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: None))
     await rows.read_all_rows()
     assert len(asked) <= 4
@@ -90,7 +90,7 @@ async def test_all_rows_are_read_at_once_however_many_came_from_other_machines(t
 
 async def test_a_damaged_fact_is_told_at_once(tmp_path: Path) -> None:
     file, thread = JournalFile(tmp_path / "journal.sqlite3"), StoreThread("store")
-    file.append_in_transaction("c", [ConversationStarted("T"), replied(0.5)])
+    file.append_all_or_nothing("c", [ConversationStarted("T"), replied(0.5)])
     told: list[str] = []
     rows = ConversationListRows(StoreJournal(file, thread, lambda: None, lambda: told.append("damaged")))
     file.connection.execute("UPDATE facts SET fact = replace(fact, 'fine', 'fake') WHERE seq = 2")

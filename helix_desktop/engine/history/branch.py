@@ -61,21 +61,21 @@ class ConversationBranch(LiveFolds):
         elif isinstance(fact, facts.Folded):
             return self._add_fold(recorded, fact)
         elif isinstance(fact, CHANGES):
-            if self._has_effect(fact):
+            if self._would_change_anything(fact):
                 return self._apply_effect(recorded.seq, fact)
         else:
             self._apply_fact_without_message(fact)
         return None
 
-    def _has_effect(self, fact: facts.Fact) -> bool:
-        match fact:
+    def _would_change_anything(self, new_fact: facts.Fact) -> bool:
+        match new_fact:
             case facts.Unfolded(fold=name):
                 return name in self.live
             case facts.Refolded(fold=name):
                 return name in self.folds and name not in self.live and self.would_fold_nest(self.folds[name].cover)
             case facts.DocumentEdited(fold=name):
                 return name in self.folds
-        return self._would_mark_change_anything(fact)
+        return self._would_mark_change_anything(new_fact)
 
     def _would_mark_change_anything(self, fact: facts.Fact) -> bool:
         match fact:

@@ -120,7 +120,7 @@ def count_freed_tokens(situation: FoldSituation, clearing: PlannedClearing) -> i
 
 def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> bool:
     """Whether there is a part to clear at all; the newest are looked at first."""
-    least = max(clearing.least, _least_tokens_to_clear(situation))
+    least = max(clearing.least, _least_size_of_clearable_part(situation))
     items = situation.branch.items_in_span(Span(clearing.first, clearing.end - 1))
     long_items = (item for item in reversed(items) if item.tokens >= least and not item.fold)
     freed = (tokens for item in long_items for _, tokens in tokens_freed_by_part(situation, item))
@@ -163,14 +163,14 @@ def items_worth_clearing(branch: ConversationBranch, first: int, end: int) -> li
     return [branch.item_at(seq) for seq in chosen]
 
 
-def _least_tokens_to_clear(situation: FoldSituation) -> float:
+def _least_size_of_clearable_part(situation: FoldSituation) -> float:
     """A recall reads the whole context again, so a part that is little of it stays."""
     return min(LEAST_SHARE * situation.state.counted_tokens, situation.policy.caching_tokens)
 
 
 def tokens_freed_by_part(situation: FoldSituation, item: ViewItem) -> Iterator[tuple[PartRef, int]]:
     """Each part of the message that may be cleared, with the tokens this frees."""
-    least = _least_tokens_to_clear(situation)
+    least = _least_size_of_clearable_part(situation)
     for block in item.blocks:
         ref = block.source
         if block.tokens < least or not is_worth_a_marker(block) or not isinstance(ref, PartRef):

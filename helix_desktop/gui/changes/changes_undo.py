@@ -153,7 +153,9 @@ class ChangesUndo(QObject):
 
     def _report_undone(self, undone: FileUndoResult) -> None:
         deleted = undone.files_deleted
-        back = undone.files_put_back or (0 if deleted else len(undone.restored))  # Perhaps only folders.
+        back = undone.files_put_back or (
+            0 if deleted else len(undone.restored)
+        )  # If only folders were restored, they are counted instead.
         words = [format_count(back, "{n} file was restored.", "{n} files were restored.")] if back else []
         words += [format_count(deleted, "{n} file was deleted.", "{n} files were deleted.")] if deleted else []
         lines = [join_sentences(*words) or tr("No files were restored.")]

@@ -37,7 +37,7 @@ from helix_desktop.protocols.protocol_dialect import (
     sampling_options,
     without_refused_option,
 )
-from helix_desktop.protocols.reply_draft import format_opaque
+from helix_desktop.protocols.reply_draft import encode_provider_reasoning_data
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
 
 KIND = "openai-responses"
@@ -208,7 +208,7 @@ class ResponsesReplyReader(ReplyReaderBase):
         if text_at(item, "encrypted_content"):
             kept = without_fields(item, "status", "content")
             told = {name: value for name, value in kept.items() if value is not None}
-            self._draft.seal_reasoning(index, format_opaque(**told))
+            self._draft.seal_reasoning(index, encode_provider_reasoning_data(**told))
         return deltas
 
     def _read_whole_response(self, response: Object) -> list[Delta]:

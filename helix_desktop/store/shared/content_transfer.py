@@ -41,9 +41,9 @@ def entry_row_name(seal: RowCipher, digest: Digest) -> bytes:
     return seal.keyed_row_name("entry", digest.raw)
 
 
-def entry_row_names(seal: RowCipher, digest: Digest, count: int) -> list[bytes]:
+def list_row_names_of_entry(seal: RowCipher, digest: Digest, chunk_count: int) -> list[bytes]:
     """Those of all its rows, the first one last: it is put when the others are there."""
-    chunks = range(count) if count > 1 else ()
+    chunks = range(chunk_count) if chunk_count > 1 else ()
     return [*(_chunk_name(seal, digest, chunk) for chunk in chunks), entry_row_name(seal, digest)]
 
 
@@ -163,7 +163,7 @@ class ContentTransfer:
         return rows
 
     async def _send_large_entry(self, record: CacheRecord) -> None:
-        *names, first = entry_row_names(self._seal, record.digest, record.count_chunks)
+        *names, first = list_row_names_of_entry(self._seal, record.digest, record.count_chunks)
         lacking = await self._remote.find_missing_in_batches([*names, first])
         wanted = [(chunk, name) for chunk, name in enumerate(names) if name in lacking]
         with contextlib.suppress(NotFound, CacheCorrupt):
@@ -259,7 +259,7 @@ class ContentTransfer:
         return seen, missing, damaged
 
     async def _compare_rows_of_entry(self, record: CacheRecord) -> tuple[frozenset[bytes], list[bytes]]:
-        names = entry_row_names(self._seal, record.digest, record.count_chunks)
+        names = list_row_names_of_entry(self._seal, record.digest, record.count_chunks)
         lacking = await self._remote.find_missing_in_batches(names)
         wrong = []
         for at in range(0, len(names), _TOGETHER):
@@ -293,7 +293,9 @@ class ContentTransfer:
         """Destroy these in the store, and tell the other machines."""
         tombs: list[Tombstone] = []
         for digest, count in chunks_of.items():
-            *chunks, first = entry_row_names(self._seal, digest, count or await self._count_chunks_there(digest))
+            *chunks, first = list_row_names_of_entry(
+                self._seal, digest, count or await self._count_chunks_there(digest)
+            )
             tombs.append(Tombstone(first, self._seal.encrypt_row(first, digest.raw)))
             tombs += [Tombstone(name, b"") for name in chunks]
         await self._remote.forget_in_batches(tombs)
@@ -316,7 +318,11 @@ class ContentTransfer:
     async def row_names_of_entries(self, digests: Collection[Digest]) -> list[bytes]:
         """The names of all rows of these entries, as far as this machine knows how many chunks they have."""
         found = await self._thread.run_there(count_chunks_of_entries, self._folder, digests)
-        return [name for digest, count in found.items() for name in entry_row_names(self._seal, digest, max(1, count))]
+        return [
+            name
+            for digest, count in found.items()
+            for name in list_row_names_of_entry(self._seal, digest, max(1, count))
+        ]
 
 
 def measure_waiting_entries(folder: CacheFolder, after: int) -> tuple[int, int]:

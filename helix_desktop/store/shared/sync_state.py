@@ -255,7 +255,7 @@ class SyncState:
         here = self._journal.read_stored_facts(conversation)
         with self._journal.in_one_transaction():
             self._journal.restore_facts([_fact_in_branch(line, branch) for line in here])
-            self._journal.append_in_transaction(branch, [started])
+            self._journal.append_all_or_nothing(branch, [started])
             self._journal.delete_facts_after(conversation, at)
             moved = "UPDATE blanked SET conversation = ? WHERE conversation = ? AND seq > ?"
             self._journal.connection.execute(moved, (branch, conversation, at))
@@ -303,7 +303,7 @@ class SyncState:
         if self._journal.connection.execute(asked, (ours.conversation, ours.seq)).fetchone() is None:
             return other.decode_recorded().fact
         return fact_encoding.decode_fact(
-            json.dumps(_blank_differing_texts(json.loads(ours.fact), json.loads(other.fact)))
+            json.dumps(_merge_versions_blanking_differences(json.loads(ours.fact), json.loads(other.fact)))
         )
 
     def _plan_resend_if_different(self, known: SharedProgress, marks: Sequence[Fact] = ()) -> None:
@@ -312,7 +312,7 @@ class SyncState:
         if fact_segments.compute_chain(fact_segments.NOTHING, lines[: known.seq]) == known.chain:
             return
         if len(lines) == known.seq:
-            self._journal.append_in_transaction(known.conversation, marks or [Forgotten((), 1, content_forgetting.WHY)])
+            self._journal.append_all_or_nothing(known.conversation, marks or [Forgotten((), 1, content_forgetting.WHY)])
         self.plan_new_generation([known.conversation])
 
     def _read_value(self, name: str) -> str:
@@ -335,14 +335,17 @@ def _with_fact_text(line: StoredFact, fact: str) -> StoredFact:
     return replace(line, fact=fact, digest=checksum_of_fact(line.conversation, line.seq, line.time, fact))
 
 
-def _blank_differing_texts(one: Any, other: Any) -> Any:
+def _merge_versions_blanking_differences(ours: Any, other: Any) -> Any:
     """What both say; a blank for a text in which they differ."""
-    match one, other:
+    match ours, other:
         case dict(), dict():
-            return {name: _blank_differing_texts(one[name], other[name]) for name in one.keys() & other.keys()}
-        case list(), list() if len(one) == len(other):
-            return [_blank_differing_texts(*each) for each in zip(one, other, strict=True)]
-        case str(), str() if one != other:
+            return {
+                name: _merge_versions_blanking_differences(ours[name], other[name])
+                for name in ours.keys() & other.keys()
+            }
+        case list(), list() if len(ours) == len(other):
+            return [_merge_versions_blanking_differences(*each) for each in zip(ours, other, strict=True)]
+        case str(), str() if ours != other:
             return content_forgetting.BLANK
     return other
 

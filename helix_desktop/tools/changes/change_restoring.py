@@ -156,7 +156,7 @@ class _PathRestorer:
     async def restore_all_steps(self, wanted: Sequence[RestoreStep]) -> None:
         """Removes entries, the deepest first; creates folders, files, links, hard links; sets folder modes last."""
         self._wanted = {step.path for step in wanted}
-        self._checkpoints.folders.restore_root_modes()
+        self._checkpoints.folders.restore_permissions_of_roots()
         away = [step for step in wanted if step.now is not None and not _can_swap_in_place(step)]
         failed = set()
         for step in sorted(away, key=lambda step: -step.path.count("/")):

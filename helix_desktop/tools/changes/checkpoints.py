@@ -142,7 +142,7 @@ class Checkpoints:
         """What it changed so far, as a fact, if anything. `only`: the paths it says it changed."""
         is_told = True  # If False, the step is recorded later, when the disk has space again.
         try:
-            self.folders.restore_root_modes()
+            self.folders.restore_permissions_of_roots()
             thorough = thorough or (window.changed_by != "tool" and self.folders.full_walk_seconds < SHORT)
             await self.look_for_changes(thorough=thorough, ended=None if window.goes_on else window)
             if self.progress.state == "failed":
@@ -202,7 +202,7 @@ class Checkpoints:
     async def _look_at_folders(self, *, thorough: bool) -> None:
         began = time.monotonic()
         if self.latest_checkpoint is None:
-            self.folders.note_root_modes()
+            self.folders.remember_permissions_of_roots()
             await self._read_known_state()
             self._notify_progress(replace(self.progress, state="reading"))
         found = await asyncio.to_thread(self.folders.walk_folders, thorough)

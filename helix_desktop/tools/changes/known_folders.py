@@ -54,10 +54,10 @@ class KnownFolders:
         for names in records.values():
             self._covered.add_records(names.values())
 
-    def note_root_modes(self) -> None:
+    def remember_permissions_of_roots(self) -> None:
         self._modes = {root: root.stat().st_mode & 0o7777 for root in self._roots if root.is_dir()}
 
-    def restore_root_modes(self) -> None:
+    def restore_permissions_of_roots(self) -> None:
         """Give the folders themselves the mode again that they had when they were looked at first, where they were closed since."""
         for root, mode in self._modes.items():
             with suppress(OSError):

@@ -130,7 +130,7 @@ class Machine:
         await self.append(conversation, ConversationStarted(title))
 
     async def append(self, conversation: str, *facts: Fact) -> tuple[Recorded, ...]:
-        return await self.thread.run_there(self.journal.append_in_transaction, conversation, facts)
+        return await self.thread.run_there(self.journal.append_all_or_nothing, conversation, facts)
 
     def forget(self, text: str) -> None:
         """Blanked in place in every conversation, with a mark, as forgetting does."""

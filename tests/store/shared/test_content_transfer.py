@@ -21,7 +21,7 @@ from helix_desktop.store.shared.content_transfer import (
     compress_content,
     decrypt_chunk_rows,
     entry_row_name,
-    entry_row_names,
+    list_row_names_of_entry,
     parse_first_row,
 )
 from helix_desktop.store.shared.row_encryption import RowCipher
@@ -106,9 +106,9 @@ def test_a_first_row_of_a_newer_version_is_left_alone() -> None:
 
 def test_chunks_are_opened_in_their_order_as_far_as_they_are_there(seal: RowCipher) -> None:
     digest = Digest.of_content(LARGE)
-    *names, first = entry_row_names(seal, digest, 3)
+    *names, first = list_row_names_of_entry(seal, digest, 3)
     assert (len(names), first) == (3, entry_row_name(seal, digest))
-    assert entry_row_names(seal, digest, 1) == [first]
+    assert list_row_names_of_entry(seal, digest, 1) == [first]
     rows = {name: seal.encrypt_row(name, compress_content(bytes([at]))) for at, name in enumerate(names)}
     assert list(decrypt_chunk_rows(seal, digest, names, rows)) == [b"\0", b"\1", b"\2"]
     assert list(decrypt_chunk_rows(seal, digest, names[1:], rows)) == [b"\1", b"\2"]
@@ -143,7 +143,7 @@ async def test_only_what_is_missing_is_sent(store: Store) -> None:
     for content in (*contents[:2], LARGE):
         await here.cache.store_content(content, SHELL)
     await here.link.sync_content_now()
-    names = entry_row_names(store.seal, Digest.of_content(LARGE), 3)
+    names = list_row_names_of_entry(store.seal, Digest.of_content(LARGE), 3)
     kept = {name: sealed for name, sealed in store.shelf.rows.items() if name != names[1]}
     store.drop(names[1])
     for content in (*contents, LARGE):
@@ -162,7 +162,7 @@ async def test_of_an_entry_whose_part_is_missing_nothing_is_taken(store: Store) 
     await here.cache.store_content(b"small", SHELL)
     await here.link.sync_content_now()
     digests = [Digest.of_content(content) for content in (LARGE, b"small")]
-    store.drop(entry_row_names(store.seal, digests[0], 3)[1])
+    store.drop(list_row_names_of_entry(store.seal, digests[0], 3)[1])
     assert await there.link.fetch_content(digests) == {digests[1]}
     assert await there.link.fetch_content(digests[:1]) == frozenset()
     assert await there.link.fetch_content([Digest.of_content(b"nobody's")]) == frozenset()
@@ -176,7 +176,7 @@ async def test_a_damaged_entry_is_told_where_it_alone_is_asked_for(store: Store)
     assert await there.link.fetch_content(stored[:2]) == {stored[1]}
     with pytest.raises(CacheCorrupt):
         await there.link.fetch_content(stored[:1])
-    swapped = entry_row_names(store.seal, stored[2], 3)
+    swapped = list_row_names_of_entry(store.seal, stored[2], 3)
     for at, name in enumerate(swapped[:2]):
         store.drop(name)
         sealed = store.seal.encrypt_row(name, compress_content(LARGE[(1 - at) * CHUNK : (2 - at) * CHUNK]))
@@ -193,7 +193,7 @@ async def test_a_check_sends_again_what_is_missing_or_damaged_and_counts_each(st
     await here.link.sync_content_now()
     assert await here.link.check_shared_entries() == (4, 0, 0)
     whole = set(store.shelf.rows)
-    store.drop(entry_row_name(store.seal, stored[0]), entry_row_names(store.seal, stored[3], 3)[2])
+    store.drop(entry_row_name(store.seal, stored[0]), list_row_names_of_entry(store.seal, stored[3], 3)[2])
     store.spoil(entry_row_name(store.seal, stored[1]))
     assert await here.link.check_shared_entries() == (4, 2, 1)
     assert await here.link.check_shared_entries() == (4, 0, 0)
@@ -299,7 +299,7 @@ async def test_what_could_not_be_forgotten_there_yet_is_told(store: Store) -> No
 
 def test_names_of_rows_are_as_they_always_were() -> None:
     """Every machine must find what another version of the program has put there."""
-    names = entry_row_names(RowCipher(bytes(range(32))), Digest.of_content(b"x"), 2)
+    names = list_row_names_of_entry(RowCipher(bytes(range(32))), Digest.of_content(b"x"), 2)
     assert [name.hex() for name in names] == [
         "e2923914fff691ad7f26de2adb697c1ea306e81ca3c0ddbfa2d501ed02694b6a",
         "fd2aea773e95345278c63927d77401966b18a854a2b375432d2d337ecd42c714",

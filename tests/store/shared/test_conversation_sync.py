@@ -257,7 +257,7 @@ async def test_a_fork_made_before_a_forgetting_was_heard_of_brings_nothing_back(
 def test_a_fact_that_quotes_a_forgotten_entry_is_taken_in_without_the_quotation(tmp_path: Path) -> None:
     gone, stays = (Stored(Digest.of_content(content), len(content)) for content in (b"swordfish", b"cod"))
     one, two = JournalFile(tmp_path / "one.sqlite3"), JournalFile(tmp_path / "two.sqlite3")
-    one.append_in_transaction(
+    one.append_all_or_nothing(
         "c", [ToolReturned(str(each), each, 1, head=head) for each, head in ((gone, "swordfish"), (stays, "cod"))]
     )
     lines = SyncState(two, RowCipher(KEY), lambda digest: digest == gone.digest).blank_forgotten_facts(

@@ -34,11 +34,11 @@ class Pair:
 
     def say(self, journal: JournalFile, text: str) -> None:
         self.clock.time += 1
-        journal.append_in_transaction("c", [UserSaid((Text(text, 1),))])
+        journal.append_all_or_nothing("c", [UserSaid((Text(text, 1),))])
 
     def forget(self, journal: JournalFile) -> None:
         self.clock.time += 1
-        journal.append_in_transaction("c", [Forgotten((), 1, "why")])
+        journal.append_all_or_nothing("c", [Forgotten((), 1, "why")])
 
     @staticmethod
     def progress(journal: JournalFile, *, generation: int) -> SharedProgress:
@@ -216,11 +216,11 @@ def test_what_waits_and_what_was_removed_is_known_also_after_a_restart(tmp_path:
     state = SyncState(journal, RowCipher(KEY))
     for name in ("later", "whole", "removed", "half", "unknown"):
         for _ in range(2):
-            journal.append_in_transaction(name, [UserSaid((Text("word", 1),))])
+            journal.append_all_or_nothing(name, [UserSaid((Text("word", 1),))])
     for name, seq in (("later", 2), ("whole", 2), ("removed", 2), ("half", 1)):
         share(state, name, seq)
     clock.time += 1
-    journal.append_in_transaction("later", [UserSaid((Text("word", 1),))])
+    journal.append_all_or_nothing("later", [UserSaid((Text("word", 1),))])
     journal.delete_conversation("removed")
     expected = [("half", 1), ("unknown", 2), ("later", 1)]
     assert list(state.count_facts_to_send().items()) == expected
@@ -242,12 +242,12 @@ def test_facts_of_a_conversation_that_had_left_this_disk_wait_to_be_sent_like_an
     journal = JournalFile(tmp_path / "journal.sqlite3")
     state = SyncState(journal, RowCipher(KEY))
     for name in ("c", "gone"):
-        journal.append_in_transaction(name, [UserSaid((Text("word", 1),))])
+        journal.append_all_or_nothing(name, [UserSaid((Text("word", 1),))])
         share(state, name, 1)
     state.released.release_from_disk(["c", "gone"])
     assert (state.count_facts_to_send(), state.list_removed_conversations()) == ({}, ())
     for _ in range(2):
-        journal.append_in_transaction("c", [UserSaid((Text("it goes on", 1),))])
+        journal.append_all_or_nothing("c", [UserSaid((Text("it goes on", 1),))])
     assert state.count_facts_to_send() == {"c": 1}
     state.released.remove_release_marks("gone")
     assert state.list_removed_conversations() == ("gone",)
@@ -260,7 +260,7 @@ def test_what_a_branch_begins_with_is_safe_as_far_as_the_others_have_it_in_the_f
     journal = JournalFile(tmp_path / "journal.sqlite3")
     state = SyncState(journal, RowCipher(KEY))
     for _ in range(4):
-        journal.append_in_transaction("c", [UserSaid((Text("word", 1),))])
+        journal.append_all_or_nothing("c", [UserSaid((Text("word", 1),))])
     journal.copy_conversation("c", 3, "branch")
     assert state.count_facts_to_send() == {"c": 4, "branch": 4}
     share(state, "c", 2)
@@ -278,7 +278,7 @@ def test_looking_for_what_waits_takes_no_longer_with_many_conversations(tmp_path
     for count in (10, 300):
         with journal.in_one_transaction():
             for number in range(count):
-                journal.append_in_transaction(f"{count} {number}", [UserSaid((Text("word", 1),))])
+                journal.append_all_or_nothing(f"{count} {number}", [UserSaid((Text("word", 1),))])
                 share(state, f"{count} {number}", 1)
         looked: list[None] = []
         journal.connection.set_progress_handler(lambda looked=looked: looked.append(None), 1)  # type: ignore[misc]
@@ -336,7 +336,7 @@ def test_what_was_forgotten_here_does_not_come_back_with_another_machines_copy(p
 def test_content_that_was_forgotten_here_is_quoted_by_no_fact_that_comes(pair: Pair) -> None:
     gone, kept = (Stored(Digest.of_content(content), 4, 1) for content in (b"gone", b"kept"))
     returned = [ToolReturned("c1", one, 1, head=text) for one, text in ((gone, "gone"), (kept, "kept"))]
-    pair.theirs.append_in_transaction("d", returned)
+    pair.theirs.append_all_or_nothing("d", returned)
     lines = pair.theirs.read_stored_facts("d")
     state = SyncState(pair.mine, RowCipher(KEY), forgotten=lambda digest: digest == gone.digest)
     blanked, same = state.blank_forgotten_facts(lines)
