@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import secrets
 import time
 from dataclasses import asdict
 
@@ -44,14 +43,10 @@ def _add_schedule(arguments: argparse.Namespace) -> int:
     names = [name for name in ("agent", "model", "budget", "deadline", "priority") if getattr(arguments, name)]
     options = [word for name in names for word in (f"--{name}", getattr(arguments, name))]
     workspace_access.check_allowed_names(arguments.allow)
-    zone = schedules.find_time_zone(arguments.zone).key if arguments.zone else schedules.name_of_local_zone()
-    schedules.parse_time_of_day(arguments.at)
-    if not (text := " ".join(arguments.text).strip()):
-        raise InvalidInput("The task has no text.", remedy="Nothing was added.")
-    new = schedules.WorkSchedule(
-        secrets.token_hex(4), workspace, text, arguments.at, zone, schedules.parse_days(arguments.days), arguments.missed,
-        (*options, *(word for what in arguments.allow for word in ("--allow", what))), time.time(),
-    )  # fmt: skip
+    options += [word for what in arguments.allow for word in ("--allow", what)]
+    when = arguments.at, arguments.zone, schedules.parse_days(arguments.days)
+    more = {"missed": arguments.missed, "options": tuple(options)}
+    new = schedules.create_schedule(workspace, " ".join(arguments.text), *when, **more)
     _change_schedules(where, [*schedules.read_schedules(where.data), new])
     return _print_schedules(arguments, [new])
 
@@ -91,6 +86,8 @@ def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -
 
 
 def _next_due_or_problem(schedule: WorkSchedule) -> float | str:
+    if not schedule.is_on:
+        return "turned off"
     try:
         return schedule.next_due(time.time())
     except InvalidInput as error:

@@ -302,7 +302,7 @@ class ToolReturned:
 class FilesChanged:
     """What a step did to the workspace's folders. `difference`: the entry that names each path with its content before and
     after; `before` and `after`: the checkpoints around it. `by`: tool, command, server, background or undo. `undoes`: the
-    facts that an undo took back, of this conversation.
+    facts that an undo took back, of this conversation; `is_whole`: nothing is left of what they changed.
     """
 
     difference: Stored
@@ -316,6 +316,7 @@ class FilesChanged:
     undoes: tuple[int, ...] = ()
     names: tuple[str, ...] = ()  # Some of the changed paths, to name in a line of text.
     left_out: tuple[str, ...] = ()  # Some of the files that this step created but an undo does not remove.
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class WindowPlace:
-    """Where a link leads. `kind`: settings, workspace, conversation, entry or fold."""
+    """Where a link leads. `kind`: settings, workspace, conversation, entry or fold. `words`: what a search found there."""
 
     kind: str
     workspace: str = ""
@@ -43,6 +43,7 @@ class WindowPlace:
     seq: int = 0
     digest: Digest | None = None
     fold: str = ""
+    words: str = ""
 
 
 def parse_deep_link(link: str) -> WindowPlace:

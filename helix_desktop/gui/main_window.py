@@ -831,7 +831,7 @@ class MainWindow(WindowFrame):
         if place.kind == "fold" and chat is self.chat:
             self.pages.timeline.choose_fold(place.fold)
         elif place.seq and chat is not None:
-            chat.transcript.scroll_to_fact(place.seq)
+            chat.transcript.scroll_to_fact(place.seq, place.words)
 
     def save_window_state(self) -> None:
         self.save_window_layout()

@@ -246,7 +246,7 @@ def search_everywhere(window: MainWindow, words: str) -> None:
     def show_hits_of_workspace(bench: Workbench, hits: Sequence[SearchHit]) -> None:
         name = "" if bench is window.current_workbench else bench.name
         titles = {row.id: row.title for row in bench.list_conversations()}
-        show_more_finds(search_suggestions.suggest_search_hits(hits, titles, bench.id, window.go_to_place, name))
+        show_more_finds(search_suggestions.suggest_search_hits(hits, titles, bench.id, window.go_to_place, words, name))
 
     for bench in opened:
         work = bench.workspace.index.search_index(words)
@@ -272,7 +272,7 @@ def _search_next_closed_workspace(
 
     def show_closed_result(answer: ClosedSearchResult) -> None:
         go, behind = window.go_to_place, suggest_opening(None) if answer.behind else []
-        hits = search_suggestions.suggest_search_hits(answer.hits, answer.titles, row.id, go, row.name)
+        hits = search_suggestions.suggest_search_hits(answer.hits, answer.titles, row.id, go, words, row.name)
         search_following([*hits, *behind])
 
     work = window.workbenches.search_closed_workspace(row.id, words)

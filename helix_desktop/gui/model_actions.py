@@ -115,7 +115,12 @@ class ModelActions(QObject):
 
     def _save_model_correction(self, model: ModelChoice, work: Coroutine[Any, Any, None]) -> None:
         words = tr("{model}: the change applies from the next message.", model=model.id)
-        self._window.run_for_window(work, then=lambda _done: self._window.notices.show_notice(words))
+
+        def show_corrected_model(_done: None) -> None:
+            self._window.show_workspace_choices()
+            self._window.notices.show_notice(words)
+
+        self._window.run_for_window(work, then=show_corrected_model)
 
 
 def _show_agent_choices(window: MainWindow, session: Session, foreign: ForeignConversation) -> None:

@@ -5,6 +5,7 @@ from functools import partial
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import SearchHit
+from helix_desktop.engine.search_query import stem_of_word
 from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
@@ -16,6 +17,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry
 from helix_desktop.gui.workbench_types import ProjectItem, Session, Workbench, WorkspaceListRow
 
+LEAD = 20  # In characters. About so much is shown before the first word that was found.
 GoToPlace = Callable[[WindowPlace], object]
 
 # For each slash command: the name of the action that it runs.
@@ -79,21 +81,28 @@ def suggest_workspaces(rows: Sequence[WorkspaceListRow], go: GoToPlace) -> list[
 
 
 def suggest_search_hits(
-    hits: Sequence[SearchHit], titles: Mapping[str, str], workspace: str, go: GoToPlace, name: str = ""
+    hits: Sequence[SearchHit], titles: Mapping[str, str], workspace: str, go: GoToPlace, words: str = "", name: str = ""
 ) -> list[PaletteItem]:
-    """Messages and entries a workspace's search found; `name`: of the workspace, where it is not the one in front."""
+    """Messages and entries a workspace's search found for `words`; `name`: of the workspace, where it is not the one in front."""
+    stems = [stem_of_word(word) for word in words.split()]
 
     def search_hit_suggestion(hit: SearchHit) -> PaletteItem:
-        text = " ".join(hit.snippet.split())[:200]
+        text = _begin_near_words(" ".join(hit.snippet.split()), stems)[:200]
         if hit.digest is not None:
             place, kind = WindowPlace("entry", workspace, digest=hit.digest), "entry"
             notes = [name, hit.about.tool, hit.about.source, hit.digest.short_hex]
         else:
-            place, kind = WindowPlace("conversation", workspace, hit.conversation, hit.seq), "message"
+            place, kind = WindowPlace("conversation", workspace, hit.conversation, hit.seq, words=words), "message"
             notes = [name, titles.get(hit.conversation, "")]
         return PaletteItem(text, partial(go, place), kind=kind, note=" · ".join(filter(None, notes)))
 
     return [search_hit_suggestion(hit) for hit in hits]
+
+
+def _begin_near_words(text: str, stems: Sequence[str]) -> str:
+    """A row shows the beginning of a line, so what stands long before the first word that was found is left out."""
+    first = min((at for stem in stems if (at := text.casefold().find(stem)) >= 0), default=0)
+    return f"…{text[first - LEAD :].partition(' ')[2] or text[first:]}" if first > 2 * LEAD else text
 
 
 def suggest_unsearched_workspace(row: WorkspaceListRow, error: HelixError | None, go: GoToPlace) -> PaletteItem:

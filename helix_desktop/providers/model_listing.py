@@ -55,7 +55,7 @@ async def fetch_reported_models(
     items = await _fetch_all_pages(config, transport, seconds)
     details = await _local_details(transport, seconds) if config.is_local else {}
     return {
-        name: json_values.object_at(details, name) or _reported_details(item)
+        name: _reported_details(item) | json_values.object_at(details, name)
         for item in items
         if (name := (json_values.text_at(item, "id") or json_values.text_at(item, "name").removeprefix("models/")))
         and not any(word in name.lower() for word in _NO_CHAT)
@@ -179,10 +179,10 @@ def _models_of_lm_studio(found: json_values.Object) -> Iterator[tuple[str, json_
         loaded = json_values.number_at(item, "loaded_context_length")
         most = json_values.number_at(item, "max_context_length")
         note = "window as loaded in LM Studio" if loaded else "the model's largest window; it is not loaded yet"
-        known: json_values.Object = {"window": loaded or most, "note": note}
+        known: json_values.Object = {"window": loaded or most, "note": note} if loaded or most else {}
         if kind := json_values.text_at(item, "type"):  # Older versions of LM Studio do not say.
             known["images"] = kind == "vlm"
-        yield json_values.text_at(item, "id"), known if loaded or most else json_values.without_fields(known, "window")
+        yield json_values.text_at(item, "id"), known
 
 
 def _models_of_ollama(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:

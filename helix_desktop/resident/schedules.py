@@ -3,10 +3,13 @@
 import json
 import os
 import re
+import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from helix_desktop import atomic_files
@@ -17,6 +20,7 @@ NAME = "schedules.json"
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LATE_SECONDS = 300.0  # In seconds. If a task is later than this, it counts as missed.
 _LONGEST_WAIT_DAYS = 8
+_OFF = 9e9  # In seconds since 1970. One that is off counts as handled until 2255, also for an older version of the program.
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,14 @@ class WorkSchedule:
     missed: str = "once"
     options: tuple[str, ...] = ()
     handled: float = 0.0
+
+    @property
+    def is_on(self) -> bool:
+        return self.handled < _OFF
+
+    def switch_schedule(self) -> "WorkSchedule":
+        """On or off. One that was off adds nothing for the time in between."""
+        return replace(self, handled=_OFF if self.is_on else time.time())
 
     def next_due(self, after: float) -> float:
         """The first due time after a moment. A time that a change of the clocks leaves out is due
@@ -64,6 +76,16 @@ class WorkSchedule:
     def task_line(self) -> bytes:
         """What that command reads: the text of the task."""
         return json.dumps({"text": self.text}).encode()
+
+
+def create_schedule(workspace: str, text: str, at: str, zone: str, days: Sequence[str], **more: Any) -> WorkSchedule:
+    """A new one; InvalidInput where something of it can't be. An empty `zone` is the computer's; `more`: `missed` and `options`."""
+    zone = find_time_zone(zone).key if zone else name_of_local_zone()
+    parse_time_of_day(at)
+    if not text.strip():
+        raise InvalidInput("The task has no text.", remedy="Nothing was added.")
+    name, now = secrets.token_hex(4), time.time()
+    return WorkSchedule(name, workspace, text.strip(), at, zone, tuple(days), handled=now, **more)
 
 
 def read_schedules(folder: Path) -> list[WorkSchedule]:

@@ -301,7 +301,10 @@ class FileChanges:
         place = self.workspace_checkpoints.displayed_path
         fact = None if done.fact is None else replace(done.fact, undoes=tuple(undoes))
         if fact is not None and conversation:
-            await self.append_change_fact(conversation, fact)
+            turns, about = await self.turns_with_changes(conversation), set(undoes)
+            sources = [one for turn in turns for one in turn.sources if about & {one.seq, *one.fact.undoes}]
+            remains = await self.file_changes_of_steps([*sources, ChangeSource(conversation, 0, time.time(), fact)])
+            await self.append_change_fact(conversation, replace(fact, is_whole=not remains))
         names = tuple(place(path) for path in done.restored)
         paths_left = tuple((place(path), why) for path, why in (*left, *done.paths_left_alone))
         restored = set(done.restored)

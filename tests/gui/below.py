@@ -14,7 +14,13 @@ from helix_desktop import errors
 from helix_desktop.gui import translation
 
 PACKAGE = Path(translation.__file__).parents[1]
-NAMED = {"why", "remedy", "danger", "cut"}  # what is given by these names, or kept under them, is read by people
+NAMED = {
+    "why",
+    "remedy",
+    "danger",
+    "cut",
+    "unfolded",
+}  # what is given by these names, or kept under them, is read by people
 PLACES = {  # which argument of what is read by people
     "FoldPlan": (2,),
     "PlannedClearing": (2,),

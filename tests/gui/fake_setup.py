@@ -33,7 +33,7 @@ from helix_desktop.tools.home_openings import OPENINGS
 ANTHROPIC = ProviderChoice("anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True)
 OLLAMA = ProviderChoice("ollama", "Ollama", "http://127.0.0.1:11434/v1", local=True, ready=True)
 SONNET = ModelChoice("anthropic/claude-sonnet", 200_000, 3.0, 15.0)
-QWEN = ModelChoice("ollama/qwen3", 32_000)
+QWEN = ModelChoice("ollama/qwen3", 32_000, local=True)
 
 
 class FakeSetup:

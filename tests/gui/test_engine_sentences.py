@@ -44,7 +44,11 @@ LEFT_OUT = {
     "not all of them could be read and written",  # only together with a sentence that is there
     "the disk is full",
 }
-FILES_PUT_BACK = {"rewind_files.py", "workspace_roots.py"}  # what is told after a rewind
+FILES_PUT_BACK = {
+    "rewind_files.py",
+    "workspace_roots.py",
+    "change_restoring.py",
+}  # what is told after a rewind or an undo
 PUT_TOGETHER = {
     "Nothing was folded: the operation was cancelled",  # in the source, of several pieces
     "it closed the connection.",

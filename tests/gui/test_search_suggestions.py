@@ -39,6 +39,21 @@ def test_a_hit_leads_to_its_message_or_entry() -> None:
     assert went == [WindowPlace("conversation", "one", "a", 7), WindowPlace("entry", "one", digest=digest)]
 
 
+def test_a_hit_begins_near_the_words_that_were_found_and_takes_them_along() -> None:
+    went: list[WindowPlace] = []
+    line = "a long path/to/some/file.py and more before the locks were taken, and what came after"
+    (find,) = search_suggestions.suggest_search_hits(
+        [SearchHit(line, conversation="a", seq=7)], {}, "one", went.append, "lock"
+    )
+    assert find.text == "…more before the locks were taken, and what came after"
+    find.act()
+    assert went == [WindowPlace("conversation", "one", "a", 7, words="lock")]
+    (other,) = search_suggestions.suggest_search_hits(
+        [SearchHit(line, conversation="a", seq=7)], {}, "one", print, "nowhere"
+    )
+    assert other.text == line
+
+
 def test_every_command_is_an_action(window: MainWindow) -> None:
     assert all(window.window_actions[action] is not None for action in search_suggestions.COMMANDS.values())
     window.window_actions.set_action_handler("tour", lambda: None)

@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QLabel, QMessageBox, QPlainTextEdit, QPushButton
+from PySide6.QtWidgets import QDoubleSpinBox, QLabel, QMessageBox, QPlainTextEdit, QPushButton
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import StoreFailed
@@ -20,7 +20,7 @@ from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
 from helix_desktop.gui.frame.tour_card import TourStepCard
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog, WelcomePage
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.model_setup_port import WindowSizeSource
+from helix_desktop.gui.model_setup_port import ModelChoice, WindowSizeSource
 from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.settings.storage_page import StoragePage
@@ -137,14 +137,26 @@ def test_the_button_of_the_model_opens_the_chooser_and_a_correction_shows_there(
     QTest.keyClicks(chooser.line, "qwen")
     QTest.keyClick(chooser.line, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
     (dialog,) = window.findChildren(EditModelDialog)
-    dialog.changes["window"] = 16_000
-    dialog._save_model_changes()
+    assert "unknown" not in [field.specialValueText() for field in dialog.findChildren(QDoubleSpinBox)]  # It runs here.
+    dialog.values["window"] = 16_000
+    dialog._save_values()
     window.top.model.click()
     QTest.keyClicks(chooser.line, "qwen")
     assert chooser.highlighted_model() == replace(QWEN, window=16_000, sure=WindowSizeSource.SET)
     QTest.keyClick(chooser.line, Qt.Key.Key_Return)
     assert bench.main_model_name == QWEN.name
     assert window.top.model.text() == f"{QWEN.name} ▾"
+
+
+def test_what_is_not_known_of_a_model_is_said_and_not_shown_as_nothing(window: MainWindow) -> None:
+    model = ModelChoice("other/large", 128_000, note="unknown model", sure=WindowSizeSource.ASSUMED)
+    dialog = EditModelDialog(model, window)
+    assert any(
+        label.text().startswith("The size of this model's context window is not known.")
+        for label in dialog.findChildren(QLabel)
+    )
+    assert [field.text() for field in dialog.findChildren(QDoubleSpinBox)] == ["unknown"] * 4
+    dialog.reject()
 
 
 def test_the_settings_are_one_window(front: WindowServices, window: MainWindow) -> None:

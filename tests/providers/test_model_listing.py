@@ -12,6 +12,7 @@ from helix_desktop.errors import ModelFailed, NotFound, ProviderKeyRefused, Prov
 from helix_desktop.providers import model_listing
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections
+from helix_desktop.providers.known_models import WindowFrom
 from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig
 from tests.peers.peer import Answer, Pause, Peer, Seen, json_answer
 from tests.providers.asking import PROTOCOLS, Protocol
@@ -145,6 +146,17 @@ async def test_a_model_lm_studio_does_not_describe_may_see_pictures(
     with Server({**listed({"id": "m"}), "/api/v0/models": {"data": [about]}}) as peer:
         (found,) = await model_listing.list_models(peer.config(), None, connections)
     assert found.abilities.images is images
+
+
+async def test_a_server_that_answers_every_path_with_its_list_keeps_the_window_it_listed(
+    connections: ProviderConnections,
+) -> None:
+    said = listed({"id": "m", "context_length": 32_000})
+    (answer,) = said.values()
+    with Server({**said, "/api/v0/models": answer}) as peer:
+        (found,) = await model_listing.list_models(peer.config(), None, connections)
+    assert (found.window, found.window_from) == (32_000, WindowFrom.REPORTED)
+    assert found.note == "window as the provider reports it"
 
 
 async def test_ollama_loads_a_model_to_tell_its_window(connections: ProviderConnections) -> None:

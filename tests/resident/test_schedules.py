@@ -136,3 +136,17 @@ def test_what_is_no_time_is_said() -> None:
         schedules.parse_days("mon,someday")
     assert schedules.parse_days("weekdays") == WEEKDAYS[:5]
     assert schedules.parse_days("Mon, thu") == ("mon", "thu")
+
+
+def test_one_that_is_off_adds_nothing_and_nothing_afterwards_for_the_time_in_between(tmp_path: Path) -> None:
+    one = schedule("Europe/Berlin", "08:00")
+    later = one.next_due(one.handled) + 1
+    assert one.advance_past_due(later)[1]
+    off = one.switch_schedule()
+    assert (one.is_on, off.is_on) == (True, False)
+    assert off.advance_past_due(later) == (off, 0.0)
+    schedules.write_schedules(tmp_path, [one, off])
+    assert schedules.read_schedules(tmp_path) == [one, off]
+    on = off.switch_schedule()
+    assert on.is_on
+    assert on.advance_past_due(time.time()) == (on, 0.0)

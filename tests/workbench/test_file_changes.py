@@ -175,6 +175,11 @@ async def test_the_users_own_lines_are_never_the_agents_after_an_undo_beside_the
         assert fact is not None
         await session.conversation.append_facts(fact)
 
+    def newest_change() -> FilesChanged:
+        fact = session.all_facts[-1].fact
+        assert isinstance(fact, FilesChanged)
+        return fact
+
     async def listed() -> list[tuple[int, int]]:
         (turn,) = await changes.turns_with_changes(session.id)
         return [(each.added, each.removed) for each in await changes.file_changes_of_steps(turn.sources)]
@@ -192,6 +197,7 @@ async def test_the_users_own_lines_are_never_the_agents_after_an_undo_beside_the
         await changes.undo_hunks(one, [hunk.stable_id], conversation=session.id)
     else:
         await changes.undo_file_changes([one], conversation=session.id, choices={one.path_of_change: "merge"})
+    assert newest_change().is_whole is not before_more
     lines[20] = "20\n"
     assert file.read_text() == "".join(lines)
     assert await listed() == ([(1, 1)] if before_more else [])
@@ -201,6 +207,7 @@ async def test_the_users_own_lines_are_never_the_agents_after_an_undo_beside_the
     (one,) = await changes.file_changes_of_steps(turn.sources)
     assert not one.broken
     await changes.undo_file_changes([one], conversation=session.id, choices={one.path_of_change: "merge"})
+    assert newest_change().is_whole
     lines[25], lines[30] = "25\n", "30\n"
     assert file.read_text() == "".join(lines)
     assert await listed() == []

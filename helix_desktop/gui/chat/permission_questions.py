@@ -269,8 +269,13 @@ class PermissionQuestionCard(QWidget):
         choice.setFont(self._theme.monospaced_font())
         choice.setToolTip(tr("* means any arguments. Choose a longer rule to allow less."))
         choice.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-        choice.setEnabled(len(self._question.rules) > 1)
-        self._inside.addLayout(build_row(label, (choice, 1)))
+        only = plain_widgets.build_plain_label(choice.currentText(), "mono", self)
+        is_choice = (
+            len(self._question.rules) > 1
+        )  # A field with one choice is no field: Escape in it stopped the agent.
+        choice.setVisible(is_choice)
+        only.setVisible(not is_choice)
+        self._inside.addLayout(build_row(label, (choice if is_choice else only, 1)))
         return choice
 
     def _on_preview_read_further(self) -> None:

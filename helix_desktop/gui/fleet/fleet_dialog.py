@@ -6,22 +6,23 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QSize
-from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QPushButton, QStackedWidget, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QStackedWidget, QWidget
 
-from helix_desktop.errors import HelixError
+from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.fleet import fleet_rows
 from helix_desktop.gui.fleet.fleet_rows import Figures, FleetList
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared.fields_dialog import FieldsDialog
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbenches
-from helix_desktop.resident.schedules import WorkSchedule, read_schedules
+from helix_desktop.resident.schedules import WorkSchedule, create_schedule, parse_days, read_schedules
 
 LONGEST_TEXT = 1_500  # In characters. At most this much of a task and of its answer is shown.
 MARGINS = (20, 14, 20, 16)
@@ -161,36 +162,23 @@ class FleetDialog(TransientDialog):
                 self._run_fleet_work(self._fleet.change_tasks(one["workspace"], act))
 
     def _ask_for_task(self) -> None:
-        dialog = TransientDialog(tr("New task"), self)
-        text, workspace = QPlainTextEdit(dialog), plain_widgets.build_combo_box(tr("Workspace"), dialog)
-        allowed = plain_widgets.build_combo_box(tr("Permissions"), dialog)
-        text.setAccessibleName(tr("What to do"))
-        text.setTabChangesFocus(True)
-        for identity, name in self._names.items():
-            workspace.addItem(name, identity)
-        allowed.addItem(tr("The agent waits for you if it needs permission"), ())
-        allowed.addItem(tr("The agent may edit files without asking"), ("edits",))
-        allowed.addItem(tr("The agent may edit files and run commands without asking"), ("edits", "commands"))
+        def add(values: Mapping[str, Any]) -> None:
+            if not (words := values["text"].strip()):
+                raise InvalidInput("The task has no text.", remedy="Nothing was added.")
+            self._run_fleet_work(self._fleet.add_task(values["workspace"], words, values["allowed"].split()))
 
-        def add() -> None:
-            if words := text.toPlainText().strip():
-                self._run_fleet_work(self._fleet.add_task(workspace.currentData(), words, allowed.currentData()))
-                dialog.accept()
-
-        buttons = plain_widgets.build_confirm_buttons(dialog, tr("Add task"), add)
-        build_column(workspace, text, allowed, buttons, owner=dialog, margins=MARGINS)
-        dialog.resize(520, 300)
-        dialog.open()
-        text.setFocus()
+        FieldsDialog(tr("New task"), fleet_rows.declare_task_fields(self._names), tr("Add task"), add, self).open()
 
     # --- The pages with schedules, conversations and workers
 
     def _build_schedules_page(self) -> QWidget:
         columns = ((tr("Time"), 200), (tr("Days"), 220), (tr("Next"), 170), (tr("Workspace"), 150), (tr("Task"), 0))
         self._schedule_list = FleetList(tr("Schedules"), columns, self)
-        hint = build_plain_label(tr("To add a schedule, run helix-desktop schedule add."), "faint", self)
-        remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
-        return self._build_list_page(self._schedule_list, build_row((hint, 1), remove))
+        new = build_push_button(tr("New schedule…"), self, self._ask_for_schedule)
+        self._switch = build_push_button(tr("Turn off"), self, self._switch_chosen_schedule)
+        self._remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
+        self._schedule_list.currentItemChanged.connect(lambda _now, _before: self._show_schedule_buttons())
+        return self._build_list_page(self._schedule_list, build_row(new, 1, self._switch, self._remove, spacing=8))
 
     def _build_conversations_page(self) -> QWidget:
         columns = ((tr("State"), 150), (tr("Conversation"), 0), (tr("Workspace"), 130), (tr("Agent"), 110), (tr("Copy of"), 110),
@@ -229,16 +217,41 @@ class FleetDialog(TransientDialog):
         def show_schedules(found: list[WorkSchedule]) -> None:
             self._schedules = found
             self._schedule_list.show_rows({one.id: fleet_rows.schedule_cells(one, self._names) for one in found})
+            self._show_schedule_buttons()
 
         self._run_fleet_work(asyncio.to_thread(read_schedules, self._places.data), show_schedules)
 
+    def _show_schedule_buttons(self) -> None:
+        chosen = next((one for one in self._schedules if one.id == self._schedule_list.chosen_row()), None)
+        for button in (self._switch, self._remove):
+            button.setEnabled(chosen is not None)
+        self._switch.setText(tr("Turn off") if chosen is None or chosen.is_on else tr("Turn on"))
+
+    def _switch_chosen_schedule(self) -> None:
+        chosen = self._schedule_list.chosen_row()
+        self._save_schedules([one.switch_schedule() if one.id == chosen else one for one in self._schedules])
+
     def _remove_chosen_schedule(self) -> None:
+        self._save_schedules([one for one in self._schedules if one.id != self._schedule_list.chosen_row()])
+
+    def _ask_for_schedule(self) -> None:
+        def add(values: Mapping[str, Any]) -> None:
+            when = values["at"], values["zone"], parse_days(values["days"])
+            options = tuple(word for what in values["allowed"].split() for word in ("--allow", what))
+            made = create_schedule(values["workspace"], values["text"], *when, options=options)
+            self._save_schedules([*self._schedules, made])
+
+        fields = fleet_rows.declare_task_fields(self._names) + fleet_rows.declare_schedule_fields()
+        FieldsDialog(tr("New schedule"), fields, tr("Add schedule"), add, self).open()
+
+    def _save_schedules(self, wanted: list[WorkSchedule]) -> None:
         from helix_desktop.resident import schedule_changes
 
-        left = [one for one in self._schedules if one.id != self._schedule_list.chosen_row()]
-        self._run_fleet_work(
-            schedule_changes.change_schedules(self._places, left), lambda _refused: self._read_schedules()
-        )
+        def show_saved(refused: str) -> None:
+            self._show_trouble(translate_sentences(refused))
+            self._read_schedules()
+
+        self._run_fleet_work(schedule_changes.change_schedules(self._places, wanted), show_saved)
 
     def _drain_chosen_worker(self) -> None:
         workspace, _, worker = self._worker_list.chosen_row().partition(" ")

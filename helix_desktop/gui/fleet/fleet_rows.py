@@ -13,6 +13,7 @@ from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_dollars, format_time_ago
 from helix_desktop.gui.shared.list_row_model import RowTree
 from helix_desktop.gui.shared.running_states import describe_running_state
+from helix_desktop.gui.shared.setting_fields import FieldDeclaration
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
@@ -162,10 +163,36 @@ def list_worker_rows(found: Sequence[Figures]) -> dict[str, list[str]]:
     return rows
 
 
+def declare_task_fields(names: Mapping[str, str]) -> list[FieldDeclaration]:
+    """`allowed` has the names for `--allow`, with blanks between them."""
+    first, permissions = next(iter(names), ""), (
+        tr("The agent waits for you if it needs permission"),
+        tr("The agent may edit files without asking"),
+        tr("The agent may edit files and run commands without asking"),
+    )  # fmt: skip
+    return [
+        FieldDeclaration("text", tr("What to do"), "", "", long=True),
+        FieldDeclaration("workspace", tr("Workspace"), "", first, choices=[*names], words=[*names.values()]),
+        FieldDeclaration("allowed", tr("Permissions"), "", "", ("", "edits", "edits commands"), permissions),
+    ]
+
+
+def declare_schedule_fields() -> list[FieldDeclaration]:
+    days = [QLocale().dayName(number + 1) for number in range(len(WEEKDAYS))]
+    words = [tr("Every day"), tr("Monday to Friday"), tr("Saturday and Sunday"), *days]
+    zone = tr("Such as Europe/Berlin. Empty: this computer's time zone.")
+    return [
+        FieldDeclaration("days", tr("Days"), "", "weekdays", ("every", "weekdays", "weekends", *WEEKDAYS), words),
+        FieldDeclaration("at", tr("Time"), tr("Hours and minutes, such as 08:00 or 17:30."), "08:00"),
+        FieldDeclaration("zone", tr("Time zone"), zone, ""),
+    ]
+
+
 def schedule_cells(schedule: WorkSchedule, names: Mapping[str, str]) -> list[str]:
     short = QLocale.FormatType.ShortFormat
     days = ", ".join(QLocale().dayName(WEEKDAYS.index(day) + 1, short) for day in schedule.days)
-    due, name = format_date_and_time(schedule.next_due(time.time())), names.get(schedule.workspace, schedule.workspace)
+    due = format_date_and_time(schedule.next_due(time.time())) if schedule.is_on else tr("turned off")
+    name = names.get(schedule.workspace, schedule.workspace)
     text = make_safe_text(" ".join(schedule.text.split())[:LONGEST_CELL])
     return [f"{schedule.at} ({schedule.zone})", days, due, name, text]
 

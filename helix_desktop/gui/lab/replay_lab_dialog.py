@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from PySide6.QtCore import QSize, Signal
-from PySide6.QtWidgets import QGridLayout, QProgressBar, QWidget
+from PySide6.QtWidgets import QGridLayout, QProgressBar, QPushButton, QWidget
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import HelixError
@@ -51,6 +51,7 @@ class ReplayLabDialog(TransientDialog):
             self,
         )
         self._table = QGridLayout()
+        self._adopting: dict[str, QPushButton] = {}
         column = (self.answer, self._bar, self._table, self._status_label, 1)
         build_column(*column, owner=self, margins=20, spacing=12)
         room = self.screen().availableGeometry().size() * 0.95
@@ -105,10 +106,18 @@ class ReplayLabDialog(TransientDialog):
         words = (name, *map(format_percent, (outcome.cost_share, outcome.peak, outcome.in_view)))
         adopt = build_push_button(tr("Use this preset"), self, partial(self._adopt_policy, outcome.policy), "link")
         adopt.setAccessibleName(f"{tr('Use this preset')}: {name}")
+        self._adopting[outcome.policy] = adopt
+        self._mark_policy_in_use()
         return (*(build_plain_label(each, "small", self, wraps=False) for each in words), adopt)
+
+    def _mark_policy_in_use(self) -> None:
+        for policy, adopt in self._adopting.items():
+            adopt.setEnabled(policy != self._bench.policy_name)
+            adopt.setText(tr("Use this preset") if adopt.isEnabled() else tr("in use"))
 
     def _adopt_policy(self, policy: str) -> None:
         def report_adopted_policy(_done: None) -> None:
+            self._mark_policy_in_use()
             self._status_label.setText(tr("This workspace now uses: {policy}.", policy=self._names[policy]))
             self.policy_adopted.emit(policy)
 

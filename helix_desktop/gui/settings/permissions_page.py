@@ -12,9 +12,9 @@ from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.layouts import build_row, clear_layout
 from helix_desktop.gui.question_dialogs import ask_allow_all
 from helix_desktop.gui.settings.installation_port import Installation
-from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
 from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 

@@ -9,10 +9,10 @@ from PySide6.QtCore import Signal
 from helix_desktop.engine import context_policy
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.settings.installation_port import Installation
-from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.shared.policy_names import list_policy_choices
+from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 

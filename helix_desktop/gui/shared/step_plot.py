@@ -200,6 +200,8 @@ class StepPlot(QWidget):
         area = scale.area
         painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
         painter.setOpacity(1.0)
+        under = QRectF(painter.fontMetrics().boundingRect(words)).translated(area.left() + 6, y - 6)
+        painter.fillRect(under.adjusted(-4, -1, 4, 1), self._theme.colour_of_token("panel"))  # It may stand on an area.
         painter.setPen(colours[1])
         painter.drawText(QPointF(area.left() + 6, y - 6), words)
 

@@ -147,7 +147,7 @@ class TimelineChart(StepPlot):
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawPolyline(self._highest_points(self._costs, replace(scale, top=self._top_dollars)))
         self._bars.draw_cost_bars(painter, self._theme, scale)
-        painter.setClipRect(QRectF(area.left(), 0, area.width() + 2, self.height()))
+        painter.setClipRect(QRectF(area.left() - CHOSEN_RING, 0, area.width() + 2 * CHOSEN_RING, self.height()))
         self._marks.draw_fold_marks(painter, scale, self.width())
         self._marks.draw_lane_marks(painter, scale, self.width())
 

@@ -43,14 +43,16 @@ class TimelineMarks:
                     painter.drawRoundedRect(QRectF(x - 1.5, place.top() + 3, 4, place.height() - 5), 1.5, 1.5)
 
     def draw_fold_marks(self, painter: QPainter, scale: PlotScale, width: int) -> None:
-        """Draws a mark for each fold in sight; where marks would overlap, only the first."""
-        events, taken = self._story.events, -10.0
+        """Draws a mark for each fold in sight; where marks would overlap, only the first. Excerpts, which are many, give way."""
+        events, room, taken = self._story.events, self._theme.zoomed_pixels(8), list[float]()
         first = bisect_left(events, scale.first - 1, key=lambda event: event.point)
         last = bisect_left(events, scale.last + 1, key=lambda event: event.point)
-        for event in events[first : last : max(1, (last - first) // max(1, width // 3))]:
+        seen = [each for each in events[first : last : max(1, (last - first) // max(1, width // 3))] if each.fold_kind]
+        for event in sorted(seen, key=lambda each: each.fold_kind is FoldKind.EXCERPT):
             x = scale.x_of_point(event.point)
-            if event.fold_kind not in (None, FoldKind.EXCERPT) and x - taken >= self._theme.zoomed_pixels(8):
-                taken = x
+            at = bisect_left(taken, x)
+            if all(abs(x - other) >= room for other in taken[max(0, at - 1) : at + 1]):
+                taken.insert(at, x)
                 self.draw_fold_mark(painter, event, scale, RING)
 
     def draw_fold_mark(self, painter: QPainter, event: TimelineEvent, scale: PlotScale, radius: float) -> None:

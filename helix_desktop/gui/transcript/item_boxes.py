@@ -331,13 +331,14 @@ def _build_fold_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
         return
     before, after = sum(each.tokens_before for each in folds), sum(each.tokens for each in folds)
     undone = not any(each.fold in page.items.history.branch.live for each in folds)
-    words = describe_fold(fact, len(folds), before, after) + (" · " + tr("undone") if undone else "")
+    words = describe_fold(fact, len(folds), before, after)
     yield FoldLineBox(page.ink, page.width, words, tr("Show"), OpenFold(fact.fold), undone=undone)
 
 
 def _build_file_changes_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
-    yield FoldLineBox(page.ink, page.width, item.text, tr("Review"), OpenChanges(item.fact_seq))
+    undone, act = page.items.is_changes_line_undone(item), OpenChanges(item.fact_seq)
+    yield FoldLineBox(page.ink, page.width, item.text, tr("Review"), act, undone=undone)
 
 
 def _build_note_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:

@@ -64,7 +64,9 @@ class TranscriptItems:
     # The ranges of items that are hidden; None means they must be computed again.
     _hidden_ranges: list[tuple[int, int]] | None = field(default_factory=list)
     _has_answer_name: bool = False
-    _changes: list[facts.FilesChanged] = field(default_factory=list)  # The turn's changes so far.
+    _changes: dict[int, facts.FilesChanged] = field(default_factory=dict)  # The turn's changes so far, by their seqs.
+    _changes_of_line: dict[int, tuple[int, ...]] = field(default_factory=dict)  # By the seq of the end of the turn.
+    _undone_changes: set[int] = field(default_factory=set)
 
     def add_many_facts(self, recorded_facts: Iterable[facts.Recorded]) -> None:
         """Adds many facts, as at opening. The garbage collector is paused: nothing created here is garbage."""
@@ -364,15 +366,24 @@ class TranscriptItems:
             self._append_item(TranscriptItem(TranscriptItemKind.ERROR, recorded, 0, translate_sentences(fact.why)))
         else:
             self._add_fact_note(recorded, fact)
-        if words := describe_changed_files(self._changes):
+        if words := describe_changed_files([*self._changes.values()]):
+            self._changes_of_line[recorded.seq] = tuple(self._changes)
             self._append_item(TranscriptItem(TranscriptItemKind.CHANGES, recorded, 0, words))
-        self._changes = []
+        self._changes = {}
         return stopped
 
     def _collect_file_changes(self, recorded: facts.Recorded, fact: facts.FilesChanged) -> Iterable[int]:
         if fact.by != "undo":
-            self._changes.append(fact)
-        return ()
+            self._changes[recorded.seq] = fact
+            return ()
+        about = set(fact.undoes)
+        self._undone_changes = self._undone_changes | about if fact.is_whole else self._undone_changes - about
+        ends = [end for end, changes in self._changes_of_line.items() if about.intersection(changes)]
+        return [bisect_right(self._seqs, end) - 1 for end in ends]
+
+    def is_changes_line_undone(self, item: TranscriptItem) -> bool:
+        """Whether nothing is left of the changes of a turn."""
+        return self._undone_changes.issuperset(self._changes_of_line.get(item.fact_seq, (0,)))
 
     def _show_rewind(self, recorded: facts.Recorded, fact: facts.Rewound) -> Iterable[int]:
         self.calls.close_all_calls()

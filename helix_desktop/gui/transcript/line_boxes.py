@@ -7,6 +7,7 @@ from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.tool_call_lines import CallStatus, LineChip, ToolCallLine
+from helix_desktop.gui.translation import tr
 
 _MIDDLE = Qt.AlignmentFlag.AlignVCenter
 _DASHES = [1.75, 1.0]
@@ -103,19 +104,20 @@ class ToolCallBox(LayoutBox):
 
 
 class FoldLineBox(LayoutBox):
-    """What a fold did, across the page, where it happened, and `link`, which leads to it."""
+    """What a fold or a turn did, across the page, where it happened, and `link`, which leads to it. `undone`: it says so."""
 
     def __init__(
         self, ink: DrawingStyle, width: float, words: str, link: str, act: BoxAction, *, undone: bool = False
     ) -> None:
         super().__init__(ink, width)
-        self.text = words
+        self._words, self._end = words, " · " + tr("undone") if undone else ""
+        self.text = words + self._end
         self._link = link
         self._font = QFont(ink.small)
         self._font.setStrikeOut(undone)
         self.height = ink.scaled_pixels(18)
         self._link_width = QFontMetricsF(ink.small).horizontalAdvance(link) + ink.scaled_pixels(14)
-        reach = QFontMetricsF(self._font).horizontalAdvance(words) + 2 + self._link_width
+        reach = QFontMetricsF(self._font).horizontalAdvance(self.text) + 2 + self._link_width
         reach = min(reach, width - ink.scaled_pixels(80))
         self._place = QRectF((width - reach) / 2, 0, reach, self.height)
         self.hot_spots = [HotSpot(self._place, act, words)]
@@ -134,9 +136,12 @@ class FoldLineBox(LayoutBox):
         marked = bool(marks.found) or marks.selected[1] > marks.selected[0]
         painter.setPen(ink.token_colour("text" if marked else "muted"))
         said = self._place.adjusted(0, 0, -self._link_width, 0)
-        words = QFontMetricsF(self._font).elidedText(self.text, Qt.TextElideMode.ElideRight, said.width() + 1)
-        painter.drawText(said, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, words)
+        metrics, left = QFontMetricsF(self._font), Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft
+        room = said.width() + 1 - metrics.horizontalAdvance(self._end)
+        words = metrics.elidedText(self._words, Qt.TextElideMode.ElideRight, room)
+        painter.drawText(said, left, words)
         painter.setFont(ink.small)
+        painter.drawText(said.adjusted(metrics.horizontalAdvance(words), 0, 0, 0), left, self._end)
         painter.setPen(ink.token_colour("accent"))
         painter.drawText(self._place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, self._link)
 

@@ -89,7 +89,7 @@ class TranscriptCanvas(BoxSurface):
         for recorded in history.facts[self.items.newest_seq :]:
             self.column.apply_item_changes(self.items.show_fact(recorded))
         self.selection.clear_selection()
-        self.finding, self._spot, self._near = None, None, None
+        self.finding, self._spot, self._near, self._marked_item = None, None, None, -1
         self._fit_column_width()
         self.scrolling.set_following_end(following=True)
         self._lay_out_and_draw()
@@ -154,12 +154,13 @@ class TranscriptCanvas(BoxSurface):
         self._lay_out_and_draw(self.column.heights.height_before(index) + below, anchor=index)
 
     def scroll_to_item(self, index: int, offset: int = 0) -> None:
-        """Bring an item, or a place in it, into sight, a third below the top."""
+        """Bring an item, or a place in it, into sight, a third below the top, with a line beside the item."""
         if not 0 <= index < len(self.items.all):
             return
         if (change := self.items.open_group_hiding_item(index)) is not None:
             self.column.apply_item_changes(change)
         self.scrolling.set_following_end(following=False)
+        self._marked_item = index
         inner = self.column.full_layout(index).caret_rect_at(offset).top() if offset else 0
         wanted = int(self.column.content_top(index) + inner - self.viewport().height() / 3)
         self._lay_out_and_draw(max(0, wanted), anchor=index)
@@ -311,6 +312,9 @@ class TranscriptCanvas(BoxSurface):
             painter.translate(self.column_left, top)
             marks, near = self._marks_of_item(index, laid), self._active_box_of(index, laid)
             laid.draw_boxes(painter, first - top, first + height - top, marks, near)
+            if index == self._marked_item:
+                px = self.theme.zoomed_pixels
+                painter.fillRect(QRectF(-px(14), 0, px(3), laid.bottom_edge), self.theme.colour_of_token("accent"))
             self.draw_keyboard_focus(painter, index, laid)
             painter.restore()
 

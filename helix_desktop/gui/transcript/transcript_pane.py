@@ -10,7 +10,7 @@ from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.plain_widgets import build_line_edit, build_plain_label, build_tool_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent, TranscriptContentSource
-from helix_desktop.gui.transcript.transcript_search import TranscriptSearch
+from helix_desktop.gui.transcript.transcript_search import TranscriptSearch, searchable_text
 from helix_desktop.gui.transcript.transcript_view import TranscriptView
 from helix_desktop.gui.translation import format_number, tr
 
@@ -82,6 +82,7 @@ class TranscriptPane(QWidget):
         self._end = self.view.over = build_tool_button(tr("Jump to the end"), self.view, "↓", "pill")
         self._end.hide()
         build_column(self.bar, (self.view, 1), owner=self, margins=0, spacing=0)
+        self._search_from = -1  # The item that the next search begins with; -1: the first in sight.
         self._slices = QTimer(self, interval=0)
         self._slices.timeout.connect(self._continue_search)
         self._connect_transcript_signals()
@@ -104,8 +105,17 @@ class TranscriptPane(QWidget):
         if place is not None:
             self.view.restore_reading_position(place)
 
-    def scroll_to_fact(self, seq: int) -> None:
-        self.view.scroll_to_item(self.view.items.item_of_fact(seq))
+    def scroll_to_fact(self, seq: int, words: str = "") -> None:
+        """`words`: what a search found there. They are found in the chat, too, or the longest of them that stands there."""
+        items, first = self.view.items, self.view.items.item_of_fact(seq)
+        self.view.scroll_to_item(first)
+        parts = list(filter(None, [words.strip(), *sorted(words.split(), key=len, reverse=True)]))
+        there = [at for at in range(max(first, 0), len(items.all)) if items.all[at].fact_seq == seq] if parts else []
+        found = ((at, part) for at in there for part in parts if part.lower() in searchable_text(items.all[at]).lower())
+        self._search_from, needle = next(found, (-1, ""))
+        if needle:
+            self.bar.field.setText(needle)
+            self.bar.show()
 
     def scroll_to_fold(self, fold: str) -> None:
         self.view.scroll_to_item(self.view.items.item_of_fold(fold))
@@ -131,6 +141,7 @@ class TranscriptPane(QWidget):
         done = finding.search_slice()
         if finding.current < 0 and finding.places:
             index, _ = self.view.item_under(self.view.viewport().rect().topLeft())
+            index = index if self._search_from < 0 else self._search_from
             if done or finding.places[-1] >= index:
                 self._show_hit(finding.first_hit_from(index))
         if done:
@@ -148,7 +159,7 @@ class TranscriptPane(QWidget):
         finding = self.view.finding
         if finding is None or number < 0:
             return
-        finding.current = number
+        finding.current, self._search_from = number, -1
         index = finding.places[number]
         found = self.view.column.full_layout(index).find_text_ranges(finding.needle)
         within = finding.current_hit_in_item(index, len(found))

@@ -473,6 +473,17 @@ def test_the_rule_that_always_makes_is_shown_and_can_be_narrowed(approvals: Perm
     assert spy.at(0)[0] == PermissionAnswer(allowed=True, scope="always", rule=2)
 
 
+def test_the_only_rule_is_no_field_that_looks_like_a_choice(approvals: PermissionQuestionPanel) -> None:
+    approvals.show_oldest_question({2: replace(COMMAND, rules=("git log",))})
+    card = approvals.visible_card
+    assert card is not None
+    assert not [choice for choice in card.findChildren(QComboBox) if not choice.isHidden()]
+    assert "git log" in [label.text() for label in card.findChildren(QLabel) if not label.isHidden()]
+    spy = QSignalSpy(card.answered)
+    buttons(approvals)["Always allow"].click()
+    assert spy.at(0)[0] == PermissionAnswer(allowed=True, scope="always", rule=0)
+
+
 def test_where_nothing_would_be_kept_no_rule_is_shown(approvals: PermissionQuestionPanel) -> None:
     approvals.show_oldest_question({2: replace(COMMAND, scopes=("once",))})
     assert approvals.visible_card is not None

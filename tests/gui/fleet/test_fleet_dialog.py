@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QComboBox, QLabel, QPlainTextEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QComboBox, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QWidget
 
 from helix_desktop import program_folders
 from helix_desktop.engine.list_rows import ConversationListRow as Row
@@ -19,6 +19,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.fleet.fleet_rows import LEAST_WIDTH
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.shared.fields_dialog import FieldsDialog
 from helix_desktop.gui.theme import Theme
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident import schedules
@@ -240,9 +241,68 @@ def test_a_task_is_given_and_the_chosen_row_stays_chosen(
     assert fleet.asked == []  # nothing was said
     assert next(each for each in asking.findChildren(QPushButton) if each.isDefault()).property("look") == "primary"
     asking.findChildren(QPlainTextEdit)[0].setPlainText(" Check the references ")
-    asking.findChildren(QComboBox)[1].setCurrentIndex(1)
+    allowed = asking.findChildren(QComboBox)[1]
+    allowed.setCurrentIndex(1)
+    allowed.activated.emit(1)
     press(asking, "Add task")
     assert fleet.asked == [("add", "w1", "Check the references", ("edits",))]
+
+
+class SavedSchedules(FleetDialog):
+    """Writes them, and leaves this computer's login as it is."""
+
+    def _save_schedules(self, wanted: list[WorkSchedule]) -> None:
+        schedules.write_schedules(self._places.data, wanted)
+        self._read_schedules()
+
+
+def test_a_schedule_is_made_turned_off_and_on_and_removed(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    parent = QWidget()
+    dialog = SavedSchedules(Desk(places), {"w1": "Thesis", "w2": "Site"}, print, theme, doing, parent)
+    dialog.show()
+    press(dialog, "Schedules")
+    press(dialog, "New schedule…")
+    (asking,) = dialog.findChildren(FieldsDialog)
+    press(asking, "Add schedule")
+    assert "The task has no text." in asking.trouble.text()
+    asking.findChildren(QPlainTextEdit)[0].setPlainText("Check the links ")
+    workspace, allowed, days = asking.findChildren(QComboBox)
+    for combo, chosen in (
+        (workspace, "Site"),
+        (allowed, "The agent may edit files without asking"),
+        (days, "Saturday"),
+    ):
+        combo.setCurrentText(chosen)
+        combo.activated.emit(combo.currentIndex())
+    at, zone = asking.findChildren(QLineEdit)
+    for line, typed, trouble in (
+        (at, "7.30", "is not a time of day"),
+        (at, "7:30", ""),
+        (zone, "Tokyo", "is not a time zone"),
+        (zone, "Asia/Tokyo", ""),
+    ):
+        line.setText(typed)
+        line.editingFinished.emit()
+        if trouble:
+            press(asking, "Add schedule")
+            assert trouble in asking.trouble.text()
+    press(asking, "Add schedule")
+    made = schedules.read_schedules(places.data)[1]
+    assert (made.workspace, made.text, made.at, made.zone) == ("w2", "Check the links", "7:30", "Asia/Tokyo")
+    assert (made.days, made.options, made.missed, made.is_on) == (("sat",), ("--allow", "edits"), "once", True)
+    row = dialog._schedule_list.topLevelItem(1)
+    assert row is not None
+    dialog._schedule_list.setCurrentItem(row)
+    for words, shown in (("Turn off", "turned off"), ("Turn on", "")):
+        press(dialog, words)
+        assert (row.text(2) == "turned off") is bool(shown)
+        assert schedules.read_schedules(places.data)[1].is_on is (not shown)
+    press(dialog, "Remove")
+    assert [one.id for one in schedules.read_schedules(places.data)] == ["s1"]
+    press(dialog, "Remove")
+    assert not dialog._remove.isEnabled()  # There is nothing to remove.
 
 
 def test_the_window_opens_it_by_its_action(window: MainWindow, places: ProgramFolders) -> None:

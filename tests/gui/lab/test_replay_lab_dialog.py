@@ -36,6 +36,11 @@ def said(lab: ReplayLabDialog) -> str:
     return "\n".join(label.text() for label in lab.findChildren(QLabel) if not label.isHidden())
 
 
+def offered(lab: ReplayLabDialog) -> list[str]:
+    """The policies that have a button to use them."""
+    return [name for name, button in lab._adopting.items() if button.isEnabled()]
+
+
 def test_policies_are_played_side_by_side_and_one_is_taken_over(
     lab: ReplayLabDialog, window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
@@ -45,9 +50,12 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
         "Helix preset would have cost the least here: 50% of what it costs to send everything"
     )
     assert "Observational preset" in said(lab)
+    assert offered(lab) == [each for each in policies if each != bench.policy_name]
+    assert [button.text() for button in lab._adopting.values()].count("in use") == 1
     take = next(each for each in lab.findChildren(QPushButton) if each.accessibleName().endswith("Helix preset"))
     take.click()
     assert bench.policy_name == "helix"
+    assert offered(lab) == policies[1:]
     assert "This workspace now uses: Helix preset." in said(lab)
     assert window.context_panel.policy.text() == "Helix preset ▾"
 

@@ -35,7 +35,6 @@ from helix_desktop.gui.settings.models_page import ModelsPage
 from helix_desktop.gui.settings.permissions_page import PermissionsPage, describe_permission_rule
 from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
 from helix_desktop.gui.settings.providers_page import EditProviderDialog, ProvidersPage
-from helix_desktop.gui.settings.setting_fields import LongTextField
 from helix_desktop.gui.settings.settings_dialog import GENERAL_SECTIONS, SettingsDialog
 from helix_desktop.gui.settings.shortcuts_page import ShortcutsPage
 from helix_desktop.gui.settings.storage_page import StoragePage
@@ -45,6 +44,7 @@ from helix_desktop.gui.settings.workspace_settings_pages import (
     PolicyPage,
     TurnLimitsPage,
 )
+from helix_desktop.gui.shared.setting_fields import LongTextField
 from helix_desktop.program_settings import (
     ALL,
     FONT,
@@ -403,7 +403,7 @@ def test_files_that_agents_do_not_see_are_written_line_by_line(
     assert isinstance(patterns, LongTextField)
     assert patterns.toPlainText() == ".env\n*.pem"
     patterns.setPlainText(" secrets/ \n\n*.pem")
-    patterns._report_changed_text()
+    patterns.report_changed_text()
     assert bench.written == [("permissions.hidden", ["secrets/", "*.pem"])]
 
 

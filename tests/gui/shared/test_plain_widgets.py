@@ -6,9 +6,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QComboBox, QDialog, QLabel, QLineEdit, QToolButton, QWidget
 
 from helix_desktop.gui.layouts import build_column
-from helix_desktop.gui.settings.setting_fields import FieldDeclaration, build_field_row
 from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.setting_fields import FieldDeclaration, build_field_row
 
 
 def test_a_name_is_no_markup(application: QApplication) -> None:

@@ -8,7 +8,8 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
-from helix_desktop.engine.facts import Text, UserSaid
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Folded, FoldKind, PartRef, Text, UserSaid
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, TimelineLane
 from helix_desktop.gui.timeline.timeline_chart import TimelineChart
@@ -32,6 +33,25 @@ def test_a_click_on_a_mark_chooses_it(theme: Theme, written: Written) -> None:
     x = round(chart.scale.x_of_point(story.events[2].point))
     QTest.mouseClick(chart, Qt.MouseButton.LeftButton, pos=QPoint(x, 60))
     assert chosen == [story.events[2]]
+
+
+def test_every_fold_has_its_ring(theme: Theme, written: Written) -> None:
+    """Excerpts had none, and of one at the right edge half was cut off."""
+    for number in (7, 8):
+        for _ in range(3):
+            written.step(24_000)
+        seq = written.output(number)
+        digest = Digest.of_content(b"%d" % number)
+        written.add(Folded(f"e{number}", FoldKind.EXCERPT, PartRef(seq), "[EXCERPT]", 30, 5_000, entries=(digest,)))
+    chart, story = chart_of(theme, written)
+    folds = [event for event in story.events if event.current_folds]
+    assert [event.fold_kind for event in folds[-2:]] == [FoldKind.EXCERPT] * 2
+    picture, ground = chart.grab().toImage(), theme.colour_of_token("panel").rgb()
+    for event in folds:
+        at = min(event.point, len(story.points) - 1)
+        x = chart.scale.x_of_point(event.point)
+        y = chart.scale.y_of_tokens(max(story.points[at], story.points[at - 1]))
+        assert picture.pixel(round(x) + 1, round(y)) == ground  # The inside of a ring.
 
 
 def test_a_click_beside_a_mark_goes_to_the_step(theme: Theme) -> None:

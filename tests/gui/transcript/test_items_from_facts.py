@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine.blocks import CallDelta, ReasoningDelta, RetryDelay, TextDelta
+from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Decided,
+    FilesChanged,
     PartRef,
     Pinned,
     Reasoning,
@@ -15,6 +19,7 @@ from helix_desktop.engine.facts import (
     Refolded,
     Rewound,
     Stop,
+    Stored,
     Text,
     TodoSet,
     TurnEnd,
@@ -55,6 +60,29 @@ def test_a_turn_in_order() -> None:
     state = items.tool_call_state(4)
     assert state.returned is not None
     assert not state.returned.ok
+
+
+def test_changes_of_which_nothing_is_left_are_undone_until_they_are_redone() -> None:
+    told, nothing = Told(), Stored(Digest.of_content(b""), 0)
+    told.user("do it")
+    told.reply("Done.")
+    change = FilesChanged(nothing, nothing.digest, nothing.digest, 1, 3, 1, names=("a.py",))
+    seqs = [told.add(change).seq, told.add(replace(change, names=("b.py",))).seq]
+    told.add(TurnEnded(TurnEnd.DONE))
+    items = grown(told.facts)
+    line = items.all[-1]
+    assert line.kind is TranscriptItemKind.CHANGES
+    undo = replace(change, by="undo", undoes=(seqs[0],), is_whole=True)
+    for fact, undone in (
+        (undo, False),
+        (replace(undo, undoes=(seqs[1],), is_whole=False), False),
+        (replace(undo, undoes=(seqs[1],)), True),
+        (replace(undo, undoes=tuple(seqs), is_whole=False), False),
+    ):
+        told.add(fact)
+        assert items.show_fact(told.facts[-1]).changed_items == {len(items.all) - 1}
+        assert items.is_changes_line_undone(line) is undone
+        assert grown(told.facts).is_changes_line_undone(line) is undone
 
 
 ACTS = st.lists(

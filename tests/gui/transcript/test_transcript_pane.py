@@ -49,6 +49,43 @@ def test_all_places_are_counted_and_stepped_through(pane: TranscriptPane, settle
     assert pane.view.finding is None
 
 
+def test_what_a_search_of_the_workspace_found_is_marked_and_in_view(pane: TranscriptPane, settle: Settle) -> None:
+    told = talk()
+    pane.open_transcript(build_state(told.facts))
+    settle()
+    seq = next(one.seq for one in told.facts if "Two: needle" in str(one.fact))
+    for words, found in (("NEEDLE", "NEEDLE"), ("zebra two", "two"), ("zebra", "")):
+        pane._close_find_bar()
+        pane.scroll_to_fact(seq, words)
+        settle()
+        assert (pane.bar.field.text() if pane.bar.isVisible() else "") == found
+        index = pane.view.items.item_of_fact(seq)
+        y, height = pane.view.verticalScrollBar().value(), pane.view.viewport().height()
+        assert index in list(pane.view.column.visible_items(y, height))
+        if found:
+            assert pane.view.finding is not None
+            assert pane.view.finding.places[pane.view.finding.current] == index
+
+
+def test_the_place_that_somebody_was_led_to_has_a_line_beside_it(pane: TranscriptPane, settle: Settle) -> None:
+    told = talk()
+    pane.open_transcript(build_state(told.facts))
+    settle()
+    accent = pane.view.theme.colour_of_token("accent").rgb()
+
+    def marked_rows() -> list[int]:
+        picture, x = pane.view.viewport().grab().toImage(), pane.view.column_left - pane.view.theme.zoomed_pixels(13)
+        return [y for y in range(picture.height()) if picture.pixel(x, y) == accent]
+
+    assert marked_rows() == []
+    pane.scroll_to_fact(told.facts[90].seq)
+    settle()
+    assert len(marked_rows()) >= 10
+    pane.open_transcript(build_state(told.facts))
+    settle()
+    assert marked_rows() == []
+
+
 def test_nothing_found_is_said(pane: TranscriptPane, settle: Settle) -> None:
     pane.open_transcript(build_state(talk().facts))
     pane.find()

@@ -58,13 +58,13 @@ class LongTextField(QPlainTextEdit):
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         super().focusOutEvent(event)
-        self._report_changed_text()
+        self.report_changed_text()
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
-        self._report_changed_text()
+        self.report_changed_text()
 
-    def _report_changed_text(self) -> None:
+    def report_changed_text(self) -> None:
         if self.toPlainText() != self._reported_text:
             self._reported_text = self.toPlainText()
             self.finished.emit()

@@ -1,0 +1,38 @@
+"""A dialog of declared fields, for a new thing or for what is known of one."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_confirm_buttons, build_plain_label
+from helix_desktop.gui.shared.setting_fields import FieldDeclaration, LongTextField, Value, build_field_row
+
+
+class FieldsDialog(TransientDialog):
+    """`save` gets the values by the names of their fields; what it refuses is shown, and the dialog stays open."""
+
+    def __init__(
+        self, title: str, fields: Sequence[FieldDeclaration], yes: str, save: Callable[[dict[str, Value]], object], parent: QWidget, above: Sequence[QWidget] = ()
+    ) -> None:  # fmt: skip
+        super().__init__(title, parent)
+        self.values = {one.name: one.value for one in fields}
+        self._save, self.trouble = save, build_plain_label("", "danger", self)
+        rows = [build_field_row(one, partial(self.values.__setitem__, one.name), self) for one in fields]
+        self.buttons = build_confirm_buttons(self, yes, self._save_values)
+        build_column(*above, *rows, 1, self.trouble, self.buttons, owner=self, margins=20)
+        self.resize(520, self.sizeHint().height())
+
+    def _save_values(self) -> None:
+        self.setFocus()  # A field takes over what was typed when it loses the focus.
+        for text in self.findChildren(LongTextField):
+            text.report_changed_text()
+        try:
+            self._save(self.values)
+        except HelixError as error:
+            self.trouble.setText(translate_sentences(str(error)))
+        else:
+            self.accept()
