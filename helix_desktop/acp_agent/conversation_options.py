@@ -68,6 +68,6 @@ def build_commands_update(bench: Workbench) -> dict[str, Any]:
     """The slash commands of the workspace: those of its folders, skills, and servers' prompts."""
     commands = [
         {"name": item.name, "description": item.about or item.name, "input": {"hint": "arguments"}}
-        for item in bench.list_slash_commands()
+        for item in bench.slash_commands.list_slash_commands()
     ]
     return {"sessionUpdate": "available_commands_update", "availableCommands": commands}

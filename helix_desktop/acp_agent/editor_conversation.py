@@ -99,7 +99,7 @@ class EditorConversation:
         self._is_answering, self._is_cancelled, self._ended = True, False, None
         try:
             session = await self.open_session()
-            parts = await self._bench.expand_command_message(session, parts)
+            parts = await self._bench.slash_commands.expand_command_message(session, parts)
             if self._is_cancelled:
                 return "cancelled"
             self._turn = asyncio.get_running_loop().create_future()

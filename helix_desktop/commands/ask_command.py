@@ -84,7 +84,7 @@ async def _check_slash_command(bench: Workbench, text: str, conversation: str) -
     session = await _open_named_session(bench, conversation) if conversation else None
     if session is not None and session.conversation.state.acp_agent:
         return
-    if any(item.name == named[1] for item in bench.list_slash_commands()):
+    if any(item.name == named[1] for item in bench.slash_commands.list_slash_commands()):
         return
     for item in bench.project.now.items:
         if item.kind in ("command", "skill") and item.name == named[1]:
@@ -141,7 +141,7 @@ async def _run_asked_turn(
     telling = TurnPrinter(session, frozenset(arguments.allow), as_lines=arguments.json)
     unsubscribe = session.subscribe_to_events(telling.answer_early_question)
     try:
-        parts = await bench.expand_command_message(session, (Text(text),)) if text else ()
+        parts = await bench.slash_commands.expand_command_message(session, (Text(text),)) if text else ()
     finally:
         unsubscribe()
     unsubscribe = session.subscribe_to_events(telling.print_event)

@@ -135,7 +135,9 @@ class _MessageToSend:
         """Whether it begins with a slash and the name of a command or a skill of the folders."""
         first = self.parts[0] if self.parts else None
         name = first.text[1:].split(maxsplit=1)[:1] if isinstance(first, Text) and first.text.startswith("/") else []
-        return bool(name) and any(item.name == name[0] for item in self.bench.list_slash_commands(self.session.id))
+        return bool(name) and any(
+            item.name == name[0] for item in self.bench.slash_commands.list_slash_commands(self.session.id)
+        )
 
     def expand_and_send(self) -> None:
         """A command as what it stands for."""
@@ -146,7 +148,7 @@ class _MessageToSend:
         def send_expanded(whole: tuple[UserPart, ...]) -> None:
             replace(self, parts=whole, steer=False).ask_price_and_send()
 
-        work = self.bench.expand_command_message(self.session, self.parts)
+        work = self.bench.slash_commands.expand_command_message(self.session, self.parts)
         self.window.run_for_window(work, then=send_expanded, failed=self.not_sent)
 
     def ask_price_and_send(self) -> None:
@@ -288,7 +290,7 @@ def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
         box.show_completion_offers(typed, [*found, *own])
 
     if typed.trigger == "/":
-        commands = bench.list_slash_commands(window.showing.conversation_id) if bench is not None else ()
+        commands = bench.slash_commands.list_slash_commands(window.showing.conversation_id) if bench is not None else ()
         own += search_suggestions.offer_slash_commands(window.window_actions, typed, commands)
         show_with_own(())
         if bench is not None and session is not None and window.foreign_agent_name:

@@ -301,7 +301,7 @@ class FleetWorker:
                     session.resume_turn()
             else:
                 text = (Text(claimed.task.order.text),)
-                session.send_message(await self._bench.expand_command_message(session, text))
+                session.send_message(await self._bench.slash_commands.expand_command_message(session, text))
             await session.wait_until_idle()
         finally:
             unsubscribe()

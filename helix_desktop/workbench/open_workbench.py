@@ -27,7 +27,6 @@ from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import estimate_entry_tokens
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.fleet_task_files import forget_text_in_tasks
 from helix_desktop.store.memory_stores import MemoryJournal
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -40,7 +39,7 @@ from helix_desktop.tools.home_openings import CommandOpenings
 from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.toolbox import WorkspacePermissions
 from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceTools
-from helix_desktop.workbench import conversation_setup, fleet_tools, history_imports, slash_expansion
+from helix_desktop.workbench import conversation_setup, fleet_tools, history_imports
 from helix_desktop.workbench.acp_conversations import AcpConversations
 from helix_desktop.workbench.cache_size_limit import CacheSizeLimit
 from helix_desktop.workbench.conversation_fences import ConversationFences
@@ -59,6 +58,7 @@ from helix_desktop.workbench.plan_mode import PlanMode
 from helix_desktop.workbench.project_in_use import ProjectInUse
 from helix_desktop.workbench.repository_copies import FolderCopy, RepositoryCopies
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
+from helix_desktop.workbench.slash_expansion import SlashCommands
 
 Listener = Callable[[session_events.Event], None]
 Writer = Callable[[str], ModelClient]
@@ -137,6 +137,9 @@ class Workbench:
         self.relay = ConversationRelay(workspace, self.token_counter, lambda: nullcontext(self))
         find_route = partial(shared.find_route, self)
         self.acp = AcpConversations(shared.acp_agents, find_route, self.tasks.spawn_task, self.copies.tools_of_copy)
+        self.slash_commands = SlashCommands(
+            self.project, self.mcp_servers, self.acp, workspace.cache, self.token_counter
+        )
         self._partial = PartialReplies(workspace.folder / "partial", self.tasks.spawn_task, self.sessions)
         workspace.cache.changed = self.size_limit.count_cache_size_soon
         workspace.content_forgetter = self.forget_content
@@ -234,10 +237,8 @@ class Workbench:
         copy = self.copies.labels.get(place, "")
         if machine or copy:
             row = replace(row, machine=machine, copy=copy, overlaps=tuple(self.copies.overlaps.get(place, ())))
-        resting = session is None or session.running in (
-            session_events.ConversationActivity.IDLE,
-            session_events.ConversationActivity.FAILED,
-        )
+        activity = session_events.ConversationActivity
+        resting = session is None or session.running in (activity.IDLE, activity.FAILED)
         own = row.agent or row.id in self._instead
         return replace(row, window=window) if window and row.parts and resting and not own else row
 
@@ -652,31 +653,12 @@ class Workbench:
         self._permissions.mode = PermissionMode(name)
         await self.change_settings({"permissions.mode": name})
 
-    def list_slash_commands(self, conversation: str = "") -> Sequence[ProjectItem]:
-        """Those of the folders, skills, and prompts of servers; not those that the other agent working in `conversation` knows itself."""
-        prompts = [
-            ProjectItem("command", f"{each.server}:{each.name}", Path(each.server), "", "", each.about, trusted=True)
-            for each in self.mcp_servers.list_server_prompts()
-        ]
-        own = (*self.project.now.items_in_force("command"), *self.project.now.items_in_force("skill"), *prompts)
-        known = self.acp.commands_of(conversation)
-        return [item for item in own if item.name not in known]
-
     async def attach_server_resource(self, server: str, uri: str) -> facts.Attachment:
         found = await self.mcp_servers.fetch_server_resource(server, uri)
         if found.images and not found.text.strip():
             kind, data = found.images[0]
             return await self.attach_content(uri, data, kind)
         return await self.attach_content(uri, found.text.encode("utf-8", "replace"), "text/plain")
-
-    async def expand_command_message(
-        self, session: Session, parts: tuple[facts.UserPart, ...]
-    ) -> tuple[facts.UserPart, ...]:
-        """A message that begins with the name of a command, with the command's text in its place; any other as it is."""
-        await self.project.reread_project_folders()
-        return await slash_expansion.expand_slash_command(
-            self.project.now, session, parts, self.workspace.cache, self.token_counter, self.mcp_servers
-        )
 
     @property
     def opening_notes(self) -> Sequence[str]:

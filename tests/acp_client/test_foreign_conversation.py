@@ -296,12 +296,12 @@ async def test_a_command_that_both_know_goes_to_the_agent(bench: Workbench, fold
     await bench.project.reread_project_folders()
     await bench.project.trust_items(*bench.project.now.items)
     session = await bench.start_conversation(acp_agent="Script")
-    assert [item.name for item in bench.list_slash_commands(session.id)] == ["review", "ship"]
+    assert [item.name for item in bench.slash_commands.list_slash_commands(session.id)] == ["review", "ship"]
     await bench.acp.start_agent(session.conversation)
     await run_turn(session, "say one")
     assert bench.acp.commands_of(session.id) == {"review": "Looks at the changes"}
-    assert [item.name for item in bench.list_slash_commands(session.id)] == ["ship"]
-    assert [item.name for item in bench.list_slash_commands()] == ["review", "ship"]
+    assert [item.name for item in bench.slash_commands.list_slash_commands(session.id)] == ["ship"]
+    assert [item.name for item in bench.slash_commands.list_slash_commands()] == ["review", "ship"]
 
 
 async def test_an_agent_that_died_between_two_messages_answers_the_second(bench: Workbench, state_file: Path) -> None:

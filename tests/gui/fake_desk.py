@@ -523,6 +523,8 @@ class FakeRelay:
 class FakeWorkbench(StandIn):
     """One workspace. Its rows follow what its sessions record."""
 
+    slash_commands = property(lambda self: self)
+
     def __init__(self, name: str, colour: str, folder: Path, rows: Sequence[Row] = ()) -> None:
         self.id = name
         self.name = name

@@ -30,6 +30,7 @@ from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.file_changes import FileChanges
 from helix_desktop.workbench.mcp_servers import WorkspaceServers
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
+from helix_desktop.workbench.slash_expansion import SlashCommands
 from tests.engine.agent import World, calls, says, world
 from tests.engine.test_session import told
 from tests.gui.fake_changes import FakeChanges
@@ -110,6 +111,7 @@ async def test_a_message_is_sent_and_answered_alike() -> None:
         (FakeSession, TurnRunner),
         (FakeQueue, MessageQueue),
         (FakeWorkbench, Workbench),
+        (FakeWorkbench, SlashCommands),
         (FakeDesk, Workbenches),
         (FakeChanges, FileChanges),
         (FakeSharing, WorkspaceSharing),

@@ -155,12 +155,12 @@ async def test_a_command_of_the_folder_is_filled_in(desks: Desks, folder: Path, 
     bench = await ready(desks, folder)
     await bench.choose_permission_mode("allow all")
     session = await bench.start_conversation()
-    first, file = await bench.expand_command_message(session, (Text("/look here"),))
+    first, file = await bench.slash_commands.expand_command_message(session, (Text("/look here"),))
     assert isinstance(first, Text)
     assert first.text.startswith("Look at here: listed")
     assert getattr(file, "name", "") == "README.md"
-    assert await bench.expand_command_message(session, (Text("/unknown x"),)) == (Text("/unknown x"),)
-    assert [item.name for item in bench.list_slash_commands()] == ["look"]
+    assert await bench.slash_commands.expand_command_message(session, (Text("/unknown x"),)) == (Text("/unknown x"),)
+    assert [item.name for item in bench.slash_commands.list_slash_commands()] == ["look"]
 
 
 async def test_shell_lines_of_a_command_ask_first(desks: Desks, folder: Path, model: ScriptedModel) -> None:
@@ -170,7 +170,7 @@ async def test_shell_lines_of_a_command_ask_first(desks: Desks, folder: Path, mo
     bench = await ready(desks, folder)
     await bench.choose_permission_mode("read only")
     session = await bench.start_conversation()
-    (first,) = await bench.expand_command_message(session, (Text("/look"),))
+    (first,) = await bench.slash_commands.expand_command_message(session, (Text("/look"),))
     assert "read-only" in getattr(first, "text", "")
     assert not (folder / "made").exists()
 

@@ -92,7 +92,7 @@ async def test_rules_skills_commands_agents_and_hooks_widen_nothing(
         calls("run_command", command="touch made"),
         calls("write_file", path="made", content="x"),
     )  # fmt: skip
-    await bench.expand_command_message(session, (Text("/x"),))
+    await bench.slash_commands.expand_command_message(session, (Text("/x"),))
     assert not (folder / "made").exists()
     assert len(asked) >= 2
     assert verdicts(bench) == before
@@ -149,7 +149,7 @@ async def test_prompts_of_servers_are_words_of_a_message(
             session.answer_question(event.number, PermissionAnswer(allowed=False))
 
     session.subscribe_to_events(hear)
-    (said,) = await bench.expand_command_message(session, (Text("/strange:plea"),))
+    (said,) = await bench.slash_commands.expand_command_message(session, (Text("/strange:plea"),))
     assert isinstance(said, Text)
     assert said.text == f"[Prompt plea of the server strange]\n{plea}"
     model.script[:] = [

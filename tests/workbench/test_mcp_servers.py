@@ -256,8 +256,10 @@ async def test_prompts_are_said_with_a_slash_and_resources_are_attached(tmp_path
         await bench.mcp_servers.add_pasted_servers(PASTED)
         await ready(bench)
         session = await bench.start_conversation()
-        assert [item.name for item in bench.list_slash_commands()] == ["modern:review"]
-        (said,) = await bench.expand_command_message(session, (Text("/modern:review src/a.py wrong names and types"),))
+        assert [item.name for item in bench.slash_commands.list_slash_commands()] == ["modern:review"]
+        (said,) = await bench.slash_commands.expand_command_message(
+            session, (Text("/modern:review src/a.py wrong names and types"),)
+        )
         assert isinstance(said, Text)
         assert said.text.endswith("Review src/a.py and look for wrong names and types.")
         (offered,) = bench.mcp_servers.list_offered_resources()
