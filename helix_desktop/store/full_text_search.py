@@ -84,22 +84,20 @@ class MatchingRows:
         self._connection = connection
         (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
         self._asked = search_words.asked_terms(words, partial(self._is_everywhere, last))
-        self._rows = {word: frozenset(self._find_rows([word], RANKED)) for word in words}
+        rows_of_words = ((word, frozenset(self._find_rows([word], RANKED))) for word in words)
+        self._rows = dict(sorted(rows_of_words, key=lambda item: len(item[1])))  # The rarest first.
         self._last, self._looked_for, self._held = last, Counter[str](), Counter[str]()
         room, scores = RANKED, Counter[int]()
         self.weights = dict.fromkeys(words, 0.0)
-        rarest_first = sorted(self._rows, key=lambda word: len(self._rows[word]))
-        for word in rarest_first:
-            rows = self._rows[word]
+        for word, rows in self._rows.items():
             if (room := room - len(rows)) > 0:
                 self.weights[word] = math.log(1 + (last + 1) / (len(rows) + 0.5))
                 scores.update(dict.fromkeys(rows, self.weights[word]))
         full, first = sum(self.weights.values()) - 1e-6, list[int]()
-        self._of_all: Sequence[str] = ()
+        # Whether those have it that stand in every second row, their text says: asking the index takes long.
+        dense = {word for word, rows in self._rows.items() if len(rows) == RANKED > (last - min(rows)) / 2}
+        self._of_all = [word for word in self._rows if word not in dense] or words
         if not scores or sum(score >= full for score in scores.values()) > most:
-            # Whether those have it that stand in every second row, their text says: asking the index takes long.
-            dense = {word for word, rows in self._rows.items() if len(rows) == RANKED > (last - min(rows)) / 2}
-            self._of_all = [word for word in rarest_first if word not in dense] or words
             first = self._find_rows(self._of_all, deep)
         self._with_all = frozenset(first)
         if not any(self.weights.values()) and len(first) < most:
@@ -108,9 +106,8 @@ class MatchingRows:
 
     def _is_everywhere(self, last: int, word: str) -> bool:
         """Whether a tenth of the newest rows have it, where there are so many that it matters."""
-        if last <= RANKED:
-            return False
-        found = self._connection.execute(f"{_MATCHING} OFFSET ?", (f'"{word}"', 1, RANKED // 10)).fetchone()
+        asked = (f'"{word}"', 1, RANKED // 10)
+        found = self._connection.execute(f"{_MATCHING} OFFSET ?", asked).fetchone() if last > RANKED else None
         return found is not None and found[0] > last - RANKED
 
     def _find_rows(self, words: Sequence[str], limit: int, joined: str = " AND ") -> list[int]:
@@ -129,11 +126,9 @@ class MatchingRows:
 
     def weigh_words(self) -> dict[str, float]:
         """Rare words weigh more. A term of several words is as rare as its share of the texts read that have them together."""
-        last, found = self._last, {word: len(rows) for word, rows in self._rows.items()}
-        counts = {word: found[word] * (self._held[word] or 1) / (self._looked_for[word] or 1) for word in found}
-        return {
-            word: weight and math.log(1 + (last + 1) / (counts[word] + 0.5)) for word, weight in self.weights.items()
-        }
+        shares = {word: (self._held[word] or 1) / (self._looked_for[word] or 1) for word in self._rows}
+        counts = {word: len(rows) * shares[word] + 0.5 for word, rows in self._rows.items()}
+        return {word: weight and math.log(1 + (self._last + 1) / counts[word]) for word, weight in self.weights.items()}
 
 
 def _read_found_places(

@@ -62,6 +62,8 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
     shares = [sum(map(rarity.__getitem__, each)) / whole for each in held]
     lines = [_find_best_line(text, each, rarity) for text, each in zip(folded, held, strict=True)]
     older = _find_older_outputs(places, shares)
+    starts = [at if at >= 0 else max(0, text.find(stems[0])) for text, (_, at) in zip(folded, lines, strict=True)]
+    copies = _find_copied_pages(places, folded, starts)
     mean = sum(map(len, folded)) / max(1, len(folded))
     forms = {form(word): weight for word, weight in words.items() for form in (stem_of_word, str.casefold)}
     weights = [
@@ -70,7 +72,7 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
         * share**2
         * (1 + IN_LINE * (line / whole) ** 2)
         * (OLDER if at in older else 1)
-        * _worth_of_origin(place)
+        * (HISTORY if at in copies else _worth_of_origin(place))
         for at, (place, share, (line, _)) in enumerate(zip(places, shares, lines, strict=True))
     ]
     ranks = _add_what_is_near(places, weights)
@@ -145,9 +147,15 @@ def _find_older_outputs(places: Sequence[FoundPlace], shares: Sequence[float]) -
 
 def _worth_of_origin(place: FoundPlace) -> float:
     tool = place.hit.about.tool
-    if tool == HANDOVER:
-        return LIST_OF_DETAILS
-    return COPY if tool.endswith(_COPIES) else HISTORY if tool.endswith(ToolName.RECALL_HISTORY) else 1.0
+    return LIST_OF_DETAILS if tool == HANDOVER else COPY if tool.endswith(_COPIES) else 1.0
+
+
+def _find_copied_pages(places: Sequence[FoundPlace], folded: Sequence[str], starts: Sequence[int]) -> set[int]:
+    """Pages of the history whose best line an output has too. Of what somebody said, such a page is the only entry."""
+    pages = {at for at, place in enumerate(places) if place.hit.about.tool.endswith(ToolName.RECALL_HISTORY)}
+    outputs = {at for at, place in enumerate(places) if place.number and _worth_of_origin(place) == 1.0} - pages
+    shown = {page: folded[page][slice(*search_words.find_line(folded[page], starts[page]))].strip() for page in pages}
+    return {page for page, line in shown.items() if any(line in folded[at] for at in outputs)}
 
 
 def _add_what_is_near(places: Sequence[FoundPlace], weights: Sequence[float]) -> list[float]:

@@ -162,10 +162,15 @@ def find_first_term(text: str, terms: Sequence[str]) -> int:
     return 0
 
 
+def find_line(text: str, at: int) -> tuple[int, int]:
+    """Where the line around a place begins and ends."""
+    end = text.find("\n", at)
+    return text.rfind("\n", 0, at) + 1, end if end >= 0 else len(text)
+
+
 def cut_snippet(text: str, at: int, *, width: int = 200) -> str:
     """The line around a place, shortened on both sides: between words where there are any, and marked so."""
-    begins, ends = text.rfind("\n", 0, at) + 1, text.find("\n", at)
-    ends = ends if ends >= 0 else len(text)
+    begins, ends = find_line(text, at)
     first = max(begins, at - width // 3)
     last = min(ends, first + width)
     if first > begins:

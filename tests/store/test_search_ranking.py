@@ -28,6 +28,14 @@ async def test_an_original_comes_before_what_was_copied_from_it(workspace: Store
     assert await _search(workspace, "ConfigError wrapper") == [original, copy]
 
 
+async def test_a_page_of_the_history_is_no_copy_where_no_output_has_its_line(workspace: StoredWorkspace) -> None:
+    file = EntryOrigin("read_file", "src/config.py")
+    await workspace.cache.store_content(f"{LINES}class ConfigError: has no wrapper\n{LINES}".encode(), file)
+    said = EntryOrigin("recall_history", "message 12")
+    await workspace.cache.store_content(f"{LINES}no ConfigError or wrapper\n{LINES}".encode(), said)
+    assert await _search(workspace, "ConfigError wrapper") == [said, file]
+
+
 async def test_an_output_that_lacks_one_word_comes_before_a_list_that_has_all(workspace: StoredWorkspace) -> None:
     original = EntryOrigin("read_file", "src/config.py")
     await workspace.cache.store_content(TRACE.encode(), original)
