@@ -52,7 +52,7 @@ def test_a_query_is_taken_apart(query: str, terms: list[str]) -> None:
     assert search_words.query_terms(query) == terms
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1), max_size=5))
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1), max_size=5))
 @example(["กั", "हिन्दी", "v2缓存", "_", "a\u0378b\U0001f9ff", "Straße*", "ﬁn ²x", "getÜser東", '"', "*"])
 def test_the_index_can_be_asked_for_whatever_is_typed_and_finds_it(terms: list[str]) -> None:
     asked = search_words.asked_terms(terms, lambda _: False)
