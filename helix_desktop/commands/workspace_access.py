@@ -263,7 +263,7 @@ async def run_command_of_caller(
     if not hasattr(arguments, "work"):
         raise errors.ActionRefused(
             "This command cannot run while another program has this workspace open.",
-            remedy="Close the workspace in that program first.",
+            remedy="Close the workspace in the other program first.",
         )
     if leaving and getattr(arguments, "lasting", False):
         return LATER

@@ -76,7 +76,7 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
     if note.exists():
         raise ActionRefused(
             f"{change.agent} is already connected.",
-            remedy=f"Disconnect it first by running: wrap --uninstall {change.agent}.",
+            remedy=f"Disconnect the agent first by running: wrap --uninstall {change.agent}.",
         )
     registration = change.registration or GatewayRegistration("")
     known = {

@@ -211,7 +211,8 @@ async def learn_about_model(
     said = dict(await fetch_reported_models(config, key, connections))
     if config.is_local and model not in said:
         raise NotFound(
-            f"{provider} has no model {model!r}.", remedy=f"Its models are: {', '.join(sorted(said)[:20]) or 'none'}."
+            f"{provider} has no model {model!r}.",
+            remedy=f"The provider's models are: {', '.join(sorted(said)[:20]) or 'none'}.",
         )
     if config.is_local and config.kind != demo_model.DEMO:
         said[model] = await load_in_ollama(config, model, connections) or said[model]

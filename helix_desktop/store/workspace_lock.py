@@ -50,7 +50,7 @@ class WorkspaceLock:
             os.close(self._handle)
             raise StoreBusy(
                 f"The workspace in {path.parent} is open in another program{f' (process {owner})' if owner else ''}.",
-                remedy="Use the workspace in that program, or close it there first.",
+                remedy="Use the workspace in the other program, or close it there first.",
             ) from error
         with contextlib.suppress(OSError):  # The process id is only for the error message above.
             os.write(self._handle, f"{os.getpid():<20}\n".encode())

@@ -124,7 +124,7 @@ class Workbenches:
             await wire.close()
             raise StoreBusy(
                 f"{known.name} is open in another program.",
-                remedy="Use the workspace in that program, or close it there first.",
+                remedy="Use the workspace in the other program, or close it there first.",
             )
         async with self._opening:  # While this is held, this program does not open the workspace.
             if known.id in self._known.workspaces_open_here():

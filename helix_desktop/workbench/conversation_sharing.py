@@ -366,7 +366,7 @@ async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLin
     heads = heads_of_connection(connected)
     if heads is None:
         raise NotFound(
-            "This store can share content, but not conversations.",
+            "This shared store can share content, but not conversations.",
             remedy="To share conversations too, use PostgreSQL.",
         )
     made = await workspace.shared_conversations(connected, heads, machine)

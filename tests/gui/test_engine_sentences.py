@@ -219,7 +219,7 @@ def test_a_notice_says_an_error_in_the_language(theme: Theme) -> None:
     notices.show_error_notice(
         StoreBusy("ws is already open in this program.", remedy="Use the workspace where it is already open.")
     )
-    assert notices.shown_text == "ws 已在此程序中打开。请在那里使用。"
+    assert notices.shown_text == "ws 已在此程序中打开。请在工作区已打开的地方使用它。"
 
 
 @pytest.mark.usefixtures("chinese")
