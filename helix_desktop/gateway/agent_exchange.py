@@ -152,7 +152,7 @@ class AgentExchange:
             async with asyncio.timeout(RECORD_TIMEOUT_SECONDS):
                 if before is not None:
                     await before.wait_for_all_tasks()
-                request = await run_in_thread_if_large(len(request.body.content), request.with_all_messages)
+                request = await run_in_thread_if_large(len(request.body.places.content), request.with_all_messages)
                 messages = request.messages_after_instructions
                 sent = await room.receive_request(request.arrival, messages)
                 self.taken_out.note_taken_out(request.arrival, sent.taken_out)

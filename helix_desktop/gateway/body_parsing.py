@@ -14,28 +14,27 @@ import re
 import secrets
 import threading
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
-from helix_desktop.engine.cache_marks import count_shared_blocks
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway.conversation_matching import compute_message_hashes
+from helix_desktop.gateway.conversation_matching import compute_message_hashes, next_message_hash
 from helix_desktop.gateway.folded_body import PreviousBody, count_leading_instructions
 from helix_desktop.json_values import object_at
 from helix_desktop.protocols.gemini import gemini_wire
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
-from helix_desktop.protocols.wire_message import SLICE, Json, RequestHead, Wired
+from helix_desktop.protocols.wire_message import SLICE, Json, Piece, RequestHead, Speaker, Wired
 
 MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # The most bodies that are remembered, and the most bytes in all.
 MOST_BODIES_OF_SESSION = 8  # The most bodies remembered for one session, with side requests.
 STEP = 1 << 18
-# How many values of a list are encoded as one group, and the largest group that is remembered.
-VALUES_IN_GROUP, MOST_WRITTEN = 64, 1 << 20
+VALUES_IN_GROUP, MOST_JOINED = 64, 1 << 20  # So many values of a list are sent as one piece, up to so many bytes.
+MOST_PARSED_AGAIN = 1 << 14  # In bytes. The pieces of longer messages are held: parsing them takes more than a moment.
 MOST_LEVELS = 1_000  # Bodies that are nested more deeply are forwarded without being read.
 MOST_SLICED_LEVELS = 24  # Bodies that nest very long values more deeply are forwarded without being read.
 MOST_OPENING_SIGNS = 3_000_000  # Bodies with more lists and objects are forwarded without being read.
@@ -66,28 +65,89 @@ _SEAMS = (b'},{"', b'}, {"')  # The characters between two objects in a list, as
 _SEAM_TRIES = 4
 _ESCAPED_FIRST_NAME = re.compile(rb'\{[ \t\r\n]*"[^"\\]*\\')
 _SYSTEM = ("system", "developer")
+_SAID: dict[str, Json] = {}
 # Gemini's calls have no ids, so its requests must be read as a whole.
 UNREAD_WIRES = frozenset(WIRE_MODULES) - {gemini_wire.NAME}
 BodyBytes = bytes | bytearray
 BodyPieces = Sequence[bytes | bytearray | memoryview]
 
 
+class ValuePlaces(NamedTuple):
+    """Where each value of a body's list stands in its bytes; empty where that is not known."""
+
+    content: BodyBytes
+    begins: array[int]
+    ends: array[int]
+
+
+class ValueInBytes(dict[str, Json]):
+    """An object of a body's list, parsed once something in it is asked for: a history of short messages takes several times
+    its bytes as objects of Python. Until then orjson takes it for an empty one. `places`: of the newest body that has it.
+    """
+
+    __slots__ = ("at", "places")
+
+    def __init__(self, places: ValuePlaces, at: int) -> None:
+        self.places = places
+        self.at = at
+
+    @property
+    def raw(self) -> memoryview:
+        content, begins, ends = self.places
+        return memoryview(content)[begins[self.at] : ends[self.at]]
+
+    def parse(self) -> Any:  # It is not kept here.
+        return parse_value_between(bytes(self.raw), 0, len(self.raw))
+
+
+def _after_parsing(name: str) -> Callable[..., Any]:
+    method = getattr(dict, name)
+
+    def call(*given: Any) -> Any:
+        for one in given:
+            if isinstance(one, ValueInBytes) and not dict.__len__(one):
+                dict.update(one, one.parse())
+        return method(*given)
+
+    return call
+
+
+_ASKED = ("__getitem__", "__contains__", "__iter__", "__len__", "__eq__", "__ne__")
+for _name in (*_ASKED, "get", "keys", "values", "items"):
+    setattr(ValueInBytes, _name, _after_parsing(_name))  # With `__iter__`, `dict(value)` and `{**value}` ask these too.
+
+
+class MessageInBytes(Wired):
+    """A short message, whose pieces are parsed each time they are asked for."""
+
+    __slots__ = ("wire",)
+    wire: str
+
+    def __init__(self, wire: str, speaker: Speaker, units: tuple[Json, ...]) -> None:
+        for name, value in (("wire", wire), ("speaker", speaker), ("units", units)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        whole: Wired = _parse_messages(self.wire, [unit.parse() for unit in self.units])[0]
+        return whole.pieces
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedBody:
-    """A body that was read. `begins` and `ends`: where each value of its list stands in `content`; empty where that is not
-    known. `marked`: those that may carry a mark for the provider's cache; None: any. `previous`: what its line of requests keeps
-    for the next one. `read_rest`: where only the first values and messages are held, returns the body with all of them.
+    """A body that was read. `instructions`: its list, with nothing in place of what is said. `marked`: the values that may
+    carry a mark for the provider's cache; None: any. `previous`: what its line of requests keeps for the next one.
+    `read_rest`: where only the first values and messages are held, returns the body with all of them.
     """
 
     wire: str
-    content: BodyBytes
+    places: ValuePlaces
     value: dict[str, Json]
-    begins: array[int]
-    ends: array[int]
     messages: list[Wired]
     chain: tuple[str, ...]
     head: RequestHead
     marked: frozenset[int] | None
+    instructions: Sequence[Json] = ()
     previous: PreviousBody = field(default_factory=PreviousBody)
     read_rest: Callable[[], ParsedBody | None] | None = None
 
@@ -100,48 +160,28 @@ class ParsedBody:
         """Another body with values of this one, which go on as the bytes they came as."""
         name = MESSAGE_FIELDS[self.wire]
         given = value.get(name)
-        if not self.ends or not isinstance(given, list):
+        content, begins, ends = self.places
+        if not ends or not isinstance(given, list):
             return [orjson.dumps(value)]
         token = secrets.token_hex(16)
         before, _, behind = orjson.dumps({**value, name: token}).partition(b'"%s"' % token.encode())
-        as_it_came, units = memoryview(self.content), self.message_units
+        as_it_came, units = memoryview(content), self.message_units
         # From here on, messages are forwarded as they came: all if none was changed, else those that were not read.
-        known = self.begins[0] if given is units else self.ends[len(units) - 1]
+        known = begins[0] if given is units else ends[len(units) - 1]
         values = () if given is units else self._encode_values(given)
-        return [before, b"[", *values, as_it_came[known : self.ends[-1]], b"]", behind]
+        return [before, b"[", *values, as_it_came[known : ends[-1]], b"]", behind]
 
-    def _encode_values(self, units: Sequence[Json]) -> Iterator[bytes | bytearray | memoryview]:
-        """In groups, so that those of the request before are not written again; large values are not held twice."""
-        places = dict(zip(map(id, self.message_units), itertools.count()))
-        known, groups = self.previous.encoded_groups, list[tuple[Sequence[Json], bytes]]()
+    @staticmethod
+    def _encode_values(units: Sequence[Json]) -> Iterator[bytes | memoryview]:
+        """In groups, for each part that is sent costs time; large values are not held twice."""
         for at in range(0, len(units), VALUES_IN_GROUP):
-            group = units[at : at + VALUES_IN_GROUP]
-            held, written = known[len(groups)] if len(groups) < len(known) else ((), b"")
-            pieces: BodyPieces = (written,)
-            if not len(held) == len(group) == count_shared_blocks(held, group):
-                pieces = tuple(self._encode_group([(unit, places.get(id(unit), -1)) for unit in group]))
-                small = sum(map(len, pieces)) < MOST_WRITTEN
-                held, written = (group, b"".join(pieces)) if small else ((), b"")
-            groups.append((held, written))
-            if at:
-                yield b","
-            yield from pieces
-        self.previous.encoded_groups = groups
+            group = [piece for unit in units[at : at + VALUES_IN_GROUP] for piece in (b",", _encode_value(unit))]
+            pieces = group if at else group[1:]
+            yield from pieces if sum(map(len, pieces)) > MOST_JOINED else [b"".join(pieces)]
 
-    def _encode_group(self, units: Sequence[tuple[Json, int]]) -> Iterator[bytes | memoryview]:
-        """Encodes values, given with their old places. Those that were neighbours before are copied together."""
-        whole = memoryview(self.content)
-        runs: list[list[int]] = []  # First and last place of neighbouring values; -1 for a new value.
-        for _, at in units:
-            if at >= 0 and runs and runs[-1][1] == at - 1 and runs[-1][0] >= 0:
-                runs[-1][1] = at
-            else:
-                runs.append([at, at])
-        values = (unit for unit, at in units if at < 0)
-        for number, (first, last) in enumerate(runs):
-            if number:
-                yield b","
-            yield orjson.dumps(next(values)) if first < 0 else whole[self.begins[first] : self.ends[last]]
+
+def _encode_value(value: Json) -> bytes | memoryview:
+    return value.raw if isinstance(value, ValueInBytes) else orjson.dumps(value)
 
 
 class BodyParser:
@@ -163,7 +203,7 @@ class BodyParser:
         if found is None:
             first = FIRST_VALUES if may_go_on_unread and wire in UNREAD_WIRES else None
             found = _parse_from_beginning(wire, content, first)
-            if found is not None and first is not None and len(found.ends) > first:
+            if found is not None and first is not None and len(found.places.ends) > first:
                 return replace(found, read_rest=functools.partial(self.parse_body, wire, content, session))
         if found is not None:
             with self._lock:
@@ -173,8 +213,8 @@ class BodyParser:
     def _find_most_similar(self, wire: str, content: BodyBytes, session: str) -> tuple[ParsedBody | None, int]:
         nearest, most = None, 0
         for body in tuple(self._held.get((wire, session), ())):
-            same = count_common_bytes(body.content, content)
-            if same > most and body.ends and same >= body.ends[0]:
+            same = count_common_bytes(body.places.content, content)
+            if same > most and (ends := body.places.ends) and same >= ends[0]:
                 nearest, most = body, same
         return nearest, most
 
@@ -184,86 +224,133 @@ class BodyParser:
         if before is not None and before in held and len(before.messages) <= len(body.messages):
             self._discard_body_at(held, held.index(before))
         held.append(body)
-        self._size += len(body.content)
+        self._size += len(body.places.content)
         if len(held) > MOST_BODIES_OF_SESSION:
             self._discard_body_at(held, 0)
         while len(self._held) > 1 and (len(self._held) > MOST_HELD_BODIES or self._size > MOST_HELD_BYTES):
             _, oldest = self._held.popitem(last=False)
-            self._size -= sum(len(each.content) for each in oldest)
+            self._size -= sum(len(each.places.content) for each in oldest)
 
     def _discard_body_at(self, held: list[ParsedBody], at: int) -> None:
-        self._size -= len(held.pop(at).content)
+        self._size -= len(held.pop(at).places.content)
+
+
+class _MessageReader:
+    """Makes messages while the values of a body are parsed, and holds none of those. `most`: after about so many it stops."""
+
+    def __init__(self, wire: str, places: ValuePlaces, most: int | None = None) -> None:
+        self.places = places
+        self.values: list[Json] = []
+        self.messages: list[Wired] = []
+        self.chain: list[str] = []
+        self.instructions: list[Json] = []
+        self._wire = wire
+        self._most = most
+        self._made = 0  # How many values the messages are made of.
+        self._open: list[Json] = []  # The others: more may belong to their message.
+
+    def go_on_from(self, before: ParsedBody, known: int) -> None:
+        self.values = before.message_units[:known]
+        for unit in self.values:
+            unit.places = self.places
+        count = bisect_left(before.messages, known, key=lambda message: message.units[-1].at)
+        self.messages = before.messages[: max(0, count - 1)]  # More values may belong to the last one that is known.
+        self.chain += before.chain[: len(self.messages) - count_leading_instructions(self.messages)]
+        self.instructions += before.instructions[:known]
+        self._made = self.messages[-1].units[-1].at + 1 if self.messages else 0
+        self._open = [unit.parse() for unit in self.values[self._made :]]
+
+    def add_values(self, values: Sequence[Json]) -> None:
+        first = len(self.values)
+        if self._most is not None and first >= self._most:
+            return
+        self.instructions += [value if _is_instruction_or_tools(value) else _SAID for value in values]
+        self.values += [ValueInBytes(self.places, at) for at in range(first, first + len(values))]
+        self._open += values
+        if self._wire in UNREAD_WIRES:
+            self._add_messages(_parse_messages(self._wire, self._open)[:-1])
+
+    def add_last_message(self) -> None:
+        known = self.values[: self._made]
+        self._add_messages(_parse_messages(self._wire, [*known, *self._open], self.messages)[len(self.messages) :])
+
+    def _add_messages(self, messages: Sequence[Wired]) -> None:
+        begin = self._made
+        for message in messages:
+            units = tuple(self.values[self._made : self._made + len(message.units)])
+            self._made += len(units)
+            is_held = sum(len(unit.raw) for unit in units) > MOST_PARSED_AGAIN or self._wire not in UNREAD_WIRES
+            made = replace(message, units=units) if is_held else MessageInBytes(self._wire, message.speaker, units)
+            self.messages.append(made)
+            if self.chain or message.speaker is not Speaker.SYSTEM:
+                self.chain.append(next_message_hash(self.chain, self._wire, message.identity_key))
+        del self._open[: self._made - begin]
+
+
+def _parse_messages(wire: str, values: Sequence[Json], before: Sequence[Wired] = ()) -> Any:
+    return WIRE_MODULES[wire].parse_messages({MESSAGE_FIELDS[wire]: values}, before)
 
 
 def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> ParsedBody | None:
     """`first`: about how many values are held and made messages; None: all."""
     check_opening_signs(content, 0)
+    places = ValuePlaces(content, array("q"), array("q"))
+    reader = _MessageReader(wire, places, first)
     try:
-        begins, ends, values = parse_values_of_list(content, MESSAGE_FIELDS[wire].encode(), first)
-        value = _parse_around_messages(wire, content, begins, ends, values)
+        read_values_of_list(places, MESSAGE_FIELDS[wire].encode(), reader.add_values)
+        value = _parse_around_messages(wire, places, reader.values)
     except MessagesNotFound:
-        begins, ends, values = array("q"), array("q"), []
         value = parse_whole_body(content)
         if not isinstance(value, dict):
             return None
-    protocol: Any = WIRE_MODULES[wire]
-    messages = protocol.parse_messages(value)
-    chain = compute_message_hashes(wire, messages[count_leading_instructions(messages) :])
-    marked = _find_marked_values(content, begins, ends) if ends else None
-    return ParsedBody(wire, content, value, begins, ends, messages, chain, protocol.parse_head(value), marked)
+        messages = WIRE_MODULES[wire].parse_messages(value)
+        chain = compute_message_hashes(wire, messages[count_leading_instructions(messages) :])
+        places = ValuePlaces(content, array("q"), array("q"))
+        return ParsedBody(wire, places, value, messages, chain, WIRE_MODULES[wire].parse_head(value), None)
+    reader.add_last_message()
+    head = WIRE_MODULES[wire].parse_head({**value, MESSAGE_FIELDS[wire]: reader.instructions})
+    marked = _find_marked_values(places)
+    return ParsedBody(wire, places, value, reader.messages, tuple(reader.chain), head, marked, reader.instructions)
 
 
 def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, same: int) -> ParsedBody | None:
     """The body, from the values on that differ. None where that cannot be told."""
-    known = bisect_right(before.ends, same)
-    check_opening_signs(content, before.ends[known - 1])
+    content_before, begins, ends = before.places
+    known = bisect_right(ends, same)
+    check_opening_signs(content, ends[known - 1])
+    places = ValuePlaces(content, begins[:known], ends[:known])
+    reader = _MessageReader(wire, places)
+    reader.go_on_from(before, known)
     try:
-        more_begins, more_ends, fresh = _parse_values_from(content, before.ends[known - 1])
-        begins, ends = before.begins[:known] + more_begins, before.ends[:known] + more_ends
-        value = _parse_around_messages(wire, content, begins, ends, [*before.message_units[:known], *fresh])
+        _read_values_from(places, ends[known - 1], reader.add_values)
+        value = _parse_around_messages(wire, places, reader.values)
     except MessagesNotFound:
         return None
-    protocol: Any = WIRE_MODULES[wire]
-    messages = protocol.parse_messages(value, _messages_of_known_values(before, known))
-    first = count_leading_instructions(messages)
-    same = count_shared_blocks(messages, before.messages)
-    same_line = first == count_leading_instructions(before.messages) <= same
-    chain = compute_message_hashes(wire, messages[first:], before.chain[: same - first] if same_line else ())
-    marked = _find_marked_values(content, begins, ends, known, before.marked or ())
-    body = ParsedBody(wire, content, value, begins, ends, messages, chain, before.head, marked, before.previous)
+    reader.add_last_message()
+    marked, head = _find_marked_values(places, known, before.marked or ()), before.head
     # As bytes: an agent that sends its tools in another order, or with their keys in another order, sends other tools.
-    beside = content[: begins[0]], content[ends[-1] :]
-    beside_before = before.content[: before.begins[0]], before.content[before.ends[-1] :]
-    if beside == beside_before and not any(map(_is_instruction_or_tools, (*before.message_units[known:], *fresh))):
-        return body
-    return replace(body, head=protocol.parse_head(value))
+    beside = content[: places.begins[0]], content[places.ends[-1] :]
+    beside_before = content_before[: begins[0]], content_before[ends[-1] :]
+    if beside != beside_before or any((*before.instructions[known:], *reader.instructions[known:])):
+        head = WIRE_MODULES[wire].parse_head({**value, MESSAGE_FIELDS[wire]: reader.instructions})
+    messages, chain = reader.messages, tuple(reader.chain)
+    return ParsedBody(wire, places, value, messages, chain, head, marked, reader.instructions, before.previous)
 
 
-def _messages_of_known_values(before: ParsedBody, known: int) -> list[Wired]:
-    """The messages that are made of known values alone, without the last: more values may belong to it."""
-    count, fresh = len(before.messages), len(before.message_units) - known
-    while count and fresh > 0:
-        count -= 1
-        fresh -= len(before.messages[count].units)
-    return before.messages[: max(0, count - 1)]
-
-
-def _find_marked_values(
-    content: BodyBytes, begins: Sequence[int], ends: Sequence[int], known: int = 0, before: Iterable[int] = ()
-) -> frozenset[int]:
+def _find_marked_values(places: ValuePlaces, known: int = 0, before: Iterable[int] = ()) -> frozenset[int]:
     """Which values may carry a mark; `before`: those there were, of which as many as `known` are the same."""
-    places = _find_all_in_steps(content, b'"cache_control"', begins[known], ends[-1]) if known < len(begins) else ()
-    return frozenset((*(at for at in before if at < known), *(bisect_right(begins, at) - 1 for at in places)))
+    content, begins, ends = places
+    marks = _find_all_in_steps(content, b'"cache_control"', begins[known], ends[-1]) if known < len(begins) else ()
+    return frozenset((*(at for at in before if at < known), *(bisect_right(begins, at) - 1 for at in marks)))
 
 
 def _is_instruction_or_tools(unit: Json) -> bool:
     return object_at(unit).get("role") in _SYSTEM or "tools" in object_at(unit)
 
 
-def _parse_around_messages(
-    wire: str, content: BodyBytes, begins: Sequence[int], ends: Sequence[int], units: list[Json]
-) -> dict[str, Json]:
+def _parse_around_messages(wire: str, places: ValuePlaces, units: list[Json]) -> dict[str, Json]:
     name = MESSAGE_FIELDS[wire]
+    content, begins, ends = places
     if not begins:
         raise MessagesNotFound
     behind = content[ends[-1] :]
@@ -381,12 +468,9 @@ def check_opening_signs(content: BodyBytes, at: int, most: int = MOST_OPENING_SI
             raise ValueError(f"There are more than {most:,} lists and objects.")
 
 
-def parse_values_of_list(
-    content: BodyBytes, name: bytes, first: int | None = None
-) -> tuple[array[int], array[int], list[Json]]:
-    """The objects of the list of that name: where each begins and ends, and what it is, of which
-    only so many are held. MessagesNotFound where there is none.
-    """
+def read_values_of_list(places: ValuePlaces, name: bytes, add: Callable[[list[Json]], object]) -> None:
+    """The objects of the list of that name: their places, and to `add` what they are. MessagesNotFound where there is none."""
+    content = places.content
     at = _end_of_repeat(_SPACE, content, 0)
     if content[at : at + 1] != b"{":
         raise MessagesNotFound
@@ -397,7 +481,8 @@ def parse_values_of_list(
         if content[begin + 1 : end - 1] == name:
             if content[at : at + 1] != b"[":
                 raise MessagesNotFound
-            return _parse_values_from(content, at + 1, first)
+            _read_values_from(places, at + 1, add)
+            return
         at = _find_value_end(content, at)
 
 
@@ -412,18 +497,15 @@ def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
     return end, _end_of_repeat(_SPACE, content, at + 1)
 
 
-def _parse_values_from(
-    content: BodyBytes, at: int, first: int | None = None
-) -> tuple[array[int], array[int], list[Json]]:
+def _read_values_from(places: ValuePlaces, at: int, add: Callable[[list[Json]], object]) -> None:
     """The objects of a list from here on. Small ones are read many at once; where that fails, one by one for a while."""
-    begins, ends = array("q"), array("q")
-    values: list[Json] = []
+    content, begins, ends = places
     one_by_one_until = at
     while True:
         behind, at = at, _end_of_repeat(_SPACE_AND_COMMAS, content, at)
         sign = content[at : at + 1]
         if sign == b"]":
-            return begins, ends, values
+            return
         if sign != b"{":
             raise MessagesNotFound
         if begins and content[behind:at].strip() != b",":
@@ -435,8 +517,7 @@ def _parse_values_from(
             group = [at], [end], [parse_value_between(content, at, end)]
         begins.extend(group[0])
         ends.extend(group[1])
-        if first is None or len(values) < first:
-            values += group[2]
+        add(group[2])
         at = ends[-1]
 
 

@@ -40,17 +40,14 @@ class BuiltMessages:
 
 @dataclass(slots=True)
 class PreviousBody:
-    """What is kept of the previous request of the same conversation, so that only new messages are
-    built, encoded and marked.
+    """What is kept of the previous request of the same conversation, so that only new messages are built and marked.
 
-    That is how it was built, groups of its values with their encoded bytes, what was sent without
-    cache marks (to place the next marks), and what got marks, with and without them.
+    That is how it was built, what was sent without cache marks (to place the next marks), and what got marks, with and without.
     """
 
     built: BuiltMessages | None = None
     marked_request: MarkedRequest = MarkedRequest()
     marked_units: Sequence[tuple[Json, Json]] = ()
-    encoded_groups: Sequence[tuple[Sequence[Json], bytes]] = ()
 
 
 def count_leading_instructions(messages: Sequence[Wired]) -> int:

@@ -320,7 +320,7 @@ class GatewayApp:
             raise ModelFailed("The agent hasn't sent a request since the gateway started.")
         wire: Any = WIRE_MODULES[last.request.body.wire]
         work = partial(_build_fold_question, wire, last, question, alone, most)
-        pieces = await run_in_thread_if_large(len(last.request.body.content), work)
+        pieces = await run_in_thread_if_large(len(last.request.body.places.content), work)
         unwanted = {b"accept-encoding", b"content-encoding"}
         headers = [(n, v) for n, v in last.headers if n.lower() not in unwanted]
         url = last.url.replace(":streamGenerateContent", ":generateContent").replace("alt=sse", "")

@@ -228,13 +228,14 @@ class LocalAgentConversations:
         many = _is_long_history(messages, track)
         while (known := len(track.chain)) < len(messages):
             ends = _end_of_next_batch(messages, known)
+            batch = [Wired(one.speaker, one.units, one.pieces) for one in messages[known:ends]]
             async with follower.write_in_one_transaction() if many else nullcontext(follower) as writer:
                 first = writer.conversation.state.last_seq + 1
-                seqs = await writer.append_messages(messages[known:ends], track.last_message_seq)
+                seqs = await writer.append_messages(batch, track.last_message_seq)
                 new_facts: list[facts.Fact] = [
                     facts.Received(arrival.chain[known:ends], tuple(seqs), track.session, track.head)
                 ]
-                if any(message.speaker is Speaker.ASSISTANT for message in messages[known:ends]):
+                if any(message.speaker is Speaker.ASSISTANT for message in batch):
                     # The agent got these replies elsewhere, not through the gateway.
                     new_facts.append(facts.BroughtIn(facts.Origin(), "", first))
                 await writer.conversation.append_facts(*new_facts)

@@ -27,7 +27,7 @@ from helix_desktop.json_values import text_at
 from helix_desktop.protocols.event_stream import RawEventSplitter, encode_event, parse_event_data
 from helix_desktop.protocols.gemini import gemini_wire
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter
-from helix_desktop.protocols.protocol_table import WIRE_MODULES
+from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from helix_desktop.protocols.provider_failures import retry_after_seconds
 from helix_desktop.protocols.wire_message import Json, Piece, PieceKind, Wired, WireReply
 from helix_desktop.tasks import OwnedTasks
@@ -88,7 +88,7 @@ class ReplyRelay:
                 if self.request.body.read_rest and isinstance(self.conversations, RecordedBehind):
                     self.request, _, self.body = await self.conversations.reading
                 pieces = await run_in_thread_if_large(
-                    len(self.request.body.content), self._build_request_after_recall, answer
+                    len(self.request.body.places.content), self._build_request_after_recall, answer
                 )
             except Exception:
                 log.exception("a reply could not go on behind a recall")
@@ -323,11 +323,12 @@ class ReplyRelay:
 
     def _build_request_after_recall(self, answer: WireReply) -> BodyPieces:
         raw = orjson.dumps(answer.message.units).decode()
-        messages: list[Wired] = self._wire_module.parse_messages(self.body)
+        read = self.request.body
+        is_same = self.body.get(MESSAGE_FIELDS[read.wire]) is read.message_units
+        messages: list[Wired] = read.messages if is_same else self._wire_module.parse_messages(self.body)
         entries: list[Entry] = [As(at) for at in range(len(messages) - count_leading_instructions(messages))]
         entries.append(Hidden(raw))
         entries.extend(Returned(*result) for result in self._recall_results)
-        read = self.request.body
         kept = PreviousBody(marked_request=read.previous.marked_request)
         self.body = build_folded_body(self.request.body.wire, self.body, messages, entries, kept=kept)
         read.previous.marked_request = kept.marked_request

@@ -53,7 +53,7 @@ def running(
         yield gateway_socket.agent_address(sock.getsockname()[1], registration.token)
     finally:
         os.close(writing)
-        thread.join(20)
+        thread.join(200)
 
 
 def wrapped(home: Path, upstream: str, **options: Any) -> HeldRegistration:

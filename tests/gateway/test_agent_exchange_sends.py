@@ -366,7 +366,7 @@ async def test_what_went_on_unread_is_read_after_it_was_sent_and_after_the_reque
     if waits:
         before.spawn_task(say("the request before", 20), name="before")
     found, ticket, body = await reading
-    assert found.body.content == request.body.content
+    assert found.body.places.content == request.body.places.content
     assert body["messages"] == found.body.value["messages"], "what went on"
     assert (ticket == UNREAD_TICKET) is fails
     assert room.told == [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from array import array
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,13 +15,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.gateway import body_parsing
-from helix_desktop.gateway.body_parsing import FIRST_VALUES, BodyParser, count_common_bytes, parse_values_of_list
+from helix_desktop.gateway.body_parsing import (
+    FIRST_VALUES,
+    BodyParser,
+    ValuePlaces,
+    count_common_bytes,
+    read_values_of_list,
+)
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.folded_body import PreviousBody, build_folded_body, count_leading_instructions
 from helix_desktop.gateway.view_entries import As, Entry, Says
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
-from helix_desktop.protocols.wire_message import SLICE
+from helix_desktop.protocols.wire_message import SLICE, Wired
 from tests.gateway.written import bodies, dumped, units
+
+
+def _values_of_list(content: bytes) -> tuple[Any, Any, list[Any]]:
+    places, values = ValuePlaces(content, array("q"), array("q")), list[Any]()
+    read_values_of_list(places, b"messages", values.extend)
+    return places.begins, places.ends, values
+
 
 all_protocols = pytest.mark.parametrize("protocol", tuple(MESSAGE_FIELDS))
 
@@ -39,7 +53,7 @@ def test_a_body_read_after_another_is_the_same_as_one_read_alone(protocol: str, 
         assert found.value == value
         wire: Any = WIRE_MODULES[protocol]
         alone = wire.parse_messages(value)
-        assert found.messages == alone
+        assert [Wired(one.speaker, one.units, one.pieces) for one in found.messages] == alone
         assert found.head == wire.parse_head(value)
         assert found.chain == compute_message_hashes(protocol, alone[count_leading_instructions(alone) :])
         assert json.loads(b"".join(found.encode_changed_body(found.value))) == value
@@ -153,12 +167,12 @@ def test_of_many_conversations_the_oldest_is_let_go(monkeypatch: pytest.MonkeyPa
             "anthropic", orjson.dumps({"messages": [{"role": "user", "content": str(number)}]}), str(number)
         )
     assert len(readings._held) == 3
-    assert readings._size == sum(len(body.content) for held in readings._held.values() for body in held)
+    assert readings._size == sum(len(body.places.content) for held in readings._held.values() for body in held)
 
 
 def test_a_list_is_found_behind_anything() -> None:
     content = b'{"a": {"messages": [1]}, "b": "]}\\\\", "c": -1.5e3,"messages":[{"x": "\\\\\\"}]"},{}]}'
-    begins, ends, _ = parse_values_of_list(content, b"messages")
+    begins, ends, _ = _values_of_list(content)
     assert [content[a:b] for a, b in zip(begins, ends, strict=True)] == [b'{"x": "\\\\\\"}]"}', b"{}"]
 
 
@@ -270,7 +284,7 @@ def test_values_of_any_depth_and_length_are_cut_alike(levels: int, step: int, te
     content = json.dumps({"tools": deep, "messages": units}).encode()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(body_parsing, "STEP", step)
-        begins, ends, _ = parse_values_of_list(content, b"messages")
+        begins, ends, _ = _values_of_list(content)
     assert [json.loads(content[a:b]) for a, b in zip(begins, ends, strict=True)] == units
 
 
@@ -296,7 +310,7 @@ def test_objects_that_are_read_many_at_once_are_cut_where_each_of_them_ends(
     content = json.dumps({"messages": units}, ensure_ascii=ascii_only, separators=signs).encode()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(body_parsing, "SLICE", size)
-        begins, ends, values = parse_values_of_list(content, b"messages")
+        begins, ends, values = _values_of_list(content)
     assert values == units
     assert [json.loads(content[a:b]) for a, b in zip(begins, ends, strict=True)] == units
 
@@ -304,8 +318,8 @@ def test_objects_that_are_read_many_at_once_are_cut_where_each_of_them_ends(
 def test_of_objects_that_are_not_alike_none_is_taken_for_two() -> None:
     escaped = b'{"messages":[{"\\u0072ole":1},{"role":{"a":[{"role":2},{"role":3}]}},{"x":0},7]}'
     with pytest.raises(ValueError):
-        parse_values_of_list(escaped, b"messages")
-    begins, ends, values = parse_values_of_list(escaped.replace(b",7]", b"]"), b"messages")
+        _values_of_list(escaped)
+    begins, ends, values = _values_of_list(escaped.replace(b",7]", b"]"))
     assert [json.loads(escaped[a:b]) for a, b in zip(begins, ends, strict=True)] == values
     assert len(values) == 3
 
@@ -373,8 +387,8 @@ def test_a_body_takes_the_place_of_the_one_it_goes_on_from_and_side_requests_sta
     def held_after(content: bytes) -> list[bytes]:
         readings.parse_body("anthropic", content, "s")
         [held] = readings._held.values()
-        assert readings._size == sum(len(body.content) for body in held)
-        return [bytes(body.content) for body in held]
+        assert readings._size == sum(len(body.places.content) for body in held)
+        return [bytes(body.places.content) for body in held]
 
     two, three, same, side = _body(2), _body(3), _body(3, x=1), _body(1, model="n")
     assert held_after(two) == [two]
@@ -394,28 +408,44 @@ def test_of_the_bodies_of_a_session_the_most_similar_is_gone_on_from() -> None:
         readings.parse_body("anthropic", content, "s")
     nearest, same = readings._find_most_similar("anthropic", _body(5), "s")
     assert nearest is not None
-    assert (bytes(nearest.content), same) == (_body(4), count_common_bytes(_body(4), _body(5)))
+    assert (bytes(nearest.places.content), same) == (_body(4), count_common_bytes(_body(4), _body(5)))
     assert readings._find_most_similar("anthropic", _body(5), "t") == (None, 0)
     assert readings._find_most_similar("anthropic", _body(5, model="o"), "s") == (None, 0)
 
 
-@pytest.mark.parametrize(("most", "remembered"), [(27, [b"", b"", b""]), (10_000, None)])
-def test_groups_of_values_are_written_once_unless_they_are_large(
-    monkeypatch: pytest.MonkeyPatch, most: int, remembered: list[bytes] | None
-) -> None:
+@pytest.mark.parametrize("most", [20, 10_000])
+def test_a_changed_list_has_the_bytes_of_all_other_values(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(body_parsing, "VALUES_IN_GROUP", 2)
-    monkeypatch.setattr(body_parsing, "MOST_WRITTEN", most)
-    content = _body(5)
-    found = BodyParser().parse_body("anthropic", content, "s")
+    monkeypatch.setattr(body_parsing, "MOST_JOINED", most)
+    content = _body(5).replace(b'"4"', b'"\\u0034"')
+    readings = BodyParser()
+    found = readings.parse_body("anthropic", content, "s")
     assert found is not None
     units = [*found.message_units[:2], {"role": "user", "content": "new"}, *found.message_units[3:]]
-    assert b"".join(found.encode_changed_body({**found.value, "messages": units})) == content.replace(b'"2"', b'"new"')
-    written = [group for _, group in found.previous.encoded_groups]
-    spelled = [orjson.dumps(units[at : at + 2])[1:-1] for at in (0, 2, 4)]
-    assert written == (spelled if remembered is None else remembered)
-    assert b"".join(found.encode_changed_body({**found.value, "messages": units})) == content.replace(b'"2"', b'"new"')
-    again = [group for _, group in found.previous.encoded_groups]
-    assert all(one is other for one, other in zip(written, again, strict=True))
+    changed = content.replace(b'"2"', b'"new"')
+    assert b"".join(found.encode_changed_body({**found.value, "messages": units})) == changed
+    assert readings.parse_body("anthropic", content[:-2] + b',{"role":"user"}]}', "s") is not None
+    assert b"".join(found.encode_changed_body({**found.value, "messages": units})) == changed, "of a body behind it"
+
+
+def test_values_are_not_parsed_before_something_in_them_is_asked_for() -> None:
+    found = BodyParser().parse_body("anthropic", _body(3), "s")
+    assert found is not None
+    first, second, third = found.message_units
+    assert not any(dict.__len__(unit) for unit in found.message_units)
+    assert [piece.text for piece in found.messages[0].pieces] == ["0"]
+    assert not dict.__len__(first)
+    assert {**first} == dict(first) == {"role": "user", "content": "0"}
+    assert (second == third, second != third, second == {"role": "user", "content": "1"}) == (False, True, True)
+    assert dict.__len__(third) == 2
+
+
+@pytest.mark.parametrize(("size", "held"), [(body_parsing.MOST_PARSED_AGAIN, True), (10, False)])
+def test_the_pieces_of_long_messages_are_held(size: int, held: bool) -> None:
+    content = orjson.dumps({"messages": [{"role": "user", "content": "x" * size}]})
+    found = BodyParser().parse_body("anthropic", content, "s")
+    assert found is not None
+    assert (found.messages[0].pieces is found.messages[0].pieces) == held
 
 
 def test_of_a_long_body_that_may_go_on_unread_only_the_first_values_are_held_and_all_go_on() -> None:
@@ -425,7 +455,7 @@ def test_of_a_long_body_that_may_go_on_unread_only_the_first_values_are_held_and
     assert read is not None
     assert read.read_rest is not None
     assert FIRST_VALUES <= len(read.message_units) < 2 * FIRST_VALUES
-    assert len(read.begins) == len(read.ends) == len(said)
+    assert len(read.places.begins) == len(read.places.ends) == len(said)
     changed = {**read.value, "messages": [{"role": "user", "content": "0"}, *read.message_units[1:]]}
     for value, first in ((read.value, said[0]), (changed, changed["messages"][0])):
         written = orjson.loads(b"".join(read.encode_changed_body({**value, "tools": []})))
