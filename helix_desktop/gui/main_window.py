@@ -716,10 +716,11 @@ class MainWindow(WindowFrame):
                 chat.rewrite_cost.explain_last_turn(session)
 
     def _focus_question(self, chat: ChatPage, event: session_events.QuestionAsked) -> None:
-        """Focus the question, unless the user is writing, or is in the other conversation."""
+        """Focus the question, unless the user is writing, is in the other conversation, or could not read it."""
         announce_to_screen_reader(self, announce_question_text(event.question))
         card = chat.approvals.visible_card
-        if card is not None and chat is self.chat and not chat.composer.text.toPlainText().strip():
+        free = chat is self.chat and not chat.composer.text.toPlainText().strip()
+        if card is not None and free and card.is_in_sight():
             card.focus_first_control()
 
     def _update_meter_and_price(self, chat: ChatPage) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal
 from PySide6.QtGui import QHideEvent, QKeyEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
@@ -177,11 +177,20 @@ class PermissionQuestionCard(QWidget):
 
     def allow_by_shortcut(self, scope: str) -> None:
         """Allows it by a key that works without the focus: not before the card was in sight and could be read."""
-        if not self.isVisible() or time.monotonic() - self._read_since < READING:
+        if not self.is_in_sight() or time.monotonic() - self._read_since < READING:
             return
         if self._preview is not None and not self._preview.is_end_seen:
             self._read_since = time.monotonic()  # Of the part that is shown now.
         self.allow_for_scope(scope)
+
+    def is_in_sight(self) -> bool:
+        """Whether it is shown and no other window of this program, such as the settings, covers it."""
+        place = QRect(self.mapToGlobal(QPoint()), self.size())
+        kinds = (Qt.WindowType.Window, Qt.WindowType.Dialog)
+        others = (each for each in QApplication.topLevelWidgets() if each.isVisible() and each.windowType() in kinds)
+        return self.isVisible() and not any(
+            each is not self.window() and each.frameGeometry().intersects(place) for each in others
+        )
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)

@@ -139,7 +139,7 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
 
     def _lay_out_gateway_dialog(self) -> None:
         told = tr(
-            "Set this address in an agent you already use. Helix Desktop stores what the agent sees, sends less, and shows you everything here. Your key is passed on to the provider and is not stored."
+            "Turn on the gateway, and set its address in an agent you already use. Helix Desktop stores what the agent sees, sends less, and shows you everything here. Your key is passed on to the provider and is not stored."
         )
         about = plain_widgets.build_plain_label(told, "muted")
         page = plain_widgets.build_surface(self, "page")

@@ -39,7 +39,7 @@ class PermissionsPage(WorkspaceSettingsPage):
         modes = bench.describe_permission_modes()
         names, words = tuple(modes), [tr(each) for each in modes.values()]
         about = tr("What the agent may do without asking. Reading files in the workspace never needs permission.")
-        declared = FieldDeclaration("mode", tr("Without asking"), about, bench.permission_mode, names, words)
+        declared = FieldDeclaration("mode", tr("Permission mode"), about, bench.permission_mode, names, words)
         self.add_field(declared, lambda value: self._choose_permission_mode(str(value)))
         self.add_heading(tr("Folders"))
         for root in bench.workspace.settings.roots:

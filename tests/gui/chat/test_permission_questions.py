@@ -242,6 +242,13 @@ def test_a_shortcut_allows_nothing_that_was_not_in_sight(theme: Theme, monkeypat
     card.allow_by_shortcut("once")
     assert spy.count() == 0, "nobody reads that fast"
     monkeypatch.setattr("helix_desktop.gui.chat.permission_questions.READING", 0.0)
+    over = QWidget()
+    over.setGeometry(panel.frameGeometry())
+    over.show()
+    assert not card.is_in_sight()
+    card.allow_by_shortcut("once")
+    assert spy.count() == 0, "another window covers it"
+    over.close()
     card.allow_by_shortcut("once")
     assert spy.count() == 1
 
