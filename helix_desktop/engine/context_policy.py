@@ -124,7 +124,7 @@ class Policy:
         group="Old outputs", within=(100, 100_000), unit="tokens",
     )  # fmt: skip
     caching_least: int = _declare_threshold(
-        4_000, "Minimum tokens freed by replacing outputs", "If the provider has no prompt cache, replace old outputs only if that frees at least this much.",
+        4_000, "Minimum tokens freed by replacing outputs", "Old outputs are replaced to save money only if that frees at least this much, or an eighth of the window if that is less.",
         group="Old outputs", within=(0, 200_000), unit="tokens",
     )  # fmt: skip
     caching_cold_share: float = _declare_threshold(
