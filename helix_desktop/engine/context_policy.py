@@ -162,7 +162,7 @@ class Policy:
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declare_threshold(
-        40_000, "Minimum context for a handover document (tokens)", "To save money, a handover document is written only if the conversation is longer than this size, or than the share of the model's context window in the next setting, whichever is smaller.",
+        38_400, "Minimum context for a handover document (tokens)", "To save money, a handover document is written only if the conversation is longer than this size, or than the share of the model's context window in the next setting, whichever is smaller.",
         group="Handover", keeps_most=1_000_000, within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declare_threshold(

@@ -126,3 +126,13 @@ def test_a_preset_that_is_none() -> None:
     with pytest.raises(InvalidInput, match=r"no preset 'layerd'. Did you mean 'layered'\?"):
         preset_policy("layerd")
     assert "layered" in context_policy.PRESETS
+
+
+def test_a_larger_window_makes_no_conversation_dearer() -> None:
+    """The default hands over for gain at the same size in every large window."""
+    layered = preset_policy("layered")
+    floors = {
+        fold_economics.least_context_for_handover(window, layered.handover_floor_tokens, layered.handover_floor_share)
+        for window in (128_000, 200_000, 1_000_000)
+    }
+    assert floors == {38_400}
