@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from helix_desktop.engine import facts, legal_messages, passages
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
-from helix_desktop.engine.blocks import Message, ToolResult
+from helix_desktop.engine.blocks import ContextKind, Message, ToolResult
 from helix_desktop.engine.content_recall import WHOLE_TOKENS
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
@@ -63,7 +63,8 @@ class OutputAdmission:
         tools = {call.id: call.call.name for call in self._calls_of_last_reply()}
         own = {call for call, tool in tools.items() if tool in RECALLS}
         names = [tools.get(one.call, "") for one in batch]
-        commands = output_admission.find_command_outputs(batch, names, meter.used, meter.window)
+        head = meter.parts[ContextKind.SYSTEM]
+        commands = output_admission.find_command_outputs(batch, names, meter.used, meter.window, head)
         most = min(WHOLE_TOKENS, round(meter.free_tokens / meter.factor / 2))
         own |= {
             one.call for one, name in zip(batch, names, strict=True) if self._rereads_folded_output(one, name, most)

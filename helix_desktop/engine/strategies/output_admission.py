@@ -37,11 +37,14 @@ def is_command_output(returned: ToolReturned, tool: str) -> bool:
     return returned.exit_code is not None or bool(_COMMAND.search(tool))
 
 
-def find_command_outputs(batch: Sequence[ToolReturned], tools: Sequence[str], used: int, window: int) -> list[int]:
+def find_command_outputs(
+    batch: Sequence[ToolReturned], tools: Sequence[str], used: int, window: int, head: int = 0
+) -> list[int]:
     """Which outputs of a batch have the limit for commands: none in a short conversation, which may
-    end before a shortened output has paid for its recall.
+    end before a shortened output has paid for its recall. `head`: the system prompt and the tools, which make none long.
     """
-    if used < min(SHORT_CONTEXT, window // 4):
+    short = min(SHORT_CONTEXT, window // 4)
+    if used - (head if head >= short else 0) < short:
         return []
     return [index for index, (one, tool) in enumerate(zip(batch, tools, strict=True)) if is_command_output(one, tool)]
 

@@ -64,6 +64,10 @@ def test_in_a_short_conversation_commands_have_no_limit_of_their_own() -> None:
     assert output_admission.find_command_outputs(batch(1, 1), tools, 8_000, 128_000) == [0]
     assert output_admission.find_command_outputs(batch(1, 1), tools, 7_999, 128_000) == []
     assert output_admission.find_command_outputs(batch(1, 1), tools, 500, 2_000) == [0]
+    # The long system prompt of another agent does not make a conversation long.
+    assert output_admission.find_command_outputs(batch(1, 1), tools, 8_000, 128_000, 1_900) == [0]
+    assert output_admission.find_command_outputs(batch(1, 1), tools, 25_000, 128_000, 17_415) == []
+    assert output_admission.find_command_outputs(batch(1, 1), tools, 26_000, 128_000, 17_415) == [0]
 
 
 @pytest.mark.parametrize("tool", ["bash", "run", "run_tests", "execute_command", "shell", "my_terminal", "tool_run"])
