@@ -202,7 +202,7 @@ async def test_a_request_that_cannot_be_read_or_written_is_not_sent_where_someth
         body = json.dumps({**talk.agent.body(), "metadata": None}).encode()
         refused = await talk.post(content=body.replace(b"null", b"[" * levels + b"]" * levels) + b" " * 8_000)
         assert refused.status_code == 400
-        assert "took something out" in refused.json()["error"]["message"]
+        assert "excluded part of this conversation" in refused.json()["error"]["message"]
         assert talk.sent == []
         await bring_back(await talk.session())
         talk.agent.units[-1]["content"][0]["text"] = "go on then"
