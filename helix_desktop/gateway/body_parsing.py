@@ -82,7 +82,7 @@ class ValuePlaces(NamedTuple):
 
 class ValueInBytes(dict[str, Json]):
     """An object of a body's list, parsed once something in it is asked for: a history of short messages takes several times
-    its bytes as objects of Python. Until then orjson takes it for an empty one. `places`: of the newest body that has it.
+    its bytes as objects of Python. Until then json and orjson take it for an empty one. `places`: of the newest body that has it.
     """
 
     __slots__ = ("at", "places")
@@ -103,17 +103,17 @@ class ValueInBytes(dict[str, Json]):
 def _after_parsing(name: str) -> Callable[..., Any]:
     method = getattr(dict, name)
 
-    def call(*given: Any) -> Any:
+    def call(*given: Any, **named: Any) -> Any:
         for one in given:
             if isinstance(one, ValueInBytes) and not dict.__len__(one):
                 dict.update(one, one.parse())
-        return method(*given)
+        return method(*given, **named)
 
     return call
 
 
-_ASKED = ("__getitem__", "__contains__", "__iter__", "__len__", "__eq__", "__ne__")
-for _name in (*_ASKED, "get", "keys", "values", "items"):
+_ASKED = {name for name in vars(dict) if callable(getattr(dict, name)) and name not in vars(object)}
+for _name in (*(_ASKED - {"fromkeys", "__class_getitem__"}), "__eq__", "__ne__", "__repr__"):
     setattr(ValueInBytes, _name, _after_parsing(_name))  # With `__iter__`, `dict(value)` and `{**value}` ask these too.
 
 
@@ -161,15 +161,17 @@ class ParsedBody:
         name = MESSAGE_FIELDS[self.wire]
         given = value.get(name)
         content, begins, ends = self.places
-        if not ends or not isinstance(given, list):
+        if not isinstance(given, list):
             return [orjson.dumps(value)]
         token = secrets.token_hex(16)
         before, _, behind = orjson.dumps({**value, name: token}).partition(b'"%s"' % token.encode())
         as_it_came, units = memoryview(content), self.message_units
         # From here on, messages are forwarded as they came: all if none was changed, else those that were not read.
-        known = begins[0] if given is units else ends[len(units) - 1]
-        values = () if given is units else self._encode_values(given)
-        return [before, b"[", *values, as_it_came[known : ends[-1]], b"]", behind]
+        rest: bytes | memoryview = b""
+        if ends:
+            rest = as_it_came[begins[0] if given is units else ends[len(units) - 1] : ends[-1]]
+        values = () if ends and given is units else self._encode_values(given)
+        return [before, b"[", *values, rest, b"]", behind]
 
     @staticmethod
     def _encode_values(units: Sequence[Json]) -> Iterator[bytes | memoryview]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import sys
@@ -426,6 +427,38 @@ def test_a_changed_list_has_the_bytes_of_all_other_values(monkeypatch: pytest.Mo
     assert b"".join(found.encode_changed_body({**found.value, "messages": units})) == changed
     assert readings.parse_body("anthropic", content[:-2] + b',{"role":"user"}]}', "s") is not None
     assert b"".join(found.encode_changed_body({**found.value, "messages": units})) == changed, "of a body behind it"
+
+
+_NO_PLACES: Any = body_parsing.ValuePlaces(b"", array("q"), array("q"))
+_WITHOUT_PLACES = body_parsing.ParsedBody("anthropic", _NO_PLACES, {}, [], (), SimpleNamespace(), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda value: value | {"x": 1},
+        lambda value: {"x": 1} | value,
+        lambda value: {**value},
+        dict,
+        lambda value: value.copy(),
+        lambda value: (value.setdefault("x", 2), dict(value)),
+        lambda value: (value.pop("role"), dict(value)),
+        lambda value: (value.update(x=1), dict(value)),
+        lambda value: (value.__setitem__("x", 1), dict(value)),
+        lambda value: list(reversed(value)),
+        lambda value: (bool(value), repr(value)),
+        copy.deepcopy,
+        lambda value: b"".join(_WITHOUT_PLACES.encode_changed_body({"messages": [value]})),
+    ],
+)
+def test_a_value_in_bytes_is_the_object_whatever_is_asked_of_it(ask: Any) -> None:
+    """Until it is parsed it is an empty one: an operation that is not known to it would send an empty message."""
+    content = b'{"messages": [{"role":"user","content":"hello"}]}'
+    (value,) = body_parsing.BodyParser().parse_body("anthropic", content, "s").message_units  # type: ignore[union-attr]
+    assert isinstance(value, body_parsing.ValueInBytes)
+    asked = ask(value)
+    plain = ask({"role": "user", "content": "hello"})
+    assert asked == plain
 
 
 def test_values_are_not_parsed_before_something_in_them_is_asked_for() -> None:
