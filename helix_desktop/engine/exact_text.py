@@ -80,7 +80,7 @@ def _break_long_line(line: str) -> Iterator[str]:
     """Breaks a long line, never inside a mark."""
     start = 0
     while len(line) - start > LONG:
-        end = start + LONG
+        end = start + LONG - 1  # The mark that keeps it left to right comes before it.
         opened = line.rfind("⟨", end - 12, end)
         end = opened if opened >= 0 and line.find("⟩", opened, end) < 0 else end
         yield line[start:end] + GOES_ON

@@ -254,7 +254,7 @@ def test_an_attachment_can_be_taken_off_and_is_there_once(composer: Composer) ->
     composer.attachments.add_attachment(FILE)
     assert composer.message_parts() == (FILE,)
     chips = composer.attachments.findChildren(QPushButton)
-    assert [chip.accessibleName() for chip in chips] == ["Attachment notes.txt. Press to remove."]
+    assert [chip.accessibleName() for chip in chips] == ["Attachment notes.txt. Click to remove."]
     QTest.mouseClick(chips[0], Qt.MouseButton.LeftButton)
     assert composer.message_parts() == ()
 
