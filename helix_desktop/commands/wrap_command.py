@@ -30,7 +30,7 @@ OPTIONS: Options = {
     "--workspace, -w W": "the workspace for the agent's conversation (default: the one of this folder)",
     "--upstream URL": "send all requests to this address instead of the agent's own provider",
     "--fold-plans": "shorten (fold) old messages even if the agent is signed in with a subscription",
-    "--dry-run": "show where the agent's requests would go and why, and start nothing",
+    "--dry-run": "show where the agent's requests would go and why, without starting the agent",
     "--install": "add the gateway's address to the agent's configuration",
     "--uninstall": "restore the agent's original configuration, byte for byte",
     "--yes": "with --install or --uninstall: do not ask for confirmation",

@@ -128,7 +128,7 @@ class Policy:
         group="Old outputs", within=(0, 200_000), unit="tokens",
     )  # fmt: skip
     caching_cold_share: float = _declare_threshold(
-        1 / 3, "Minimum share of the context freed after a pause", "After a pause that is long enough for the provider's cache to expire, replace old outputs if doing so frees at least this share of the context.",
+        1 / 3, "After a pause, free at least this share of the context", "After a pause that is long enough for the provider's cache to expire, replace old outputs if doing so frees at least this share of the context.",
         group="Old outputs", within=(0.01, 1),
     )  # fmt: skip
     arguments: bool = _declare_threshold(
@@ -162,11 +162,11 @@ class Policy:
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declare_threshold(
-        38_400, "Minimum context for a handover document (tokens)", "To save money, a handover document is written only if the conversation is longer than this size, or than the share of the model's context window in the next setting, whichever is smaller.",
+        38_400, "Minimum context for a handover document (tokens)", "A handover document is written to save money only if the conversation is longer than this size or than the share of the model's context window in the next setting, whichever is smaller.",
         group="Handover", keeps_most=1_000_000, within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declare_threshold(
-        0.30, "Minimum context for a handover document (share of the window)", "To save money, a handover document is written only if the conversation is longer than this share of the model's context window, or than the size in the previous setting, whichever is smaller.",
+        0.30, "Minimum context for a handover document (share of the window)", "A handover document is written to save money only if the conversation is longer than this share of the model's context window or than the size in the previous setting, whichever is smaller.",
         group="Handover", keeps_most=0.5, within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declare_threshold(

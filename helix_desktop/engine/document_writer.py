@@ -172,7 +172,9 @@ class DocumentWriter:
                 return WrittenDocument(folded, reading, tuple(spent))
             failures.append(f"{rung.name}: the text was too long")
         raise NoDocumentWritten(
-            "; ".join(each.rstrip(".") for each in failures) or "No model is available to write the text.", spent=spent
+            "; ".join(each.rstrip(".") for each in failures)
+            or "No model is available to write the handover document or the summary.",
+            spent=spent,
         )
 
     def reason_not_to_fold(self, reading: DocumentMaterial) -> str:
@@ -190,7 +192,7 @@ class DocumentWriter:
             # As long as no model has been asked, `quiet` is infinite.
             quiet = max(begun, self.heard_at) + policy.panic_silence - loop.time()
             if left <= 0:
-                return f"nothing was written within {seconds:.0f} seconds"
+                return f"the model wrote nothing for {seconds:.0f} seconds"
             if quiet <= 0:
                 return f"there was no response for {policy.panic_silence:g} seconds"
             await asyncio.wait([work], timeout=min(left, quiet, policy.panic_silence))

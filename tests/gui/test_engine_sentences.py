@@ -238,7 +238,7 @@ def test_a_question_is_asked_in_the_language_and_a_server_speaks_for_itself(them
 @pytest.mark.usefixtures("chinese")
 def test_ends_failures_and_servers_are_told_in_the_language() -> None:
     ended = TurnEnded(TurnEnd.SPENDING_LIMIT, "Today has cost $3.00; the limit is $2.00.")
-    failed = FoldFailed(FoldKind.HANDOVER, "No model is available to write the text.")
+    failed = FoldFailed(FoldKind.HANDOVER, "No model is available to write the handover document or the summary.")
     items = TranscriptItems()
     items.add_many_facts([Recorded("c", 1, 0.0, ended), Recorded("c", 2, 0.0, failed)])
     assert [item.text for item in items.all] == [

@@ -79,7 +79,7 @@ def _describe_next_message_cost(price: NextMessageCost) -> str:
     return "\n".join(
         [
             tr("While the provider's cache is warm: {price}", price=_format_rough_dollars(price.warm)),
-            tr("After the cache has expired: {price}", price=_format_rough_dollars(price.cold)),
+            tr("After the provider's cache has expired: {price}", price=_format_rough_dollars(price.cold)),
             reply
             if price.reply
             else tr("The reply is not included: this conversation has no replies yet to base an estimate on."),

@@ -91,7 +91,7 @@ def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
 def _describe_reason(one: CauseCost) -> str:
     detail = one.cause.detail
     words = {
-        CauseKind.TIME: tr("the cache had expired after a pause of {pause}", pause=detail),
+        CauseKind.TIME: tr("the provider's cache had expired after a pause of {pause}", pause=detail),
         CauseKind.TOOLS: tr("the tools have changed ({names})", names=detail),
         CauseKind.SYSTEM: tr("the system prompt or the rules have changed ({names})", names=detail),
         CauseKind.ORDER: tr("the same tools were sent in another order"),

@@ -223,7 +223,7 @@ def describe_threshold_value(value: Any) -> str:
     known = {
         "off": tr("Off"),
         "ask": tr("Ask the agent"),
-        "ahead": tr("Let the agent say in advance what it needs"),
+        "ahead": tr("Let the agent name in advance the content that it still needs"),
         "auto": tr("Keep an excerpt"),
         "steps": tr("After a set number of steps"),
         "panic": tr("Only when the next request wouldn't fit"),

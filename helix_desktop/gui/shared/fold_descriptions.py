@@ -77,7 +77,7 @@ def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0)
             folds, "{n} older output was reduced to one line", "{n} older outputs were reduced to one line each"
         ),
         FoldKind.OBSERVATIONS: tr("Older messages were condensed into a dated list of observations"),
-        FoldKind.REFLECTION: tr("The observations about older messages were merged"),
+        FoldKind.REFLECTION: tr("The notes (observations) that replace older messages were merged"),
         FoldKind.TRUNCATION: tr("The oldest messages are no longer sent"),
     }.get(fold.kind, fold_title(fold, folds))
     change = format_token_change(before or fold.tokens_before, after or fold.tokens)

@@ -255,7 +255,7 @@ class ShellWordParser(ABC):
             raise UnreadableCommand("it has an expansion that could not be parsed")
         while not self.text.startswith("}", self.at):
             if self.at >= len(self.text):
-                raise UnreadableCommand("it has an unclosed expansion")
+                raise UnreadableCommand("it contains a $(…) or a similar expansion that is not closed")
             char = self.text[self.at]
             if (char == "'" and quoted) or char == "\n" or self.text.startswith("\\\n", self.at):
                 raise UnreadableCommand("it has an expansion that could not be parsed")
