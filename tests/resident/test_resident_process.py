@@ -145,7 +145,9 @@ def test_a_wrap_at_another_port_than_the_usual_one_goes_on_there_when_the_reside
             usual.bind(("127.0.0.1", gateway_socket.GATEWAY_PORT))
         with wrapped(tmp_path, provider.url) as held:
             usual.close()
-            os.kill(status(tmp_path)["pid"], signal.SIGKILL)
+            told = status(tmp_path)
+            os.kill(told["pid"], signal.SIGKILL)
+            wait_until(lambda: is_gone(told["gateway"]))  # Until then it answers, though it is ending.
             wait_until(lambda: agent_run.fetch_gateway_status(held.first_address) is not None)
             said(held.first_address, "goes on", "a")
     assert b"goes on" in provider.asked[-1].raw
