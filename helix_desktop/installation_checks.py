@@ -227,7 +227,7 @@ async def _check_workspaces(where: ProgramFolders) -> AsyncIterator[DoctorFindin
     from helix_desktop.store.all_workspaces import AllWorkspaces
 
     workspaces = AllWorkspaces(where.workspaces_folder)
-    for sentence in workspaces.remove_unfinished_imports():
+    for sentence in workspaces.remove_interrupted_imports_and_writes():
         yield DoctorFinding("Left over", _NOTE, sentence)
     for known in workspaces.list_workspaces():
         what = f"Workspace {known.name}"

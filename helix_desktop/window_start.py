@@ -91,12 +91,12 @@ def _wait_for_first_paint(application: QApplication, shell: WindowShell) -> None
             return
 
 
-class _ProgramImport(QObject):
+class _WindowCodeLoader(QObject):
     """`done` is emitted when everything behind the window has been imported, or when the import has failed."""
 
     done = Signal()
 
-    def import_in_thread(self) -> None:
+    def load_python_modules_in_thread(self) -> None:
         try:
             importlib.import_module("helix_desktop.desktop.window_program")
         finally:
@@ -107,9 +107,9 @@ def _import_program() -> None:
     """Import what is behind the window in a thread. The window takes what is typed meanwhile."""
     from helix_desktop import tasks
 
-    importing, waiting = _ProgramImport(), QEventLoop()
+    importing, waiting = _WindowCodeLoader(), QEventLoop()
     importing.done.connect(waiting.quit)
-    tasks.start_thread(importing.import_in_thread, name="import", daemon=True)
+    tasks.start_thread(importing.load_python_modules_in_thread, name="import", daemon=True)
     waiting.exec()
 
 

@@ -145,7 +145,7 @@ class AgentRequests:
     def _action_of_call(self, call: AcpCall) -> ToolAction:
         """What neither our roots nor our sandbox hold back; of several files, the one held back most."""
         named = [text_at(each, "path") for key in ("locations", "content") for each in objects_at(call.told, key)]
-        paths = {path for path in (*named, *_paths_of_call(call)) if path}
+        paths = {path for path in (*named, *_find_paths_in_raw_input(call)) if path}
         if len(paths) > MOST_PATHS:
             raise ActionRefused(f"A call can name at most {MOST_PATHS:,} files.", remedy="Make several calls instead.")
         return max((self._action_on_path(call, path) for path in paths or {""}), key=self._permission_strictness)
@@ -331,7 +331,7 @@ def _command_of_call(call: AcpCall) -> str:
     return " ".join([line, *(shlex.quote(str(word)) for word in list_at(given, "args"))]) if line else ""
 
 
-def _paths_of_call(call: AcpCall) -> Iterator[str]:
+def _find_paths_in_raw_input(call: AcpCall) -> Iterator[str]:
     """Every path in a call's input, whatever its key. A command's words are judged as a command."""
     pending: list[tuple[str, Any]] = [("", object_at(call.told, "rawInput") | dict.fromkeys(_COMMAND_KEYS))]
     while pending:

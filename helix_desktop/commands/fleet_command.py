@@ -61,7 +61,7 @@ def _run_fleet_command(arguments: argparse.Namespace) -> int:
         return workspace_access.run_on_workspace(arguments)
     arguments.places = program_folders.find_program_folders(arguments.home)
     workspaces = workspace_access.open_all_workspaces(arguments.places)
-    workspaces.remove_unfinished_imports()
+    workspaces.remove_interrupted_imports_and_writes()
     with Terminal() as console:
         return asyncio.run(_act_in_all(arguments, {one.id: one.name for one in workspaces.list_workspaces()}, console))
 

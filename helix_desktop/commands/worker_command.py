@@ -54,7 +54,7 @@ def _run_worker_command(arguments: argparse.Namespace) -> int:
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     names = arguments.workspace or [one.id for one in workspaces.list_workspaces()]
     known = dict.fromkeys(workspaces.find_known_workspace(name).id for name in names)
-    workspaces.remove_unfinished_imports()
+    workspaces.remove_interrupted_imports_and_writes()
     arguments.workers, arguments.is_draining = list["FleetWorker"](), False
     arguments.known, arguments.unable = known, set[str]()
     try:

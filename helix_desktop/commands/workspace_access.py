@@ -61,7 +61,7 @@ def run_on_workspace(
     arguments.places = program_folders.find_program_folders(arguments.home)
     workspaces = open_all_workspaces(arguments.places)
     known = find_chosen_workspace(arguments, workspaces)
-    workspaces.remove_unfinished_imports()
+    workspaces.remove_interrupted_imports_and_writes()
     with Terminal(source=source, target=target, gather=gather) as console:
         code = asyncio.run(run_here_or_there(arguments, known.id, console))
         if code and target is not None:
@@ -288,7 +288,7 @@ async def delete_if_confirmed(
     from helix_desktop import workbench
 
     bench = workbench.workbench_of(workspace)
-    delete = workspace.delete_trashed_conversations if bench is None else bench.empty_conversation_trash
+    delete = workspace.delete_conversations_for_good if bench is None else bench.empty_conversation_trash
     emptied = await delete(chosen) if chosen else EmptyTrashResult()
     figures = {"conversations": emptied.conversations, "entries": emptied.entries, "bytes": emptied.bytes}
     gone = errors.format_things(len(emptied.conversations), "conversation", "conversations")

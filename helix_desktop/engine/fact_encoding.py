@@ -65,7 +65,7 @@ def decode_fact(text: str) -> Fact:
         body = UPGRADES[kind, version](body)
         version += 1
     try:
-        return typing.cast(Fact, _build_from_json(KINDS[kind], body))
+        return typing.cast(Fact, _build_dataclass_consuming_body(KINDS[kind], body))
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise JournalCorrupt(f"A record in the journal ({kind}) cannot be read.") from error
 
@@ -107,7 +107,7 @@ def _encode_value(value: object) -> object:
     return {"is": name, **_encode_changed_fields(value)} if name in _TAGGED else _encode_changed_fields(value)
 
 
-def _build_from_json(kind: type, body: dict[str, object]) -> object:
+def _build_dataclass_consuming_body(kind: type, body: dict[str, object]) -> object:
     """The value; what is read of a field takes its place in `body`. A field this version does not know is left out."""
     names, readers = _find_known_fields_and_decoders(kind)
     for name, read in readers:
@@ -137,7 +137,7 @@ def _decoder_for_hint(hint: typing.Any) -> _Read | None:
     if hint is Digest:
         return Digest.from_hex
     if dataclasses.is_dataclass(hint):
-        return functools.partial(_build_from_json, typing.cast(type, hint))
+        return functools.partial(_build_dataclass_consuming_body, typing.cast(type, hint))
     return hint if isinstance(hint, type) and issubclass(hint, StrEnum) else None
 
 
@@ -147,4 +147,6 @@ def _decode_unchanged(content: object) -> object:
 
 def _decode_tagged(content: typing.Any) -> object:
     """A tagged value says which it is; plain values of several types stand as they are."""
-    return _build_from_json(_TAGGED[content.pop("is")], content) if isinstance(content, dict) else content
+    return (
+        _build_dataclass_consuming_body(_TAGGED[content.pop("is")], content) if isinstance(content, dict) else content
+    )

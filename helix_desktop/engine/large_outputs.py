@@ -113,7 +113,7 @@ class OutputAdmission:
         branch = self.conversation.state.branch
         return branch.batches.get(branch.steps[-1], ()) if branch.steps else ()
 
-    def _purpose_of_call(self, call: facts.ToolCall | None) -> str:
+    def _join_last_words_and_arguments(self, call: facts.ToolCall | None) -> str:
         """What a call of the last reply was for: its arguments, and the end of what was said."""
         steps = self.conversation.state.branch.steps
         reply = self.conversation.fact_at(steps[-1]) if steps else None
@@ -126,7 +126,7 @@ class OutputAdmission:
     async def _read_large_output(self, index: int, returned: facts.ToolReturned, policy: Policy) -> LargeOutput:
         text = await read_stored_text(self.cache, returned.output)
         call = {call.id: call.call for call in self._calls_of_last_reply()}.get(returned.call)
-        short = await build_preview_in_thread(text, policy.preview_tokens, self._purpose_of_call(call))
+        short = await build_preview_in_thread(text, policy.preview_tokens, self._join_last_words_and_arguments(call))
         about = f"{call.name} {marker_clearing.summarise_arguments(call.arguments)}" if call else "a tool"
         return LargeOutput(index, returned, about, text, short)
 

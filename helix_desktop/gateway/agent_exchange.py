@@ -125,10 +125,12 @@ class AgentExchange:
 
     async def forward_in_agents_form(self, request: ParsedRequest) -> None:
         """The request without folds and recall; neither it nor its reply is recorded."""
-        content, _ = await self._build_agents_form(request)
+        content, _ = await self._build_body_without_excluded_messages(request)
         await self.sending.forward_without_reading(content)
 
-    async def _build_agents_form(self, request: ParsedRequest) -> tuple[BodyPieces | None, dict[str, Json]]:
+    async def _build_body_without_excluded_messages(
+        self, request: ParsedRequest
+    ) -> tuple[BodyPieces | None, dict[str, Json]]:
         return await run_in_thread_if_large(  # type: ignore[no-any-return]
             len(self.sending.incoming.content), self.taken_out.body_in_agents_form, request
         )
@@ -211,14 +213,14 @@ class AgentExchange:
                 refusal = await read_refusal(again)
         elif changed and response.status_code in (400, 422):
             log.warning("the provider refused a changed request with %d; it was sent as it came", response.status_code)
-            content, body = await self._build_agents_form(request)
+            content, body = await self._build_body_without_excluded_messages(request)
             again = await self.sending.send_to_provider(content, reads_reply=False)
             if again.status_code < 400:
                 self.refused_conversations.add(sent.ticket.conversation)
                 return again, body, False
             refusal = await read_refusal(again)
         if refusal.response.status_code in (400, 422):
-            content, body = await self._build_agents_form(request)
+            content, body = await self._build_body_without_excluded_messages(request)
             wire: Any = WIRE_MODULES[request.body.wire]
             messages = request.body.messages if content is None else wire.parse_messages(body)
             if mended := folded_body.pair_calls_with_results(request.body.wire, body, messages):

@@ -284,10 +284,10 @@ class LocalAgentConversations:
             session.id, arrival.session, arrival.head, list(arrival.chain[: place.known_count]), list(place.seqs)
         )
         self._matcher.add_line(fresh)
-        await self._record_message_line_of_fork(fresh)
+        await self._record_which_messages_fork_contains(fresh)
         return fresh
 
-    async def _record_message_line_of_fork(self, track: MessageLine) -> None:
+    async def _record_which_messages_fork_contains(self, track: MessageLine) -> None:
         """A fork copies facts, but not the later note on which messages they stand for."""
         recorded = await self._bench.read_conversation_facts(track.conversation)
         noted = len(message_line_from_facts(track.conversation, recorded).chain)

@@ -18,7 +18,7 @@ CONTENTS = "index.md"
 
 
 @functools.cache
-def list_help_pages() -> tuple[tuple[str, str, str], ...]:
+def list_help_contents() -> tuple[tuple[str, str, str], ...]:
     """File, title and subject of each page, in the order of the contents."""
     text = (resources_folder() / "help" / CONTENTS).read_text("utf-8")
     return tuple((file, title, about) for title, file, about in _CONTENTS_LINE.findall(text.replace("`", "")))

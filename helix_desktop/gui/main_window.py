@@ -191,7 +191,7 @@ class MainWindow(WindowFrame):
         else:
             act()
 
-    def _run_after_startup(self, act: Callable[[], object]) -> None:
+    def _queue_until_startup_ends(self, act: Callable[[], object]) -> None:
         """Until the stores can be opened; where they never can be, say so."""
         self.run_unless_blocked(lambda: self._startup_queue.append(act))
 
@@ -240,7 +240,7 @@ class MainWindow(WindowFrame):
             then()
             return
         if self._desk is None:
-            self._run_after_startup(partial(self.go_to_workspace, workspace, then))
+            self._queue_until_startup_ends(partial(self.go_to_workspace, workspace, then))
             return
 
         def show_opened_workspace(bench: Workbench) -> None:
@@ -254,7 +254,7 @@ class MainWindow(WindowFrame):
     def create_workspace_for_folder(self, folder: Path) -> None:
         wanted = self._wanted_workspace = str(folder)
         if self._desk is None:
-            self._run_after_startup(partial(self.create_workspace_for_folder, folder))
+            self._queue_until_startup_ends(partial(self.create_workspace_for_folder, folder))
             return
 
         def show_created_workspace(bench: Workbench) -> None:

@@ -290,7 +290,7 @@ def _place_below_agent_folder(restored: RestoredSession, agent_folder: Path) -> 
     if restored.agent == "codex":
         return f"sessions/{codex_writer.name_rollout_file(restored.session, time.time())}"
     if restored.agent == "pi":
-        return f"sessions/{pi_writer.name_pi_file(restored.folder, restored.session, time.time())}"
+        return f"sessions/{pi_writer.build_relative_pi_session_path(restored.folder, restored.session, time.time())}"
     if restored.agent == "gemini":
         project = gemini_cli_writer.gemini_project_name(agent_folder / ".gemini" / "tmp", restored.folder)
         return f".gemini/tmp/{project}/chats/{gemini_cli_writer.name_gemini_file(restored.session, time.time())}"

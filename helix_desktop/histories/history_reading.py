@@ -154,7 +154,7 @@ def read_sessions(
         elif opencode_history.is_opencode_file(path):
             yield from opencode_history.read_opencode_file(path, told)
         else:
-            yield from _sessions_in_json_file(path, told, kind, there)
+            yield from _read_sessions_from_json_file(path, told, kind, there)
     except OSError as error:
         raise NotFound(f"{path} cannot be read: {error.strerror}.", remedy="Check the name of the file.") from error
 
@@ -170,7 +170,9 @@ def _sessions_in_database(path: Path, told: ReadingComplaints, there: Path) -> I
         told.complaints.append(f"{path}: the database cannot be read: {error}.")
 
 
-def _sessions_in_json_file(path: Path, told: ReadingComplaints, kind: str, there: Path) -> Iterator[RecordedSession]:
+def _read_sessions_from_json_file(
+    path: Path, told: ReadingComplaints, kind: str, there: Path
+) -> Iterator[RecordedSession]:
     groups = list(_group_into_sessions(list(_read_rows(path, told, there))))
     several = len(groups) > 1
     for number, rows in enumerate(groups, 1):

@@ -104,7 +104,7 @@ def text_of_message_content(content: object) -> str:
     if isinstance(content, Mapping):
         return text_of_message_content([content])
     if isinstance(content, list):
-        return "\n".join(piece for part in content if (piece := _text_of_content_part(part)))
+        return "\n".join(piece for part in content if (piece := _text_or_placeholder_of_part(part)))
     raise UnreadableRow(f"a content of type {type(content).__name__} is neither text nor a list of parts")
 
 
@@ -199,7 +199,7 @@ def _picture_of_part(part: object) -> RecordedPicture | None:
     return picture_from_data_url(object_at(url).get("url") if isinstance(url, Mapping) else url)
 
 
-def _text_of_content_part(part: object) -> str:
+def _text_or_placeholder_of_part(part: object) -> str:
     if isinstance(part, str):
         return part
     if not isinstance(part, Mapping):

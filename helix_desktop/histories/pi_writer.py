@@ -24,7 +24,7 @@ _COUNTS = dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0)
 _NO_USAGE: Line = {**_COUNTS, "totalTokens": 0, "cost": {**_COUNTS, "total": 0}}
 
 
-def name_pi_file(folder: str, name: str, begun: float) -> str:
+def build_relative_pi_session_path(folder: str, name: str, begun: float) -> str:
     """Where a session of that working folder stands below `sessions`."""
     safe = re.sub(r"[/\\:]", "-", re.sub(r"^[/\\]", "", folder))
     return f"--{safe}--/{re.sub('[:.]', '-', format_iso_time(begun))}_{name}.jsonl"

@@ -75,7 +75,7 @@ def runs_only_own_scripts(command: str, home: Path, roots: Sequence[Path], folde
             interpreter = find_program(words.pop(0))
             if not interpreter or _is_within(Path(interpreter), within):
                 return False
-        return _is_script_of_the_user(Path(words[0]), home, within) and not any(
+        return _is_script_in_users_agent_settings(Path(words[0]), home, within) and not any(
             _may_lead_into(word, folder, within) for word in words[1:]
         )
     except (OSError, ValueError, RuntimeError):
@@ -89,7 +89,7 @@ def search_path_outside(path: str, roots: Iterable[Path]) -> str:
     return os.pathsep.join(kept)
 
 
-def _is_script_of_the_user(path: Path, home: Path, within: Sequence[Path]) -> bool:
+def _is_script_in_users_agent_settings(path: Path, home: Path, within: Sequence[Path]) -> bool:
     if not path.is_absolute() or _is_within(path, within):
         return False
     real = path.resolve(strict=True)

@@ -342,7 +342,7 @@ class ProviderTransport:
 CHECK = "Check the network connection, and make sure that the server is running."
 
 
-def _no_connection_error(error: BaseException, where: str, url: str, said: str) -> NoConnection:
+def _build_no_connection_error(error: BaseException, where: str, url: str, said: str) -> NoConnection:
     """By what began it: what the libraries say over it is "All connection attempts failed"."""
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
@@ -372,5 +372,5 @@ def error_of_lost_connection(error: Exception, where: str, url: str = "") -> Mod
             f"The proxy refused the connection to {where}: {said}.", remedy="Check the system's proxy settings."
         )
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return _no_connection_error(error, where, url, said)
+        return _build_no_connection_error(error, where, url, said)
     return ProviderUnreachable(f"The connection to {where} was lost: {said}.")

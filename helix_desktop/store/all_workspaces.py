@@ -216,7 +216,7 @@ class AllWorkspaces:
         workspace.closed = lambda: self._open.pop(known.id, None)
         return workspace
 
-    def remove_unfinished_imports(self) -> tuple[str, ...]:
+    def remove_interrupted_imports_and_writes(self) -> tuple[str, ...]:
         """Remove what killed imports and writes left, but not what is still in use. Says in sentences what was removed."""
         told = []
         for folder in self.folder.glob(f"{_IMPORTING}*") if self.folder.is_dir() else ():

@@ -96,7 +96,7 @@ class LevelDatabase:
         with contextlib.closing(self._db.raw_iterator(fill_cache=False)):
             held = before & self._live_table_numbers()
             advice = _DONTNEED if len(held) <= _SURELY_OPEN else _PAGEOUT
-            for first, last in _mapped_table_ranges(self.folder, held):
+            for first, last in _find_memory_ranges_of_table_files(self.folder, held):
                 _MADVISE(ctypes.c_void_p(first), ctypes.c_size_t(last - first), advice)
 
     def _live_table_numbers(self) -> set[int]:
@@ -256,7 +256,7 @@ class LevelDatabase:
         return sum(int(line.split("dropping ")[1].split()[0]) for line in said.splitlines() if ": dropping " in line)
 
 
-def _mapped_table_ranges(folder: Path, tables: Collection[int]) -> Iterator[tuple[int, int]]:
+def _find_memory_ranges_of_table_files(folder: Path, tables: Collection[int]) -> Iterator[tuple[int, int]]:
     """Where these tables of a folder stand in the memory of this process."""
     where = os.path.realpath(folder)
     names = {f"{where}/{number:06}.ldb\n" for number in tables}

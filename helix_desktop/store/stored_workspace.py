@@ -264,8 +264,8 @@ class StoredWorkspace:
         await stores.thread.run_there(stores.cache.level.compact_database)
         self.cache.changed()
 
-    async def delete_trashed_conversations(self, only: Collection[str] = ()) -> EmptyTrashResult:
-        """Remove the conversations in the trash, or only these, for good, with what only they use;
+    async def delete_conversations_for_good(self, only: Collection[str] = ()) -> EmptyTrashResult:
+        """Remove the conversations in the trash, or only these wherever they are, for good, with what only they use;
         from the backups too. The recorder does not bring them back.
 
         Minutes for a large workspace. No turn may be going on: what it has put and not yet named in

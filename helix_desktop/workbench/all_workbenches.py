@@ -101,7 +101,7 @@ class Workbenches:
         async with self._opening:
             if not self._tidied:
                 self._tidied = True
-                for sentence in await asyncio.to_thread(self._known.remove_unfinished_imports):
+                for sentence in await asyncio.to_thread(self._known.remove_interrupted_imports_and_writes):
                     log.info("%s", sentence)
             if known.id not in self._open:
                 self._open[known.id] = await self._open_with_service(known.id)

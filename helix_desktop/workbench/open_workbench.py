@@ -558,7 +558,7 @@ class Workbench:
     async def empty_conversation_trash(self, only: Collection[str] = ()) -> EmptyTrashResult:
         """Remove the conversations in the trash, or only these, for good, with what only they use; Refused while anything works."""
         async with self.sessions.opening, self.sessions.hold_all_sessions_still():
-            emptied = await self.workspace.delete_trashed_conversations(only)
+            emptied = await self.workspace.delete_conversations_for_good(only)
         self._rows.remove_conversation_rows(emptied.conversations)
         await self.sessions.close_sessions(emptied.conversations)
         self.size_limit.count_cache_size_soon()

@@ -162,7 +162,7 @@ class RepositoryCopies:
                 await checkpoints.ensure_first_look()
                 start = checkpoints.latest_checkpoint if checkpoints.is_ready else None
                 copy = replace(copy, start=start.hex if start else "")
-            await asyncio.to_thread(_write_copy, copy := replace(copy, is_whole=True))
+            await asyncio.to_thread(_save_copy_description, copy := replace(copy, is_whole=True))
             self.labels[name] = copy.label
             self._new.add(name)
         except BaseException:
@@ -266,7 +266,7 @@ class RepositoryCopies:
         before = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
         listed = await asyncio.to_thread(_list_names_by_root, copy)
         now = checkpoints.folders.known_items()
-        if uncovered := await asyncio.to_thread(_find_uncovered_file, checkpoints.roots, now, listed):
+        if uncovered := await asyncio.to_thread(_find_git_file_missing_from_checkpoint, checkpoints.roots, now, listed):
             raise ActionRefused(
                 f"Checkpoints leave out {printable_path(uncovered)}.",
                 remedy=f"{_NOT_TOUCHED} Commit the file in the copy and merge the copy instead, or move the file out of the copy.",
@@ -371,7 +371,9 @@ class RepositoryCopies:
 def list_folder_copies(workspace: StoredWorkspace) -> list[FolderCopy]:
     """All there are, the newest first."""
     folders = sorted((workspace.folder / COPIES).glob("*"), reverse=True)
-    return sorted((_read_copy(folder) for folder in folders if folder.is_dir()), key=lambda copy: -copy.created)
+    return sorted(
+        (_read_copy_description(folder) for folder in folders if folder.is_dir()), key=lambda copy: -copy.created
+    )
 
 
 # --- The files of a copy are created and read
@@ -383,7 +385,7 @@ def _create_copy_files(folder: Path, kit: WorkspaceTools, with_changes: bool, pa
         raise ActionRefused("This workspace has no folder, so there is nothing to copy.")
     atomic_files.ensure_private_folder(folder.parent)
     folder.mkdir(mode=0o700)
-    _write_copy(FolderCopy(folder.name, folder, time.time()))
+    _save_copy_description(FolderCopy(folder.name, folder, time.time()))
     made: dict[Path, CopiedRepository] = {}
     places = []
     for root in roots:
@@ -414,12 +416,12 @@ def _copy_without_git(root: Path, target: Path) -> CopiedRepository:
     return CopiedRepository(str(root))
 
 
-def _write_copy(copy: FolderCopy) -> None:
+def _save_copy_description(copy: FolderCopy) -> None:
     said = {name: value for name, value in asdict(copy).items() if name not in ("id", "folder", "problem")}
     atomic_files.write_file_atomically(copy.folder / NAME, json.dumps(said), private=True)
 
 
-def _read_copy(folder: Path) -> FolderCopy:
+def _read_copy_description(folder: Path) -> FolderCopy:
     try:
         said = json.loads(atomic_files.read_small_file(folder / NAME))
         said["repositories"] = [CopiedRepository(**each) for each in said["repositories"]]
@@ -479,7 +481,7 @@ def _find_users_folder(source: str) -> str:
     above = Path(source).parent
     if above.parent.name != COPIES or not Path(source).name.isdigit():
         return source
-    made = _read_copy(above).repositories
+    made = _read_copy_description(above).repositories
     number = int(Path(source).name)
     return _find_users_folder(made[number].source) if number < len(made) else source
 
@@ -501,7 +503,7 @@ def _list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:
     return found
 
 
-def _find_uncovered_file(
+def _find_git_file_missing_from_checkpoint(
     roots: Sequence[Path], now: Mapping[str, TreeItem], listed: Mapping[int, frozenset[str] | None]
 ) -> str:
     """One that git knows and the checkpoints do not; empty where there is none."""

@@ -43,7 +43,7 @@ async def open_kit(project: Path) -> WorkspaceTools:
 
 def make_copy(folder: Path, kit: WorkspaceTools) -> FolderCopy:
     copy = replace(repository_copies._create_copy_files(folder, kit, True, ""), is_whole=True)
-    repository_copies._write_copy(copy)
+    repository_copies._save_copy_description(copy)
     return copy
 
 
@@ -100,7 +100,7 @@ def trials(kills: int, seed: int, found: Counter[str]) -> None:
         found["LOST: the user's repository is another"] += state_of(project) != before
         commit = git(project, "rev-parse", "HEAD")
         for left in sorted(folder.glob("*")):
-            copy = repository_copies._read_copy(left)
+            copy = repository_copies._read_copy_description(left)
             found["whole" if copy.is_whole else "unfinished"] += 1
             found["LOST: a copy that nobody can read"] += bool(copy.problem)
             if copy.is_whole:

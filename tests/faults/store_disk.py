@@ -102,12 +102,12 @@ async def emptied(workspace: StoredWorkspace, at: int, way: Way, say: Say) -> No
     before = shim.calls()
     way.arm(at, "emptying")
     try:
-        await workspace.delete_trashed_conversations()
+        await workspace.delete_conversations_for_good()
     except HelixError as error:
         say(f"refused {type(error).__name__}: {error.what}")
     shim.fail(0, 0, for_good=False)
     say(f"emptying {shim.calls() - before}")
-    await workspace.delete_trashed_conversations()
+    await workspace.delete_conversations_for_good()
     if any(row.id == "purged" for row in await workspace.journal.list_conversations()):
         raise RuntimeError("The trash could not be emptied any more.")
 

@@ -5,14 +5,14 @@ from PySide6.QtWidgets import QPushButton, QWidget
 
 from helix_desktop.gui import search_suggestions
 from helix_desktop.gui.frame.command_palette import match_palette_items
-from helix_desktop.gui.help_dialog import CONTENTS, HelpDialog, list_help_pages
+from helix_desktop.gui.help_dialog import CONTENTS, HelpDialog, list_help_contents
 from helix_desktop.gui.theme import Theme
 from helix_desktop.resources import resources_folder
 
 
 def test_every_page_is_listed_and_can_be_found_and_read(theme: Theme) -> None:
     pages = {path.name for path in (resources_folder() / "help").glob("*.md")} - {CONTENTS}
-    assert {file for file, _, _ in list_help_pages()} == pages
+    assert {file for file, _, _ in list_help_contents()} == pages
     opened: list[str] = []
     (found,) = match_palette_items(search_suggestions.suggest_help_pages(opened.append), "keys privacy help")
     found.act()

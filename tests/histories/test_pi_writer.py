@@ -70,5 +70,5 @@ def test_messages_of_every_kind() -> None:
 
 def test_a_file_is_named_by_folder_and_time() -> None:
     name = "1970-01-01T00-01-01-000Z_p1.jsonl"
-    assert pi_writer.name_pi_file("/home/me: x", "p1", 61.0) == f"--home-me- x--/{name}"
-    assert pi_writer.name_pi_file("C:\\work", "p1", 61.0) == f"--C--work--/{name}"
+    assert pi_writer.build_relative_pi_session_path("/home/me: x", "p1", 61.0) == f"--home-me- x--/{name}"
+    assert pi_writer.build_relative_pi_session_path("C:\\work", "p1", 61.0) == f"--C--work--/{name}"

@@ -137,7 +137,7 @@ async def test_what_a_killed_import_left_is_removed_and_what_goes_on_is_not(
         (folder / "cache").mkdir(parents=True)
         (folder / "cache" / "1.log").write_text("a secret")
     held = WorkspaceLock(alive / "lock")
-    told = workspaces.remove_unfinished_imports()
+    told = workspaces.remove_interrupted_imports_and_writes()
     held.release_lock()
     assert told == ("An import was interrupted. What it left in .importing-dead-1 was removed.",)
     assert (dead.exists(), alive.exists(), known.folder.exists()) == (False, True, True)

@@ -77,7 +77,7 @@ async def test_nothing_of_it_can_be_reached_any_more(workspace: StoredWorkspace)
     (workspace.folder / "damaged" / "journal.sqlite3").write_text(secret)
     rows = [await workspace.index.find_entry_row(each.digest) for each in (output, picture, before, attached)]
 
-    emptied = await workspace.delete_trashed_conversations()
+    emptied = await workspace.delete_conversations_for_good()
 
     assert emptied.conversations == ("gone",)
     assert emptied.entries == 4
@@ -108,7 +108,7 @@ async def test_what_others_refer_to_stays(workspace: StoredWorkspace) -> None:
     await workspace.journal.append_to_journal("stays", [ModelReplied((call,), "m", Stop.CALLS)])
     before = await workspace.journal.read_facts("stays")
 
-    assert (await workspace.delete_trashed_conversations()).entries == 1
+    assert (await workspace.delete_conversations_for_good()).entries == 1
 
     assert await there(workspace, own, shared, quoted, begun, recalled, pinned, by_hand, outside) == [
         False,
@@ -123,7 +123,7 @@ async def test_what_a_trashed_conversation_only_recalled_is_not_its_own(workspac
     entry = await put(workspace, "an entry of yesterday")
     call = ToolCall("1", "recall_cached_content", json.dumps({"sha256": entry.digest.hex}))
     await workspace.journal.append_to_journal("gone", [ModelReplied((call,), "m", Stop.CALLS), TRASHED])
-    assert (await workspace.delete_trashed_conversations()) == EmptyTrashResult(("gone",))
+    assert (await workspace.delete_conversations_for_good()) == EmptyTrashResult(("gone",))
     assert await there(workspace, entry) == [True]
 
 
@@ -143,7 +143,7 @@ async def test_a_fork_of_it_is_whole(workspace: StoredWorkspace) -> None:
     await workspace.journal.append_to_journal("trunk", [ToolReturned("2", late, 1, child="unshown"), TRASHED])
     before = await workspace.journal.read_facts("fork")
 
-    emptied = await workspace.delete_trashed_conversations()
+    emptied = await workspace.delete_conversations_for_good()
 
     assert emptied.conversations == ("below", "trunk", "unshown")
     assert await names(workspace) == {"fork", "shown"}
@@ -156,7 +156,7 @@ async def test_an_empty_trash_stays_as_it_is(workspace: StoredWorkspace) -> None
     kept = await put(workspace, "kept")
     await said(workspace, "c", kept)
     await workspace.journal.append_to_journal("c", [TRASHED, ConversationChanged(trashed=False)])
-    assert await workspace.delete_trashed_conversations() == EmptyTrashResult()
+    assert await workspace.delete_conversations_for_good() == EmptyTrashResult()
     assert await there(workspace, kept) == [True]
 
 
@@ -171,7 +171,7 @@ async def test_what_is_put_again_meanwhile_stays(workspace: StoredWorkspace, mon
         await renew(between)  # type: ignore[arg-type]
 
     monkeypatch.setattr(workspace.index, "rebuild_after", meanwhile)
-    assert (await workspace.delete_trashed_conversations()).entries == 0
+    assert (await workspace.delete_conversations_for_good()).entries == 0
     assert await there(workspace, stored) == [True]
 
 
@@ -185,10 +185,10 @@ async def test_it_can_be_done_again_after_it_failed(
     with monkeypatch.context() as broken:
         broken.setattr(JournalFile, "delete_conversation", _fails)
         with pytest.raises(OSError, match="unplugged"):
-            await workspace.delete_trashed_conversations()
+            await workspace.delete_conversations_for_good()
     assert await names(workspace) == {"gone"}, "it is still in the trash"
     assert await put(workspace, "and on") is not None
-    assert (await workspace.delete_trashed_conversations()).conversations == ("gone",)
+    assert (await workspace.delete_conversations_for_good()).conversations == ("gone",)
     assert await names(workspace) == set()
 
 

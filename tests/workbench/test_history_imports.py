@@ -562,7 +562,7 @@ async def test_what_was_deleted_for_good_comes_back_only_by_hand(workspace: Stor
     assert await find(workspace, ["codex"]) == [stays.id]
     assert await find(workspace, before=1.0) == []
     gone = await find(workspace, ["claude-code"])
-    assert set((await workspace.delete_trashed_conversations(gone)).conversations) == {first.id, "fork"}
+    assert set((await workspace.delete_conversations_for_good(gone)).conversations) == {first.id, "fork"}
     written.lines(path, written.claude_session())
     recorder = HistoryImport(workspace, Words(), copies=tmp_path / "copies")
     assert (await recorder.import_files([path, other])).imported == []

@@ -92,18 +92,18 @@ class EntriesModel(QAbstractTableModel):
     def show_entries_of(self, catalogue: StoredWorkspace | None, chosen: EntryFilter) -> None:
         self._catalogue, self.entry_filter = catalogue, chosen
         self._search_hits = None
-        self._reload_from_start()
+        self._discard_pages_and_load_first()
 
     def set_entry_filter(self, chosen: EntryFilter) -> None:
         if chosen != self.entry_filter:
             self.entry_filter = chosen
-            self._reload_from_start()
+            self._discard_pages_and_load_first()
 
     def set_sort_order(self, sort: EntrySort, *, descending: bool) -> None:
         """In another order. What a search found keeps its own: the best first."""
         if (sort, descending) != (self.sort_by, self.descending):
             self.sort_by, self.descending = sort, descending
-            self._reload_from_start()
+            self._discard_pages_and_load_first()
 
     def show_search_hits(self, found: Sequence[EntrySearchHit] | None) -> None:
         """The places of a search instead of all entries; None goes back."""
@@ -170,7 +170,7 @@ class EntriesModel(QAbstractTableModel):
 
     # --- The rows are read page by page as they are needed
 
-    def _reload_from_start(self) -> None:
+    def _discard_pages_and_load_first(self) -> None:
         self._load_generation += 1
         self._pages.clear()
         self._loading_pages.clear()

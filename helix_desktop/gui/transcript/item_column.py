@@ -260,7 +260,7 @@ class ItemColumn:
         for height in self._estimate_heights(tail):
             self.heights.append_item_height(height)
         for index in range(tail, len(self.page.items.all)):
-            same = next((laid for laid in old if laid.reuse_layout_if_same_item(index)), None)
+            same = next((laid for laid in old if laid.take_over_continued_answer(index)), None)
             if same is not None:
                 old.remove(same)
                 self._laid[index] = same

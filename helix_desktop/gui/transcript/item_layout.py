@@ -67,7 +67,7 @@ class ItemLayout(BoxStack):
         self._guess = 0
         self._more = build_item_boxes(self._inner, index, start)
 
-    def reuse_layout_if_same_item(self, index: int) -> bool:
+    def take_over_continued_answer(self, index: int) -> bool:
         """Takes over the item at `index` if it is this one, finished or longer; its layout is kept then."""
         item = self._page.items.all[index]
         same = {item.kind, self.item.kind} <= _GROWING and item.is_first_of_answer == self.item.is_first_of_answer

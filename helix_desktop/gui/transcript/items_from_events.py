@@ -22,5 +22,5 @@ def show_session_event(items: TranscriptItems, event: session_events.Event, now:
         case session_events.QuestionAsked(_, number, question):
             change = items.build_changes(items.calls.note_question(number, question.call.id))
         case session_events.QuestionAnswered(_, number):
-            change = items.build_changes(items.calls.note_answer(number, now))
+            change = items.build_changes(items.calls.mark_call_running_after_answer(number, now))
     return change

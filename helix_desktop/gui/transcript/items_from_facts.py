@@ -334,7 +334,9 @@ class TranscriptItems:
         self._append_item(TranscriptItem(TranscriptItemKind.FOLD, recorded))
         return changed
 
-    def _update_fold_state(self, recorded: facts.Recorded, fact: facts.Unfolded | facts.Refolded) -> Iterable[int]:
+    def _list_items_changed_by_unfolding(
+        self, recorded: facts.Recorded, fact: facts.Unfolded | facts.Refolded
+    ) -> Iterable[int]:
         folded = self._folds.get(fact.fold)
         if folded is None:
             return ()
@@ -522,8 +524,8 @@ _STEPS: dict[type, Callable[..., Iterable[int]]] = {
     facts.ToolReturned: TranscriptItems._show_tool_result,  # noqa: SLF001
     facts.Decided: TranscriptItems._show_permission_decision,  # noqa: SLF001
     facts.Folded: TranscriptItems._show_fold_of_parts,  # noqa: SLF001
-    facts.Unfolded: TranscriptItems._update_fold_state,  # noqa: SLF001
-    facts.Refolded: TranscriptItems._update_fold_state,  # noqa: SLF001
+    facts.Unfolded: TranscriptItems._list_items_changed_by_unfolding,  # noqa: SLF001
+    facts.Refolded: TranscriptItems._list_items_changed_by_unfolding,  # noqa: SLF001
     facts.DocumentEdited: TranscriptItems._update_edited_document,  # noqa: SLF001
     facts.Excluded: TranscriptItems._note_excluded_reply,  # noqa: SLF001
     facts.FoldFailed: TranscriptItems._add_fact_note,  # noqa: SLF001

@@ -85,7 +85,7 @@ class ToolCallRecords:
         self._by_question[number] = call
         return self._items_of_open_call(call)
 
-    def note_answer(self, number: int, now: float) -> tuple[int, ...]:
+    def mark_call_running_after_answer(self, number: int, now: float) -> tuple[int, ...]:
         """If the call is allowed, it begins now."""
         return self.set_stage(self._by_question.pop(number, ""), CallStage.RUNNING, now)
 

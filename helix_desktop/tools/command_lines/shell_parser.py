@@ -384,7 +384,7 @@ class _CommandParser(ShellWordParser):
         if redirect := _REDIRECT.match(self.text, self.at):
             return self._parse_simple_command() if begins else self._parse_redirection(redirect, [])
         if joint := _JOINT.match(self.text, self.at):
-            self._parse_separator(joint)
+            self._skip_separator_and_case_patterns(joint)
             return True
         if char == "(":
             self._parse_group()
@@ -395,7 +395,7 @@ class _CommandParser(ShellWordParser):
             raise UnreadableCommand("it is not valid shell syntax")
         return self._parse_simple_command()
 
-    def _parse_separator(self, joint: re.Match[str]) -> None:
+    def _skip_separator_and_case_patterns(self, joint: re.Match[str]) -> None:
         self.at = joint.end()
         if joint[0] not in (";", "&&", "||", "|"):
             self.found.is_plain = False

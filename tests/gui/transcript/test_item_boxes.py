@@ -242,7 +242,7 @@ def test_an_answer_that_grows_is_laid_out_like_one_that_was_there(theme: Theme, 
         assert made.lay_out_slice(time.perf_counter() + 600)
     told.reply(text)
     page.items.show_fact(told.facts[-1])
-    assert made.reuse_layout_if_same_item(0)
+    assert made.take_over_continued_answer(0)
     fresh = laid(page)
     assert [(type(box), box.text) for box in made.boxes] == [(type(box), box.text) for box in fresh.boxes]
     assert made.current_height == fresh.current_height
@@ -255,7 +255,7 @@ def test_an_answer_of_another_model_than_was_chosen_is_named_anew_when_it_is_com
     made = laid(page)
     told.reply("Yes.")
     page.items.show_fact(told.facts[-1])
-    assert not made.reuse_layout_if_same_item(0)
+    assert not made.take_over_continued_answer(0)
     assert (made.boxes[0].text, laid(page).boxes[0].text) == ("Helix", "m")
 
 

@@ -337,10 +337,10 @@ def test_a_call_that_waits_for_the_user_or_another_does_not_run_and_its_time_beg
     items.set_run_state(ConversationActivity.ASKING)
     assert items.calls.note_question(7, "c1") == (0,)
     assert (items.tool_call_state(0).waiting, items.tool_call_state(1).waiting) == (True, False)
-    items.calls.note_answer(7, 5_000.0)
+    items.calls.mark_call_running_after_answer(7, 5_000.0)
     state = items.tool_call_state(0)
     assert (state.waiting, state.running, state.begun_at) == (False, True, 5_000.0)
-    items.calls.note_answer(8, 6_000.0)  # of a server that asked by itself
+    items.calls.mark_call_running_after_answer(8, 6_000.0)  # of a server that asked by itself
     assert items.calls.set_stage("c2", CallStage.IN_LINE, 6_500.0) == (1,)
     assert items.tool_call_state(1).stage is CallStage.IN_LINE
     assert items.calls.set_stage("c2", CallStage.RUNNING, 7_000.0) == (1,)
