@@ -153,9 +153,8 @@ class ChangesUndo(QObject):
 
     def _report_undone(self, undone: FileUndoResult) -> None:
         deleted = undone.files_deleted
-        back = undone.files_put_back or (
-            0 if deleted else len(undone.restored)
-        )  # If only folders were restored, they are counted instead.
+        # If only folders were restored, they are counted instead.
+        back = undone.files_put_back or (0 if deleted else len(undone.restored))
         words = [format_count(back, "{n} file was restored.", "{n} files were restored.")] if back else []
         words += [format_count(deleted, "{n} file was deleted.", "{n} files were deleted.")] if deleted else []
         lines = [join_sentences(*words) or tr("No files were restored.")]

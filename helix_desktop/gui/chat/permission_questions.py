@@ -279,9 +279,7 @@ class PermissionQuestionCard(QWidget):
         choice.setToolTip(tr("* means any arguments. Choose a longer rule to allow less."))
         choice.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         only = plain_widgets.build_plain_label(choice.currentText(), "mono", self)
-        is_choice = (
-            len(self._question.rules) > 1
-        )  # A field with one choice is no field: Escape in it stopped the agent.
+        is_choice = len(self._question.rules) > 1  # In a field with one choice, Escape stopped the agent.
         choice.setVisible(is_choice)
         only.setVisible(not is_choice)
         self._inside.addLayout(build_row(label, (choice if is_choice else only, 1)))
