@@ -229,29 +229,39 @@ class FleetDialog(TransientDialog):
 
     def _switch_chosen_schedule(self) -> None:
         chosen = self._schedule_list.chosen_row()
-        self._save_schedules([one.switch_schedule() if one.id == chosen else one for one in self._schedules])
+        self._save_schedules(lambda known: [one.switch_schedule() if one.id == chosen else one for one in known])
 
     def _remove_chosen_schedule(self) -> None:
-        self._save_schedules([one for one in self._schedules if one.id != self._schedule_list.chosen_row()])
+        chosen = self._schedule_list.chosen_row()
+        self._save_schedules(lambda known: [one for one in known if one.id != chosen])
 
     def _ask_for_schedule(self) -> None:
         def add(values: Mapping[str, Any]) -> None:
             when = values["at"], values["zone"], parse_days(values["days"])
             options = tuple(word for what in values["allowed"].split() for word in ("--allow", what))
             made = create_schedule(values["workspace"], values["text"], *when, options=options)
-            self._save_schedules([*self._schedules, made])
+            self._save_schedules(lambda known: [*known, made])
 
         fields = fleet_rows.declare_task_fields(self._names) + fleet_rows.declare_schedule_fields()
         FieldsDialog(tr("New schedule"), fields, tr("Add schedule"), add, self).open()
 
-    def _save_schedules(self, wanted: list[WorkSchedule]) -> None:
-        from helix_desktop.resident import schedule_changes
+    def _save_schedules(self, change: Callable[[list[WorkSchedule]], list[WorkSchedule]]) -> None:
+        """Those of now are changed: since they were shown, the resident may have added the task of one, or a command one more."""
+
+        async def change_schedules_of_now() -> str:
+            known = await asyncio.to_thread(read_schedules, self._places.data)
+            return await self._write_schedules(change(known))
 
         def show_saved(refused: str) -> None:
             self._show_trouble(translate_sentences(refused))
             self._read_schedules()
 
-        self._run_fleet_work(schedule_changes.change_schedules(self._places, wanted), show_saved)
+        self._run_fleet_work(change_schedules_of_now(), show_saved)
+
+    async def _write_schedules(self, wanted: list[WorkSchedule]) -> str:
+        from helix_desktop.resident import schedule_changes
+
+        return await schedule_changes.change_schedules(self._places, wanted)
 
     def _drain_chosen_worker(self) -> None:
         workspace, _, worker = self._worker_list.chosen_row().partition(" ")

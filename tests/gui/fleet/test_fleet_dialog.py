@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -251,9 +251,9 @@ def test_a_task_is_given_and_the_chosen_row_stays_chosen(
 class SavedSchedules(FleetDialog):
     """Writes them, and leaves this computer's login as it is."""
 
-    def _save_schedules(self, wanted: list[WorkSchedule]) -> None:
+    async def _write_schedules(self, wanted: list[WorkSchedule]) -> str:
         schedules.write_schedules(self._places.data, wanted)
-        self._read_schedules()
+        return ""
 
 
 def test_a_schedule_is_made_turned_off_and_on_and_removed(
@@ -299,8 +299,11 @@ def test_a_schedule_is_made_turned_off_and_on_and_removed(
         press(dialog, words)
         assert (row.text(2) == "turned off") is bool(shown)
         assert schedules.read_schedules(places.data)[1].is_on is (not shown)
+    first, second = schedules.read_schedules(places.data)
+    schedules.write_schedules(places.data, [replace(first, handled=4711.0), second])  # The resident added its task.
     press(dialog, "Remove")
-    assert [one.id for one in schedules.read_schedules(places.data)] == ["s1"]
+    (left,) = schedules.read_schedules(places.data)
+    assert (left.id, left.handled) == ("s1", 4711.0), "its task would be added again"
     press(dialog, "Remove")
     assert not dialog._remove.isEnabled()  # There is nothing to remove.
 
