@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import re
+import secrets
 import shlex
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -50,6 +51,7 @@ _TOOLS = {
 Ask = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
 _VARIABLE, _PATTERN_SIGN = re.compile(r"[A-Za-z_]\w*"), re.compile(r"[*?\[\]]")
 _COMMAND_KEYS = ("command", "cmd")
+_FOLDER_KEY = re.compile(r"cwd|(?:work(?:ing)?_?)?dir(?:ectory)?(?:_?path)?|folder", re.IGNORECASE)
 _PATH_KEY = re.compile(r"(?:path|file|filename|dir|directory|folder|cwd|^source|destination|target)s?$", re.IGNORECASE)
 
 
@@ -83,7 +85,8 @@ class AgentRequests:
     spawn: TaskSpawner
     terminals: dict[str, AgentTerminal] = field(default_factory=dict)
     _open_questions: int = 0
-    _allowed_commands: set[str] = field(default_factory=set)  # Commands allowed in this turn.
+    # Commands allowed in this turn, each with the folder in which it may run.
+    _allowed_commands: set[tuple[str, str]] = field(default_factory=set)
     _allowed_edits: list[tuple[str, str, str]] = field(default_factory=list)  # For each edit: path, old text, new text.
 
     async def answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -136,7 +139,7 @@ class AgentRequests:
     def _remember_allowed_action(self, call: AcpCall, action: ToolAction) -> None:
         """What the card showed: the agent is not asked for it again when it does it here."""
         if action.effect is ActionEffect.RUN:
-            self._allowed_commands.add(action.command)
+            self._allowed_commands.add((action.command, self._display_folder(_folder_of_call(call))))
         if action.effect is ActionEffect.EDIT:
             for each in call.differences:
                 shown, _, _ = self._describe_path_danger(text_at(each, "path"), action.effect)
@@ -164,7 +167,9 @@ class AgentRequests:
         elif not needed.get(effect, "none"):
             effect = ActionEffect.FOREIGN  # It names no command, no file and no pattern.
         shown, danger, apart = self._describe_path_danger(path, effect) if path else ("", "", "")
-        host, runs = _host_of_call(call), effect is ActionEffect.RUN
+        host, runs, folder = _host_of_call(call), effect is ActionEffect.RUN, _folder_of_call(call)
+        folder = self._display_folder(folder) if folder else ""
+        outside = f"it would run outside the sandbox, in {folder}" if folder else "it would run outside the sandbox"
         known = ToolName.FETCH_URL if effect is ActionEffect.FETCH and host else _TOOLS.get(effect)
         return ToolAction(
             known
@@ -174,7 +179,7 @@ class AgentRequests:
             "\n".join(filter(None, (command, call.difference_text()))) or made.arguments,
             path=host if effect is ActionEffect.FETCH else shown,
             command=command if runs else "",
-            reason_to_ask=danger or ("it would run outside the sandbox" if runs else ""),
+            reason_to_ask=danger or (outside if runs else ""),
             asks_in_every_mode=bool(danger) and apart != "runs_later",
             separate_permission="outside_sandbox" if runs else apart,
         )
@@ -193,6 +198,9 @@ class AgentRequests:
             return shown, f"other programs run the contents of {shown}", "runs_later"
         return shown, "", ""
 
+    def _display_folder(self, folder: str) -> str:
+        return self._describe_path_danger(folder or ".", ActionEffect.RUN)[0]
+
     async def _ensure_permitted(self, call: ToolCall, action: ToolAction) -> None:
         """By the workspace's rules and mode. ActionRefused where it may not be done."""
         asked = PermissionOutcome()
@@ -207,8 +215,6 @@ class AgentRequests:
         return CallContext(self.conversation.id, ask, show)
 
     async def _ask(self, question: PermissionQuestion) -> PermissionAnswer:
-        if question.preview in self._allowed_commands and not question.apart:
-            return PermissionAnswer(allowed=True)  # The user has already allowed this very command in this turn.
         self._open_questions += 1
         try:
             return await self.ask_user(question)
@@ -284,23 +290,30 @@ class AgentRequests:
             raise ActionRefused(
                 f"This agent is already running {MOST_TERMINALS} commands.", remedy="Wait until a command has ended."
             )
-        name = f"terminal-{self.conversation.state.last_seq}-{len(self.terminals)}"
+        # The agent hears the terminal's id, but not the call's: it could make a call of its own with that.
+        name, own_call = f"terminal-{secrets.token_hex(8)}", f"command-{secrets.token_hex(8)}"
         folder = {"folder": text_at(params, "cwd")} if text_at(params, "cwd") else {}
         values = {"command": _command_line(params), "seconds": TERMINAL_SECONDS, **folder}
-        call = ToolCall(name, ToolName.RUN_COMMAND, json.dumps(values))
+        call = ToolCall(own_call, ToolName.RUN_COMMAND, json.dumps(values))
         limit = min(number_at(params, "outputByteLimit") or TERMINAL_BYTES, TERMINAL_BYTES)
-        self.terminals[name] = AgentTerminal(self.spawn(self._run_in_terminal(name, call), name=name), limit)
+        allowed = (_command_line(params).strip(), self._display_folder(text_at(params, "cwd")))
+        running = self.spawn(self._run_in_terminal(name, call, allowed), name=name)
+        self.terminals[name] = AgentTerminal(running, limit)
         return {"terminalId": name}
 
-    async def _run_in_terminal(self, name: str, call: ToolCall) -> CallOutcome:
+    async def _run_in_terminal(self, name: str, call: ToolCall, command: tuple[str, str]) -> CallOutcome:
         terminal = self.terminals[name]
+
+        async def ask_unless_allowed(question: PermissionQuestion) -> PermissionAnswer:
+            was_shown = not question.apart and command in self._allowed_commands
+            return PermissionAnswer(allowed=True) if was_shown else await self._ask(question)
 
         def show_live(text: str) -> None:
             whole = terminal.printed + text
             terminal.printed, terminal.is_cut = whole[-terminal.limit_bytes :], len(whole) > terminal.limit_bytes
             self.recorder.notify_of_printed(name, text)
 
-        outcome = await self._run_own_tool(call, self._build_context(self._ask, show_live))
+        outcome = await self._run_own_tool(call, self._build_context(ask_unless_allowed, show_live))
         start = max(0, outcome.output.size - terminal.limit_bytes)
         whole = await self.kit.resources.cache.read_range(outcome.output.digest, start, terminal.limit_bytes)
         terminal.printed, terminal.is_cut = whole.decode("utf-8", "replace"), start > 0
@@ -329,6 +342,12 @@ def _command_of_call(call: AcpCall) -> str:
     told = [shlex.join(map(str, it)) if isinstance(it, list) else str(it) for it in map(given.get, _COMMAND_KEYS) if it]
     line = "\n".join(dict.fromkeys(told))
     return " ".join([line, *(shlex.quote(str(word)) for word in list_at(given, "args"))]) if line else ""
+
+
+def _folder_of_call(call: AcpCall) -> str:
+    """The folder in which its command would run, as the agent names it; empty: the one in which the agent works."""
+    given = object_at(call.told, "rawInput").items()
+    return ", ".join(dict.fromkeys(str(value) for key, value in given if value and _FOLDER_KEY.fullmatch(key)))
 
 
 def _find_paths_in_raw_input(call: AcpCall) -> Iterator[str]:

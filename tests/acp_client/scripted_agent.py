@@ -156,6 +156,15 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
             ask("terminal/release", sessionId=session, terminalId=terminal)
             update(session, "tool_call_update", toolCallId="t", status="completed")
             say(session, json.dumps([ended, printed]))
+        case ["run-in", place, *rest]:
+            made = ask("terminal/create", sessionId=session, command=" ".join(rest), cwd="" if place == "-" else place)
+            ask("terminal/wait_for_exit", sessionId=session, terminalId=made["terminalId"])
+        case ["run-under-its-id", *rest]:  # A call of its own takes the id it was told of the terminal.
+            terminal = ask("terminal/create", sessionId=session, command=" ".join(rest))["terminalId"]
+            call(session, terminal, title="mine", status="in_progress")
+            done(session, terminal, "faked")
+            ask("terminal/wait_for_exit", sessionId=session, terminalId=terminal)
+            ask("terminal/release", sessionId=session, terminalId=terminal)
         case ["run-and-kill", *rest]:
             made = ask("terminal/create", sessionId=session, command=" ".join(rest))
             while not ask("terminal/output", sessionId=session, terminalId=made["terminalId"])["output"]:

@@ -270,6 +270,36 @@ async def test_a_link_is_judged_by_where_it_leads_and_a_hidden_file_by_its_name(
     ]
 
 
+@pytest.mark.parametrize("key", ["", "cwd", "workdir", "working_directory", "dir_path", "directory"])
+async def test_a_command_is_allowed_in_the_folder_that_its_card_named_alone(
+    bench: Workbench, folder: Path, key: str
+) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    (folder / "src" / "deep").mkdir()
+    shown, others = ("src", ["src/deep", ""]) if key else (".", ["src", "src/deep"])
+    asked = permit("execute", rawInput={"command": "ls", **({key: f"{folder}/src"} if key else {})})
+    same = [f"run-in {folder / shown} ls", *(["run-in - ls"] if not key else [])]
+    other = [f"run-in {folder / each} ls" for each in others]
+    await run_turn(session, "\n".join([asked, *same, *other]), YES)
+    named = f"it would run outside the sandbox, in {shown}" if key else "it would run outside the sandbox"
+    assert ASKED[0].why == named
+    assert [one.title for one in ASKED[1:]] == [
+        f"Run a command in {folder / each}" if each else "Run a command" for each in others
+    ]
+
+
+async def test_a_card_of_another_kind_with_the_words_of_an_allowed_command_is_asked(
+    bench: Workbench, folder: Path
+) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    preview = "--- README.md\n+++ README.md\n@@ -1,3 +1,1 @@\n-# Pairs\n-\n-Counting sequences.\n+other\n"
+    await run_turn(session, f"write {folder}/README.md other")
+    assert ASKED[0].preview == preview
+    told = permit("execute", rawInput={"command": preview})
+    await run_turn(session, f"{told}\nwrite {folder}/README.md other", YES)
+    assert len(ASKED) == 2
+
+
 async def test_a_page_is_judged_by_its_host(bench: Workbench) -> None:
     await bench.choose_permission_mode("allow all")
     bench.kit.permissions.rules = (PermissionRule("deny", tool="fetch_url", path="evil.example"),)
@@ -328,6 +358,27 @@ async def test_a_command_that_ends_before_the_agent_shows_it_is_no_call_of_its_o
     assert [call.name for call in calls(session)] == ["work"]
     (output,) = outputs(session)
     assert "denied" in output
+
+
+async def test_an_agents_call_under_the_id_of_a_terminal_is_another_one(bench: Workbench) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, "run-under-its-id echo printed", YES)
+    mine, ran = sorted(calls(session), key=lambda call: call.name)
+    assert (mine.name, ran.name) == ("mine", "run_command")
+    assert mine.id != ran.id
+    returned = {fact.call: fact.head for fact in facts_of(session, ToolReturned)}
+    assert returned[mine.id] == "faked"
+    assert returned[ran.id].startswith("printed\n")
+    assert [fact.call for fact in facts_of(session, Decided)] == [ran.id]
+
+
+async def test_an_agent_that_takes_the_ids_of_terminals_beforehand_takes_none(bench: Workbench) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    mine = {"title": "mine", "status": "completed"}
+    taken = [json.dumps({"toolCallId": f"terminal-{number}-0", **mine}) for number in range(50)]
+    await run_turn(session, "\n".join([*(f"tell {each}" for each in taken), "run-and-kill echo begun; sleep 600"]), YES)
+    (decided,) = facts_of(session, Decided)
+    assert [call.name for call in calls(session) if call.id == decided.call] == ["run_command"]
 
 
 async def test_a_command_that_is_refused_or_killed_says_so(bench: Workbench) -> None:
