@@ -94,6 +94,7 @@ class HttpModelClient:
                         if reading.is_reply_complete:
                             answer.shorten_wait_for_rest()
                         if reading.is_stream_over:
+                            await answer.read_to_end(events)
                             break
         except ModelFailed as failure:
             failure = self._remove_key_from_error(failure)

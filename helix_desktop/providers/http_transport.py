@@ -41,6 +41,7 @@ class ProviderPatience:
     first_byte: float = 600.0
     silence: float = 300.0  # In seconds. Some models think for minutes without sending anything.
     after_end: float = 5.0  # In seconds. After the stop reason, usage figures are awaited this long.
+    end_of_body: float = 0.1  # In seconds. A server that has said everything ends its answer within this time.
     longest_wait: float = 600.0  # In seconds. If Retry-After asks for more, that is an error.
     attempts: int = 8
     attempts_unreachable: int = 6
@@ -237,6 +238,13 @@ class HttpAnswer:
     def shorten_wait_for_rest(self) -> None:
         """The reply is whole; what may still come is waited for a moment only."""
         self._ended = True
+
+    async def read_to_end(self, rest: AsyncIterator[object]) -> None:
+        """Only a connection whose answer was read to its end can be used for the next request. Waits for that a moment only."""
+        with suppress(ProviderUnreachable, TimeoutError):
+            async with asyncio.timeout(self._patience.end_of_body):
+                async for _ in rest:
+                    pass
 
     async def body_chunks(self) -> AsyncGenerator[bytes]:
         """The body as it comes. Silence and a lost connection are ProviderUnreachable."""

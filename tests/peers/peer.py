@@ -107,6 +107,7 @@ class Peer:
         self.script: list[Scripted] = list(script)
         self.default = default
         self.requests: list[Seen] = []
+        self.connections = 0
         self.left_early = 0  # clients that closed the connection while an answer was being sent
         self.port = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -177,6 +178,7 @@ class Peer:
         await asyncio.gather(*handlers, return_exceptions=True)
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         while (seen := await _read(reader)) is not None:
             self.requests.append(seen)
             answer = self.answer(seen)

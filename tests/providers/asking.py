@@ -17,7 +17,8 @@ from tests.peers import anthropic_server, chat_server, gemini_server, responses_
 from tests.peers.peer import Answer, Peer
 
 READ = ToolSpec("read", "Read a file.", '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}')
-QUICK = ProviderPatience(connect=60, first_byte=60, silence=60, after_end=60)  # tests that wait give their own
+# Tests that wait give their own.
+QUICK = ProviderPatience(connect=60, first_byte=60, silence=60, after_end=60, end_of_body=60)
 
 
 @dataclass

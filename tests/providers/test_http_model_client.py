@@ -253,9 +253,19 @@ async def test_what_comes_after_the_reason_is_not_waited_for(
 ) -> None:
     whole = protocol.reply("Hello")
     with protocol.peer([replace(whole, pieces=(*whole.pieces[:-1], whole.pieces[-1], Pause(30)))]) as peer:
-        client = protocol.client(peer, connections, clock, patience=replace(QUICK, after_end=0.05))
+        client = protocol.client(peer, connections, clock, patience=replace(QUICK, after_end=0.05, end_of_body=0.05))
         _, reply = await heard(client, asking())
     assert reply.stop is Stop.END
+
+
+async def test_the_steps_of_a_turn_use_one_connection(
+    protocol: Protocol, connections: ProviderConnections, clock: Instant
+) -> None:
+    with protocol.peer([protocol.reply("One"), protocol.reply("Two")]) as peer:
+        client = protocol.client(peer, connections, clock)
+        for _ in range(2):
+            await heard(client, asking())
+        assert peer.connections == 1
 
 
 async def test_a_reply_cut_by_its_length_says_so(
