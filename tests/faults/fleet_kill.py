@@ -1,7 +1,7 @@
 """SIGKILL of workers and of the database under them, while tasks with effects run: every task is done, no effect happens twice.
 
 Workers of several homes, whose clocks are hours apart, share one PostgreSQL behind PgBouncer in transaction mode. Each task makes three
-calls that write a line to a ledger outside; the model is a server that goes by what it is shown, and never repeats a call whose end was not
+calls that write a line to a ledger outside, in files that do not grow with the trial, since undo keeps every state of a file; the model is a server that goes by what it is shown, and never repeats a call whose end was not
 seen. What is killed is a worker, PostgreSQL, or PgBouncer, which cuts everybody off; with `--promotions` the standby takes the place of
 a server that is lost with its disk; with `--lag` it lacks what the server confirmed in so many seconds. `--alone`: the same with the file of one home, where everything is killed at once. `--seconds`: what is not done by then, or when the trial gets SIGUSR1, is killed and has to be on the list.
 `--traces`: instead of three calls, each task makes as many as a recorded session, with outputs as long as its. `--bound`: with more facts that
@@ -54,6 +54,7 @@ ENDED = ("done", "failed", "cancelled", "needs-you")
 RELEASE = 5.0  # seconds between two looks for conversations that may leave
 FAILOVER = 12.0  # seconds without claims after a promotion
 LAGGING = {"synchronous_standby_names": "''"}
+LEDGER_TASKS = 20  # write to one file
 LOOK = 0.05  # seconds between two looks at what is not yet in the store
 UNSENT = (  # as the worker counts it: what a conversation has beyond what the others are known to have; `%s`: the oldest row
     "SELECT coalesce(sum(max(0, last_seq - max(coalesce((SELECT seq FROM in_step WHERE conversation = id), 0), min(forked_at,"
@@ -86,6 +87,11 @@ def read_sessions(folder: Path) -> list[tuple[int, ...]]:
     return [each for each in found if each]
 
 
+def ledger_of(name: str) -> str:
+    """The file in which a task writes what it did, with the tasks beside it."""
+    return f"ledger/{int(name.partition('-')[2] or 0) // LEDGER_TASKS}.txt"
+
+
 def session_of(name: str, sessions: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return sessions[int(name.partition("-")[2] or 0) % len(sessions)]
 
@@ -105,7 +111,7 @@ def answer(seen: Seen, uncertain: set[str] | None = None, sessions: Sequence[tup
     if done >= len(session):
         return reply(f"{name} is done")
     prints = f"; yes 'some output' | head -c {session[done]}" if session[done] else ""
-    return reply(calls=[("run_command", {"command": f"echo {name}:{done + 1} >> ledger.txt{prints}"})])
+    return reply(calls=[("run_command", {"command": f"echo {name}:{done + 1} >> {ledger_of(name)}{prints}"})])
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,7 @@ class Home:
         self.name = name
         self._program, self._about = program_with_clock(about.hours, about.bound), about
         self.project = folder / f"project-{name}"
-        self.project.mkdir()
+        (self.project / "ledger").mkdir(parents=True)
         self.environment = {**os.environ, **environment, "HELIX_HOME": str(folder / name)}
         (folder / name).mkdir(mode=0o700)
         (folder / name / "settings.toml").write_text(f'[sharing]\nmachine = "{name}"\n')
@@ -194,8 +200,7 @@ class Home:
         return 0
 
     def ledger(self) -> list[str]:
-        file = self.project / "ledger.txt"
-        return file.read_text().split() if file.exists() else []
+        return [line for file in (self.project / "ledger").iterdir() for line in file.read_text().split()]
 
 
 @dataclass
@@ -229,6 +234,7 @@ class Trial:
         with ExitStack() as last:
             last.callback(shutil.rmtree, folder, ignore_errors=True)
             server = last.enter_context(ChatServer(default=lambda seen: answer(seen, self.uncertain, self.sessions)))
+            self.model_server = server
             last.callback(_end_all, self.homes)
             if self.alone:
                 self.homes.append(Home(folder, "a", {}, server.base_url, HomeSettings(at_once=self.at_once)))
@@ -368,6 +374,7 @@ def _kill_until_done(trial: Trial) -> None:
         for home in homes:
             home.resume_paused()
         trial.look_at_processor_times()
+        trial.model_server.requests.clear()  # Together they would take gigabytes.
         if (ended := trial.count_ended()) is None:
             continue
         trial.ended = ended
