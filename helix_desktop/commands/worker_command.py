@@ -124,7 +124,7 @@ async def _work_on_tasks(bench: Workbench, arguments: argparse.Namespace, consol
         try:
             await bench.models.check_main_model()
         except HelixError as error:
-            await task_list.notes.note_unable_worker(bench.sharing.machine_name, error.what, 2.0 * UNABLE_SECONDS)
+            await task_list.notes.exclude_machine_for(bench.sharing.machine_name, error.what, 2.0 * UNABLE_SECONDS)
             if bench.id not in getattr(arguments, "unable", ()):
                 await console.print_error(f"The tasks of {bench.name} wait for another worker. {error}")
             return UNABLE

@@ -196,8 +196,8 @@ async def _run_as_owner(
 
 def link_to_shared_store(workspace: StoredWorkspace, where: program_folders.ProgramFolders, *, working: bool) -> None:
     """Connects the workspace to its shared store, if it has one."""
-    if workspace_link.wants_link(workspace):
-        workspace_link.link_workspace(workspace, open_secrets(where), working=working)
+    if workspace_link.is_set_up_to_be_shared(workspace):
+        workspace_link.link_workspace(workspace, open_secrets(where), syncs=working)
 
 
 def open_secrets(where: program_folders.ProgramFolders) -> SecretStorage:

@@ -62,7 +62,7 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
     if arguments.upstream:
         upstreams = [replace(one, address=arguments.upstream, source="--upstream") for one in upstreams]
     if not arguments.dry_run:
-        agent_run.check_agent_program(agent)
+        agent_run.check_agent_is_installed(agent)
     _print_notices(arguments, agent.title, surroundings, upstreams)
     if arguments.dry_run:
         print(escape_control_characters("\n".join(f"{agent.title}, {one.describe_route()}." for one in upstreams)))

@@ -10,7 +10,7 @@ from typing import Any
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import View
-from helix_desktop.engine.call_outcomes import name_call_source
+from helix_desktop.engine.call_outcomes import describe_call_as_source
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
 from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
@@ -116,7 +116,7 @@ class AgentFollower:
 
     async def store_output(self, text: str, call: facts.ToolCall) -> facts.Stored:
         content = text.encode("utf-8", "surrogatepass") if len(text) <= SLICE else _encode_in_slices(text)
-        return await self.cache.store_content(content, EntryOrigin(call.name, name_call_source(call.arguments)))
+        return await self.cache.store_content(content, EntryOrigin(call.name, describe_call_as_source(call.arguments)))
 
     async def _build_tool_result(self, output: AgentOutput, call: facts.ToolCall) -> facts.ToolReturned:
         stored = output.stored or await self.store_output(output.text, call)

@@ -86,7 +86,7 @@ def find_call_subject(arguments: str) -> tuple[str, str]:
     return next(iter(found.values()), _unescape_json(match[1]) if match else ""), ""
 
 
-def name_call_source(arguments: str) -> str:
+def describe_call_as_source(arguments: str) -> str:
     """What an entry in the cache says of the call that it is the output of."""
     words = " ".join(find_call_subject(arguments)).strip() or arguments
     storable = words.replace("\0", " ").encode("utf-8", "replace").decode()

@@ -83,7 +83,7 @@ async def _no_file_changes(_conversation: str) -> Sequence[facts.FilesChanged]:
 
 
 @asynccontextmanager
-async def unshared_turn(_conversation: str) -> AsyncIterator[None]:
+async def turn_without_lease(_conversation: str) -> AsyncIterator[None]:
     yield
 
 
@@ -139,6 +139,6 @@ class SessionCollaborators:
     collect_file_changes: Callable[[str], Awaitable[Sequence[facts.FilesChanged]]] = _no_file_changes
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
     run_hooks: Callable[[str, str, Mapping[str, Any]], Awaitable[HookOutcome]] = run_no_hooks
-    turn_lease: Callable[[str], AbstractAsyncContextManager[None]] = unshared_turn
+    turn_lease: Callable[[str], AbstractAsyncContextManager[None]] = turn_without_lease
     # Runs and records a turn of a foreign agent. If None, this program's own agent does the work.
     run_foreign_turn: Callable[[TurnCallbacks], Awaitable[facts.TurnEnded]] | None = None

@@ -104,7 +104,7 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
         return await grep(pattern, read_in_pieces(cache, stored), context) or f"[no line matches {pattern}]"
     if words.strip() and not lines.strip():
         return await _recall_passages(cache, tokens, stored, words)
-    whole = whole_tokens or max_whole_tokens()
+    whole = whole_tokens or max_tokens_recalled_whole()
     if not lines.strip():
         return await _recall_whole_or_outline(cache, tokens, stored, whole)
     first, last = parse_line_range(lines)
@@ -118,7 +118,7 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
     return f"{head}{text if text.strip() else '(empty lines)'}{rest}"
 
 
-def max_whole_tokens(state: ConversationState | None = None, policy: Policy | None = None) -> int:
+def max_tokens_recalled_whole(state: ConversationState | None = None, policy: Policy | None = None) -> int:
     if state is None or policy is None:
         price = fold_economics.RelativePrices()
         return fold_economics.whole_entry_tokens(USUAL_CONTEXT, USUAL_STEPS, price, PAGE_TOKENS, WHOLE_TOKENS)

@@ -55,12 +55,12 @@ class Conversation:
 
     async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
         """`make(next_seq)` is called under the lock: what it checks still holds when they are written."""
-        written = await asyncio.shield(self._write_facts(make))
+        written = await asyncio.shield(self._write_facts_or_return_error(make))
         if isinstance(written, HelixError):
             raise written
         return written
 
-    async def _write_facts(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...] | HelixError:
+    async def _write_facts_or_return_error(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...] | HelixError:
         """Runs to its end even if the caller is cancelled. That is why a failure of the store is returned, not raised."""
         async with self._lock:
             first = self.state.last_seq + 1
@@ -79,9 +79,9 @@ class Conversation:
         async with self._lock:
             pass
 
-    async def append_foreign_facts(self, grow: Callable[[], Awaitable[None]]) -> None:
-        """Adds facts that another machine wrote. `grow` appends them to the journal; nothing else is written meanwhile."""
-        failed = await asyncio.shield(self._append_foreign_facts(grow))
+    async def append_foreign_facts(self, append_to_journal: Callable[[], Awaitable[None]]) -> None:
+        """Adds facts that another machine wrote. `append_to_journal` appends them to the journal; nothing else is written meanwhile."""
+        failed = await asyncio.shield(self._append_foreign_facts(append_to_journal))
         if failed is not None:
             raise failed
 

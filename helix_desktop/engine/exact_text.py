@@ -57,15 +57,15 @@ def marked_lines(text: str) -> Iterator[str]:
     while start <= len(text):
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
-        line = _mark_trailing_space(_mark_suspect_signs(text[start:end])).replace("\t", "→\t")
+        line = _mark_trailing_space(_mark_suspect_characters_of_line(text[start:end])).replace("\t", "→\t")
         yield from map(_keep_left_to_right, _break_long_line(line))
         start = end + 1
 
 
 def mark_on_one_line(text: str) -> str:
     """Returns the text on one line; line ends and tabs are marked as well."""
-    line = _mark_trailing_space(_mark_suspect_signs(text))
-    return _keep_left_to_right(line.replace("\n", _mark_of_sign("\n")).replace("\t", _mark_of_sign("\t")))
+    line = _mark_trailing_space(_mark_suspect_characters_of_line(text))
+    return _keep_left_to_right(line.replace("\n", _mark_of_char("\n")).replace("\t", _mark_of_char("\t")))
 
 
 def count_marks(text: str) -> int:
@@ -88,7 +88,7 @@ def _break_long_line(line: str) -> Iterator[str]:
     yield line[start:]
 
 
-def _mark_suspect_signs(text: str) -> str:
+def _mark_suspect_characters_of_line(text: str) -> str:
     if _SPECIAL.search(text) is None:
         return text
     pieces = _WORDS.split(text)
@@ -117,7 +117,7 @@ def _mark_word(word: str, text: str, at: int) -> str:
     mixed = any(sign.isascii() for sign in word)
     alike = all(sign in _LOOKS_LATIN for sign in word)
     return "".join(
-        _mark_of_sign(sign) if alike or (mixed and _is_other_alphabet(sign)) else _mark_sign_at(text, at + number)
+        _mark_of_char(sign) if alike or (mixed and _is_other_alphabet(sign)) else _mark_char_at(text, at + number)
         for number, sign in enumerate(word)
     )
 
@@ -125,25 +125,25 @@ def _mark_word(word: str, text: str, at: int) -> str:
 def _mark_suspect_characters(piece: str, text: str, at: int) -> str:
     if _SPECIAL.search(piece) is None:
         return piece
-    return "".join(_mark_sign_at(text, at + number) for number in range(len(piece)))
+    return "".join(_mark_char_at(text, at + number) for number in range(len(piece)))
 
 
-def _mark_sign_at(text: str, at: int) -> str:
+def _mark_char_at(text: str, at: int) -> str:
     sign = text[at]
     if not _is_suspect(sign) or (_is_wide(sign) and _is_beside_cjk(text, at)):
-        return _mark_of_sign(sign) if _is_combining(sign) and not _is_usual_combination(text, at) else sign
-    return _mark_of_sign(sign)
+        return _mark_of_char(sign) if _is_combining(sign) and not _is_usual_combination(text, at) else sign
+    return _mark_of_char(sign)
 
 
 @lru_cache(maxsize=4096)
-def _mark_of_sign(sign: str) -> str:
+def _mark_of_char(character: str) -> str:
     seen = (
-        sign not in "⟨⟩"
-        and not _is_invisible(sign)
-        and unicodedata.category(sign)[0] not in "MZ"
-        and _RIGHT_TO_LEFT.match(sign) is None
+        character not in "⟨⟩"
+        and not _is_invisible(character)
+        and unicodedata.category(character)[0] not in "MZ"
+        and _RIGHT_TO_LEFT.match(character) is None
     )
-    return f"⟨{sign} {ord(sign):04X}⟩" if seen else f"⟨{ord(sign):04X}⟩"
+    return f"⟨{character} {ord(character):04X}⟩" if seen else f"⟨{ord(character):04X}⟩"
 
 
 @lru_cache(maxsize=8192)

@@ -130,12 +130,12 @@ class FoldSteward:
 
         `overflowed`: the provider has just refused a request as too long, whatever the meter says.
         """
-        await self._record_failure_of(facts.FoldKind.HANDOVER, self.adopt_ready_fold)
+        await self._run_and_record_failure(facts.FoldKind.HANDOVER, self.adopt_ready_fold)
         if overflowed or not self.conversation.current_meter().request_fits:
             reduce = partial(self._reduce_in_panic, overflowed=overflowed)
-            await self._record_failure_of(facts.FoldKind.TRUNCATION, reduce)
+            await self._run_and_record_failure(facts.FoldKind.TRUNCATION, reduce)
         elif self._flying is None:
-            await self._record_failure_of(facts.FoldKind.MARKER, self._clear_due_parts)
+            await self._run_and_record_failure(facts.FoldKind.MARKER, self._clear_due_parts)
         self._start_due_fold()
         self.watch_for_pause()
 
@@ -401,7 +401,7 @@ class FoldSteward:
         await self.adopt_ready_fold()
         return True
 
-    async def _record_failure_of(self, kind: facts.FoldKind, work: Callable[[], Awaitable[object]]) -> None:
+    async def _run_and_record_failure(self, kind: facts.FoldKind, work: Callable[[], Awaitable[object]]) -> None:
         """A failure of a strategy is recorded and never fails a turn."""
         try:
             await work()
@@ -433,7 +433,7 @@ def _pays_to_keep_cache(situation: FoldSituation) -> bool:
     price = token_budget.estimate_next_message(state, situation.policy)
     if chosen is None or price is None or chosen.effort or state.agent or state.acp_agent or not branch.steps:
         return False
-    before = token_budget.refreshes_since(state, branch.steps[-1])
+    before = token_budget.cache_refreshes_since(state, branch.steps[-1])
     is_kept = not before or before[-1][1].cache_read > before[-1][1].input / 2
     sent = state.record.ledger.last_request_tokens(chosen.model, state.seq)
     cost = token_budget.compute_cost(facts.Usage(sent, cache_read=sent, output=1), chosen)

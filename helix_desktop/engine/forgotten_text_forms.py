@@ -115,7 +115,7 @@ def _pattern_in_encoding(text: str, codec: str) -> _FormPattern[bytes] | None:
 def _pattern_of_text(text: str, escape: Escape) -> str:
     """Every character in all its forms. One in front that would be left as half an escape goes as well."""
     runs = [(sign, len(list(same))) for sign, same in groupby(text)]
-    signs = [each for sign, times in runs for each in _sign_patterns(sign, times, escape)]
+    signs = [each for sign, times in runs for each in _patterns_of_character(sign, times, escape)]
     before = f"{_single_backslash_pattern(escape)}{{0,{DEEPEST}}}" if text[:1] in 'bfnrtuxU"/' else ""
     return before + _nul_padding_pattern(escape).join(signs)
 
@@ -125,13 +125,13 @@ def _nul_padding_pattern(escape: Escape, least: int = 0) -> str:
     return f"(?:{escape(chr(0))}|{_backslashes_pattern(escape)}{escape('u0000')}){{{least},3}}"
 
 
-def _sign_patterns(sign: str, times: int, escape: Escape) -> list[str]:
+def _patterns_of_character(sign: str, times: int, escape: Escape) -> list[str]:
     """One character, so many times. Backslashes in a row are one run: each depth doubles it."""
     if sign == "\\":
         run = f"{_single_backslash_pattern(escape)}{{{times},{times * DEEPEST}}}"
-        return [f"(?:{run}|(?:{'|'.join(_escapes_of_sign(sign, escape))}){{{times}}})"]
+        return [f"(?:{run}|(?:{'|'.join(_escapes_of_character(sign, escape))}){{{times}}})"]
     plain = [escape(sign)] if sign.isalnum() else [f"{_single_backslash_pattern(escape)}{{0,{DEEPEST}}}{escape(sign)}"]
-    return [f"(?:{'|'.join([*_quote_escapes(sign, escape), *plain, *_escapes_of_sign(sign, escape)])})"] * times
+    return [f"(?:{'|'.join([*_quote_escapes(sign, escape), *plain, *_escapes_of_character(sign, escape)])})"] * times
 
 
 def _backslashes_pattern(escape: Escape) -> str:
@@ -151,7 +151,7 @@ def _quote_escapes(sign: str, escape: Escape) -> Iterator[str]:
         yield escape('""')
 
 
-def _escapes_of_sign(sign: str, escape: Escape) -> Iterator[str]:
+def _escapes_of_character(sign: str, escape: Escape) -> Iterator[str]:
     slashes = _backslashes_pattern(escape)
     units, byte_codes = _utf16_escapes(sign, escape), _percent_escapes(sign, escape)
     yield "".join(f"{slashes}{unit}" for unit in units)

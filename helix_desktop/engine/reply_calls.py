@@ -121,7 +121,7 @@ class ReplyCalls:
             finally:
                 waits.append(now() - asked)
 
-        whole_tokens = content_recall.max_whole_tokens(here.state, here.policy)
+        whole_tokens = content_recall.max_tokens_recalled_whole(here.state, here.policy)
         begun = partial(self._begun.add, call.id)
         return CallContext(here.id, ask, show, whole_tokens, begun, here.state.is_shown_whole)
 

@@ -138,7 +138,7 @@ class RequestCostReader:
             recorded, spent.model, usage, segments, _find_model_settings_for_reply(spent.model, state.settings)
         )
 
-    def begin_fork(self, facts: Sequence[Recorded], forked_at: int) -> "RequestCostReader":
+    def reader_for_fork(self, facts: Sequence[Recorded], forked_at: int) -> "RequestCostReader":
         """For the requests of a fork, where this one's ended: what those sent behind the fork was sent before, too."""
         last = {model: replace(last, view=replace(last.view, seq=forked_at)) for model, last in self._last.items()}
         return replace(self, facts=facts, _last=last, _seen=forked_at, _brought_runs=None)
@@ -276,7 +276,7 @@ def explain_requests(facts: Sequence[Recorded], prices: Prices, original: Sequen
     if fork is not None and original:
         earlier = RequestCostReader([one for one in original if one.time <= fork.time], prices)
         list(_read_all_requests(earlier))
-        return list(_read_all_requests(earlier.begin_fork(facts, fork.seq - 1), fork.seq))
+        return list(_read_all_requests(earlier.reader_for_fork(facts, fork.seq - 1), fork.seq))
     found = _read_all_requests(RequestCostReader(facts, prices))
     return [one for one in found if fork is None or one.seq > fork.seq]
 

@@ -130,7 +130,7 @@ class _KnownWords:
         for text, unit in figures:
             if not self._has_figure(text, unit.strip(), [_number_of(other) for other, _ in figures if other != text]):
                 yield text + unit
-        if any(not self._has_order(part) for part in _ordering_parts(sentence)) and not self._has_order(sentence):
+        if any(not self._has_demand(part) for part in _demand_parts(sentence)) and not self._has_demand(sentence):
             yield sentence
 
     def _has_quotation(self, quoted: str) -> bool:
@@ -172,7 +172,7 @@ class _KnownWords:
             tried.append({abs(one - other) for one, other in combinations(known, 2)})
         return any(-0.5000001 <= (each - value) * 10**digits < 1 for each in chain(*tried))
 
-    def _has_order(self, text: str) -> bool:
+    def _has_demand(self, text: str) -> bool:
         wanted, least = _stems_of(text), ASKED if _RETOLD.search(text) else SHARED
         enough = COPIED * len(wanted)
         near = (piece for piece in self._pieces() if sum(map(piece.casefold().__contains__, wanted)) >= enough)
@@ -181,7 +181,7 @@ class _KnownWords:
         )
 
 
-def _ordering_parts(sentence: str) -> list[str]:
+def _demand_parts(sentence: str) -> list[str]:
     """The parts of a sentence that state an order, or all of it where a part says too little. What has not happened yet is none."""
     if _STATE.search(sentence) or not _ORDERED.search(sentence):
         return []

@@ -178,7 +178,7 @@ def estimate_next_message(state: Moment, policy: Policy, *, before: int = 0) -> 
     per_token = relative_prices(chosen).write * chosen.price_input / PER_MILLION
     forever = bool(cached) and not chosen.cache_seconds
     answered = ledger.last_billed_reply(chosen.model, state.seq)
-    kept = sum(compute_cost(usage, chosen) for _, usage in refreshes_since(state, answered))
+    kept = sum(compute_cost(usage, chosen) for _, usage in cache_refreshes_since(state, answered))
     prices = compute_cost(warm, chosen), compute_cost(cold, chosen)
     return NextMessageCost(*prices, reply, until, per_token, kept, forever)
 
@@ -201,7 +201,7 @@ def count_cached_tokens(state: Moment, model: str) -> int:
     return min(billed, estimate_billed_tokens(front, state)) if changed else 0
 
 
-def refreshes_since(state: Moment, seq: int) -> list[tuple[float, facts.Usage]]:
+def cache_refreshes_since(state: Moment, seq: int) -> list[tuple[float, facts.Usage]]:
     """When the provider's cache was kept alive after the fact `seq`, and what that took."""
     later = state.record.facts[seq : state.seq]
     spent = ((one.time, one.fact) for one in later if isinstance(one.fact, facts.Spent))
@@ -242,4 +242,4 @@ def _last_request_time(state: Moment, model: str) -> float:
     answered = state.record.ledger.last_billed_reply(model, state.seq)
     recorded = state.record.facts[answered - 1]
     seconds = recorded.fact.seconds if isinstance(recorded.fact, facts.ModelReplied) else 0.0
-    return max([recorded.time - seconds, *(time for time, _ in refreshes_since(state, answered))])
+    return max([recorded.time - seconds, *(time for time, _ in cache_refreshes_since(state, answered))])

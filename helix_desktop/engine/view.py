@@ -76,7 +76,7 @@ class ConversationState(Moment):
             target = self.record.add_rewind(recorded.seq, fact.to)
             self.branch = branch or self.branch_at_rewind(target)
         else:
-            self._note_fact(recorded)
+            self._remember_fact_of_any_branch(recorded)
             self._apply_change(recorded)
         fixed = self.settings.settings_tokens
         kinds = self.branch.tokens_by_kind(fixed)
@@ -156,7 +156,7 @@ class ConversationState(Moment):
             self._starts.append(len(self._blocks))
             self._blocks.extend(item.blocks)
 
-    def _note_fact(self, recorded: Recorded) -> None:
+    def _remember_fact_of_any_branch(self, recorded: Recorded) -> None:
         """What is remembered of a fact whatever branch it is on."""
         match recorded.fact:
             case ModelReplied() | Spent() as paid:

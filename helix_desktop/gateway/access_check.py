@@ -17,14 +17,14 @@ NOT_ADMITTED = (
 
 
 def find_registration_or_refusal(
-    headers: Mapping[str, str], registrations: GatewayRegistrations, given: str
+    headers: Mapping[str, str], registrations: GatewayRegistrations, token_in_path: str
 ) -> GatewayRegistration | str:
-    """The registration of a request, or why it is refused. `given`: the token of its path."""
+    """The registration of a request, or why it is refused. `token_in_path`: the token of its path."""
     if not _is_loopback(headers.get("host", "")):
         return "The address of this gateway is 127.0.0.1. A request for another host is refused."
     if "origin" in headers or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return "A web page asked. Pages in a browser are refused."
-    return registrations.find_by_token(given or headers.get(TOKEN_HEADER, "")) or NOT_ADMITTED
+    return registrations.find_by_token(token_in_path or headers.get(TOKEN_HEADER, "")) or NOT_ADMITTED
 
 
 def _is_loopback(host: str) -> bool:

@@ -77,7 +77,7 @@ class OpenAgentConversation:
         async with self.conversation.append_together() as draft:
             yield replace(self, follower=self.follower.follow_draft(draft))
 
-    def facts_that_keep_out(self, seq: int) -> list[facts.Excluded]:
+    def exclusions_made_after(self, seq: int) -> list[facts.Excluded]:
         """Facts behind a return to `seq`: what the user has taken out since then stays out."""
         state = self.conversation.state
         then = state.past_moment(seq).branch.exclusions
@@ -88,8 +88,8 @@ class OpenAgentConversation:
         state = self.conversation.state
         return state.past_moment(seq, state.record.taken_out_parts()).get_view()
 
-    async def go_back_to(self, seq: int) -> None:
-        await self.conversation.append_facts(facts.Rewound(seq), *self.facts_that_keep_out(seq))
+    async def rewind_and_keep_exclusions(self, seq: int) -> None:
+        await self.conversation.append_facts(facts.Rewound(seq), *self.exclusions_made_after(seq))
         self.last_entries = None
 
     async def update_entries(self, track: MessageLine) -> ViewEntries:
@@ -147,7 +147,7 @@ class OpenAgentConversation:
         asked = (arrival.system, arrival.tools, arrival.model, arrival.effort, arrival.fold)
         return (*asked, settings.preset, settings.policy)
 
-    def is_plain_continuation(self, fresh: Sequence[Wired]) -> bool:
+    def cannot_make_fold_due(self, fresh: Sequence[Wired]) -> bool:
         """Only short user texts and results of running calls, so that no fold can become due."""
         if any(message.speaker is not Speaker.USER for message in fresh):
             return False
@@ -210,14 +210,14 @@ class OpenAgentConversation:
                 others.append(piece)
         return results, others
 
-    async def _append_call_results(self, outputs: list[tuple[int, AgentOutput]], seqs: dict[int, int]) -> None:
+    async def _append_call_results(self, outputs: list[tuple[int, AgentOutput]], seqs_to_fill: dict[int, int]) -> None:
         before = self.conversation.state.last_seq
         await self.follower.record_outputs([output for _, output in outputs])
         at_of = {output.call: at for at, output in outputs}
         for recorded in self.conversation.state.facts[before:]:
             if isinstance(recorded.fact, facts.ToolReturned) and recorded.fact.call in at_of:
-                seqs[at_of[recorded.fact.call]] = recorded.seq
-        seqs[outputs[-1][0]] = self.conversation.state.last_seq
+                seqs_to_fill[at_of[recorded.fact.call]] = recorded.seq
+        seqs_to_fill[outputs[-1][0]] = self.conversation.state.last_seq
         outputs.clear()
 
     async def _append_one_message(self, message: Wired, pieces: Sequence[Piece], *, steering: bool) -> None:

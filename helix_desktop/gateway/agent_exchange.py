@@ -94,7 +94,7 @@ class AgentExchange:
         else:
             request, sent = await self._read_and_record(request, room, before)
         if sent is None:
-            await self.forward_in_agents_form(request)
+            await self.forward_unfolded_and_unrecorded(request)
             return
         ticket = sent.ticket
         tools = request.adds_tools and ticket.conversation not in self.refused_conversations
@@ -104,7 +104,7 @@ class AgentExchange:
             )
         except Exception:
             log.exception("a request could not be folded; it goes on unfolded, without what was taken out")
-            await self.forward_in_agents_form(request)
+            await self.forward_unfolded_and_unrecorded(request)
             return
         response = await self.sending.send_to_provider(content, reads_reply=tools)
         if response.status_code >= 400:
@@ -123,7 +123,7 @@ class AgentExchange:
         relay = ReplyRelay(self.sending, behind or room, request, ticket, body, tools, call_filter)
         await relay.relay_until_answered(response)
 
-    async def forward_in_agents_form(self, request: ParsedRequest) -> None:
+    async def forward_unfolded_and_unrecorded(self, request: ParsedRequest) -> None:
         """The request without folds and recall; neither it nor its reply is recorded."""
         content, _ = await self._build_body_without_excluded_messages(request)
         await self.sending.forward_without_reading(content)
@@ -132,7 +132,7 @@ class AgentExchange:
         self, request: ParsedRequest
     ) -> tuple[BodyPieces | None, dict[str, Json]]:
         return await run_in_thread_if_large(  # type: ignore[no-any-return]
-            len(self.sending.incoming.content), self.taken_out.body_in_agents_form, request
+            len(self.sending.incoming.content), self.taken_out.build_body_without_taken_out, request
         )
 
     async def _record_after_forwarding(
@@ -157,7 +157,7 @@ class AgentExchange:
                 request = await run_in_thread_if_large(len(request.body.places.content), request.with_all_messages)
                 messages = request.messages_after_instructions
                 sent = await room.receive_request(request.arrival, messages)
-                self.taken_out.note_taken_out(request.arrival, sent.taken_out)
+                self.taken_out.remember_taken_out(request.arrival, sent.taken_out)
                 return request, sent
         except Exception:
             log.exception("a request could not be recorded; it goes on unfolded, without what was taken out")
@@ -165,7 +165,7 @@ class AgentExchange:
                 async with asyncio.timeout(PREVIEW_TIMEOUT_SECONDS):
                     messages = request.messages_after_instructions
                     sent = await room.preview_request(request.arrival, messages)
-                    self.taken_out.note_taken_out(request.arrival, sent.taken_out)
+                    self.taken_out.remember_taken_out(request.arrival, sent.taken_out)
             return request, None
 
     def _build_body_to_send(

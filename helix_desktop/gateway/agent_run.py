@@ -54,7 +54,7 @@ def build_registration_for_run(
     )
 
 
-def check_agent_program(agent: KnownAgent) -> None:
+def check_agent_is_installed(agent: KnownAgent) -> None:
     """Before a workspace is created for the agent's conversations."""
     if shutil.which(agent.program) is None:
         raise _program_not_found_error(agent)

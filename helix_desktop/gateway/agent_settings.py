@@ -90,9 +90,9 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
     }
     atomic_files.write_file_atomically(note, json.dumps(known), private=True)
     try:
-        _put_settings(change)
+        _write_settings_if_unchanged(change)
     except HelixError:
-        _delete_note(note)
+        _delete_install_note(note)
         raise
 
 
@@ -118,15 +118,15 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
 
 
 def remove_address(change: AgentSettingsChange, config: Path) -> None:
-    _put_settings(change)
+    _write_settings_if_unchanged(change)
     if change.after is None:
         with suppress(OSError):  # A folder that contains other files is not removed.
             for folder in change.created:
                 folder.rmdir()
-    _delete_note(config / FOLDER / f"{change.agent}.json")
+    _delete_install_note(config / FOLDER / f"{change.agent}.json")
 
 
-def _put_settings(change: AgentSettingsChange) -> None:
+def _write_settings_if_unchanged(change: AgentSettingsChange) -> None:
     """In the file's place, or in that of what it links to, if it still is what was shown: somebody may have saved."""
     file = Path(os.path.realpath(change.file))
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,7 @@ def _put_settings(change: AgentSettingsChange) -> None:
         raise ActionRefused(error.what, remedy="You can try again.") from error
 
 
-def _delete_note(note: Path) -> None:
+def _delete_install_note(note: Path) -> None:
     with suppress(OSError):
         note.unlink()
         note.parent.rmdir()
@@ -165,7 +165,7 @@ def is_agent_connected(agent: KnownAgent, config: Path) -> bool:
     return (config / FOLDER / f"{agent.name}.json").exists()
 
 
-def installed_registrations(config: Path) -> dict[GatewayRegistration, int]:
+def written_registrations(config: Path) -> dict[GatewayRegistration, int]:
     """What addresses in agents' settings stand for, and their ports. Old ones have no token."""
     found = {}
     for note in sorted((config / FOLDER).glob("*.json")):
@@ -180,7 +180,7 @@ def installed_registrations(config: Path) -> dict[GatewayRegistration, int]:
 def resolve_own_addresses(upstreams: Sequence[AgentUpstream], config: Path) -> list[AgentUpstream]:
     """Where the agent's settings have this gateway's address, a run of its own goes where that address leads."""
     usual, *others = upstreams
-    for registration in installed_registrations(config):
+    for registration in written_registrations(config):
         mark = f"/t/{registration.token}"
         if mark in usual.address:
             usual = replace(usual, provider="", address=registration.upstream)

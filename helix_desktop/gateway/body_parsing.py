@@ -100,7 +100,7 @@ class ValueInBytes(dict[str, Json]):
         return parse_value_between(bytes(self.raw), 0, len(self.raw))
 
 
-def _after_parsing(name: str) -> Callable[..., Any]:
+def _parsing_method(name: str) -> Callable[..., Any]:
     method = getattr(dict, name)
 
     def call(*given: Any, **named: Any) -> Any:
@@ -114,7 +114,9 @@ def _after_parsing(name: str) -> Callable[..., Any]:
 
 _ASKED = {name for name in vars(dict) if callable(getattr(dict, name)) and name not in vars(object)}
 for _name in (*(_ASKED - {"fromkeys", "__class_getitem__"}), "__eq__", "__ne__", "__repr__"):
-    setattr(ValueInBytes, _name, _after_parsing(_name))  # With `__iter__`, `dict(value)` and `{**value}` ask these too.
+    setattr(
+        ValueInBytes, _name, _parsing_method(_name)
+    )  # With `__iter__`, `dict(value)` and `{**value}` ask these too.
 
 
 class MessageInBytes(Wired):
@@ -251,7 +253,7 @@ class _MessageReader:
         self._made = 0  # How many values the messages are made of.
         self._open: list[Json] = []  # The others: more may belong to their message.
 
-    def go_on_from(self, before: ParsedBody, known: int) -> None:
+    def reuse_from_previous_body(self, before: ParsedBody, known: int) -> None:
         self.values = before.message_units[:known]
         for unit in self.values:
             unit.places = self.places
@@ -295,12 +297,12 @@ def _parse_messages(wire: str, values: Sequence[Json], before: Sequence[Wired] =
 
 def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> ParsedBody | None:
     """`first`: about how many values are held and made messages; None: all."""
-    check_opening_signs(content, 0)
+    check_bracket_count(content, 0)
     places = ValuePlaces(content, array("q"), array("q"))
     reader = _MessageReader(wire, places, first)
     try:
         read_values_of_list(places, MESSAGE_FIELDS[wire].encode(), reader.add_values)
-        value = _parse_around_messages(wire, places, reader.values)
+        value = _parse_body_without_message_list(wire, places, reader.values)
     except MessagesNotFound:
         value = parse_whole_body(content)
         if not isinstance(value, dict):
@@ -319,13 +321,13 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
     """The body, from the values on that differ. None where that cannot be told."""
     content_before, begins, ends = before.places
     known = bisect_right(ends, same)
-    check_opening_signs(content, ends[known - 1])
+    check_bracket_count(content, ends[known - 1])
     places = ValuePlaces(content, begins[:known], ends[:known])
     reader = _MessageReader(wire, places)
-    reader.go_on_from(before, known)
+    reader.reuse_from_previous_body(before, known)
     try:
         _read_values_from(places, ends[known - 1], reader.add_values)
-        value = _parse_around_messages(wire, places, reader.values)
+        value = _parse_body_without_message_list(wire, places, reader.values)
     except MessagesNotFound:
         return None
     reader.add_last_message()
@@ -350,7 +352,7 @@ def _is_instruction_or_tools(unit: Json) -> bool:
     return object_at(unit).get("role") in _SYSTEM or "tools" in object_at(unit)
 
 
-def _parse_around_messages(wire: str, places: ValuePlaces, units: list[Json]) -> dict[str, Json]:
+def _parse_body_without_message_list(wire: str, places: ValuePlaces, units: list[Json]) -> dict[str, Json]:
     name = MESSAGE_FIELDS[wire]
     content, begins, ends = places
     if not begins:
@@ -461,7 +463,7 @@ def _find_all_in_steps(content: BodyBytes, words: bytes, at: int, end: int) -> I
         at = hit + 1 if hit >= 0 else stop
 
 
-def check_opening_signs(content: BodyBytes, at: int, most: int = MOST_OPENING_SIGNS) -> None:
+def check_bracket_count(content: BodyBytes, at: int, most: int = MOST_OPENING_SIGNS) -> None:
     """ValueError where so many lists and objects may begin from here on that making them would hold up other requests."""
     count = 0
     for first in range(at, len(content), STEP):
@@ -538,7 +540,7 @@ def _parse_group_of_values(content: BodyBytes, at: int) -> tuple[list[int], list
             continue
         if not all(value and isinstance(value, dict) for value in values):
             return None
-        pattern = _pattern_of_seams(frozenset(next(iter(value)) for value in values))
+        pattern = _pattern_between_objects(frozenset(next(iter(value)) for value in values))
         seams = [found.span() for found in pattern.finditer(content, at, stop)]
         if len(seams) + 1 != len(values) or _ESCAPED_FIRST_NAME.search(content, at, stop):
             return None
@@ -547,7 +549,7 @@ def _parse_group_of_values(content: BodyBytes, at: int) -> tuple[list[int], list
 
 
 @functools.lru_cache(maxsize=64)
-def _pattern_of_seams(first_names: frozenset[str]) -> re.Pattern[bytes]:
+def _pattern_between_objects(first_names: frozenset[str]) -> re.Pattern[bytes]:
     """Where one object ends and another with one of these names begins: never in a text, whose quotes have backslashes."""
     names = b"|".join(re.escape(orjson.dumps(name)) for name in sorted(first_names))
     return re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{[ \t\r\n]*(?:%s)[ \t\r\n]*:)" % names)

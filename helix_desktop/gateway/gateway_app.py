@@ -199,11 +199,11 @@ class GatewayApp:
             if request is None:
                 if len(incoming.content) >= SIDE_REQUEST_BYTES:
                     session = agent_identity.session_of_request(incoming.headers, {})
-                    self._taken_out.refuse_unread_session(session)
+                    self._taken_out.refuse_if_anything_taken_out(session)
                 await sending.forward_without_reading()
             elif room is None:
                 exchange = AgentExchange(sending, taken_out=self._taken_out)
-                await exchange.forward_in_agents_form(request)
+                await exchange.forward_unfolded_and_unrecorded(request)
             elif where.counts_tokens:
                 await self._forward_token_count(sending, request, room)
             else:
@@ -234,10 +234,10 @@ class GatewayApp:
             return None
 
     async def _open_conversations_or_none(
-        self, incoming: IncomingRequest, lasting: AsyncExitStack
+        self, incoming: IncomingRequest, exit_stack: AsyncExitStack
     ) -> AgentConversations | None:
         try:
-            return await lasting.enter_async_context(self._use_conversations(_workspace_of_request(incoming)))
+            return await exit_stack.enter_async_context(self._use_conversations(_workspace_of_request(incoming)))
         except HelixError as error:
             log.warning("requests go on unfolded: %s", error.what)
             return None
@@ -249,13 +249,13 @@ class GatewayApp:
         pieces: BodyPieces | None = None
         try:
             sent = await room.preview_request(request.arrival, request.messages_after_instructions)
-            self._taken_out.note_taken_out(request.arrival, sent.taken_out)
+            self._taken_out.remember_taken_out(request.arrival, sent.taken_out)
             if not are_all_unchanged(sent.entries, len(request.messages_after_instructions)):
                 body = build_folded_body(request.body.wire, request.body.value, request.body.messages, sent.entries)
                 pieces = request.body.encode_changed_body(body)
         except Exception:
             log.exception("a count of tokens is asked for the unfolded request, without what was taken out")
-            pieces, _ = self._taken_out.body_in_agents_form(request)
+            pieces, _ = self._taken_out.build_body_without_taken_out(request)
         await sending.forward_without_reading(pieces)
 
     def _count_agent_request(self, request: ParsedRequest, incoming: IncomingRequest) -> None:
@@ -311,15 +311,17 @@ class GatewayApp:
             self._last_requests.popitem(last=False)
         self.agent_activity[request.arrival.agent].conversation = conversation
 
-    async def ask_agent_model(self, conversation: str, question: str, alone: str, most: int) -> tuple[str, Usage, str]:
+    async def ask_agent_model(
+        self, conversation: str, question: str, system: str, limit: int
+    ) -> tuple[str, Usage, str]:
         """Ask the agent's model for a fold, with the agent's own key: behind its last request, so
-        that the provider's cache is read; or, where `alone` has instructions, a text by itself.
+        that the provider's cache is read; or, where `system` has instructions, a text by itself.
         """
         last = self._last_requests.get(conversation)
         if last is None:
             raise ModelFailed("The agent hasn't sent a request since the gateway started.")
         wire: Any = WIRE_MODULES[last.request.body.wire]
-        work = partial(_build_fold_question, wire, last, question, alone, most)
+        work = partial(_build_fold_question, wire, last, question, system, limit)
         pieces = await run_in_thread_if_large(len(last.request.body.places.content), work)
         unwanted = {b"accept-encoding", b"content-encoding"}
         headers = [(n, v) for n, v in last.headers if n.lower() not in unwanted]

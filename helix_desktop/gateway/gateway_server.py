@@ -82,7 +82,7 @@ async def serve_gateway(
     gateway.open_conversations = lambda: made[0].list_open_conversations() if made else ()
     server = _build_http_server(gateway)
     if registration_lines is not None:
-        hear = partial(_apply_registrations, registration_lines, registrations, server)
+        hear = partial(_follow_registrations, registration_lines, registrations, server)
         tasks.start_thread(hear, name="hear of registrations", daemon=True)
     if threading.current_thread() is threading.main_thread():
         _stop_in_order_on_signals(server)
@@ -145,7 +145,7 @@ def parse_registrations(line: bytes) -> list[GatewayRegistration]:
     return [GatewayRegistration(**value) for value in json.loads(line)]
 
 
-def _apply_registrations(told: BinaryIO, registrations: GatewayRegistrations, server: uvicorn.Server) -> None:
-    while line := told.readline():
+def _follow_registrations(lines: BinaryIO, registrations: GatewayRegistrations, server: uvicorn.Server) -> None:
+    while line := lines.readline():
         registrations.replace_all(parse_registrations(line))
     server.should_exit = True  # The resident process has ended, so its socket is closed.

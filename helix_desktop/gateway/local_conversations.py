@@ -28,7 +28,7 @@ from helix_desktop.gateway.conversation_matching import (
     next_message_hash,
 )
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
-from helix_desktop.gateway.view_entries import As, Changed, Entry, ViewEntries, ViewEntriesBuilder, leave_out_taken_out
+from helix_desktop.gateway.view_entries import As, Changed, Entry, ViewEntries, ViewEntriesBuilder, without_taken_out
 from helix_desktop.protocols.wire_message import Piece, PieceKind, Speaker, Wired
 from helix_desktop.tools.recall_tools import AROUND, grep_entry_lines
 from helix_desktop.workbench.open_workbench import Workbench
@@ -76,7 +76,7 @@ class LocalAgentConversations:
         ticket = replace(ticket, messages=len(arrival.chain), last=arrival.chain[-1])
         conversation = (await self._get_open_conversation(line)).conversation
         taken_out = tuple(ViewEntriesBuilder(conversation, line.seqs, {}).find_taken_out())
-        entries = leave_out_taken_out(len(messages), taken_out)
+        entries = without_taken_out(len(messages), taken_out)
         return Sent(ticket, entries, recallable=False, taken_out=taken_out)
 
     def _find_running_import(self, arrival: Arrival) -> tuple[MessageLine, Ticket] | None:
@@ -139,7 +139,7 @@ class LocalAgentConversations:
         self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: MessageLine
     ) -> Sent:
         known = place.line is not None and place.known_count == len(messages)
-        aside = known and not place.is_at_end and not _is_session_of(arrival, track)
+        aside = known and not place.is_at_end and not _belongs_to_same_session(arrival, track)
         if not track.conversation:
             title = title_from_messages(messages)
             above = arrival.parent if self._bench.conversation_row(arrival.parent) is not None else ""
@@ -153,7 +153,7 @@ class LocalAgentConversations:
         if not aside:
             if _seq_of_last_message(conversation.state.facts) > track.last_message_seq:
                 # A reply in the journal never reached the agent, so the conversation is rewound.
-                await follower.go_back_to(track.last_message_seq)
+                await follower.rewind_and_keep_exclusions(track.last_message_seq)
             await follower.apply_request_settings(arrival)
             if not arrival.fold or _is_long_history(messages, track):
                 return self._forward_before_recording(
@@ -169,7 +169,7 @@ class LocalAgentConversations:
             shown = (await follower.build_entries_of_view(view, place.seqs))[0]
         ticket = _build_ticket(track, arrival, conversation.state.last_seq)
         ticket = replace(ticket, live=not aside)
-        return Sent(ticket, shown.entries, _shows_fold(shown), shown.taken_out)
+        return Sent(ticket, shown.entries, _contains_any_fold(shown), shown.taken_out)
 
     # --- Requests that are sent on before they are recorded
 
@@ -190,7 +190,7 @@ class LocalAgentConversations:
             or follower.applied_settings != follower.settings_of_arrival(arrival)
         ):
             return None
-        if not follower.is_plain_continuation(messages[place.known_count :]):
+        if not follower.cannot_make_fold_due(messages[place.known_count :]):
             return None
         self._matcher.assign_session_name(track, arrival.session)
         return self._forward_before_recording(follower, track, arrival, messages, shown)
@@ -219,7 +219,7 @@ class LocalAgentConversations:
             raise
         if ticket.is_import:
             self._imports.append((track, ticket))
-        return Sent(ticket, entries, _shows_fold(shown), shown.taken_out)
+        return Sent(ticket, entries, _contains_any_fold(shown), shown.taken_out)
 
     async def _append_unrecorded_messages(
         self, follower: OpenAgentConversation, track: MessageLine, arrival: Arrival, messages: Sequence[Wired]
@@ -270,13 +270,13 @@ class LocalAgentConversations:
         another session with the same beginning, which gets a conversation of its own.
         """
         seq = place.seqs[-1] if place.seqs else 0
-        if _is_session_of(arrival, track):
+        if _belongs_to_same_session(arrival, track):
             follower = await self._get_open_conversation(track)
-            await follower.go_back_to(seq)
+            await follower.rewind_and_keep_exclusions(seq)
             track.chain[:], track.seqs[:] = arrival.chain[: place.known_count], place.seqs[: place.known_count]
             return track
         row = self._bench.conversation_row(track.conversation)
-        kept_out = (await self._get_open_conversation(track)).facts_that_keep_out(seq)
+        kept_out = (await self._get_open_conversation(track)).exclusions_made_after(seq)
         session = await self._bench.fork_conversation(track.conversation, seq, agent=row.agent if row else "")
         if kept_out:
             await session.conversation.append_facts(*kept_out)
@@ -441,7 +441,7 @@ class LocalAgentConversations:
                 pattern=str(asked.get("grep", "") or ""),
                 context=AROUND,
                 grep=grep_entry_lines,
-                whole_tokens=content_recall.max_whole_tokens(here.state, here.policy) if here else 0,
+                whole_tokens=content_recall.max_tokens_recalled_whole(here.state, here.policy) if here else 0,
             )
         except (HelixError, ValueError) as error:
             return f"[{error}]", False
@@ -494,19 +494,19 @@ def message_line_from_facts(conversation: str, recorded_facts: Sequence[facts.Re
     return track
 
 
-def _build_ticket(track: MessageLine, arrival: Arrival, saw: int) -> Ticket:
-    return Ticket(track.conversation, len(arrival.chain), arrival.chain[-1], saw, arrival.wire)
+def _build_ticket(track: MessageLine, arrival: Arrival, newest_seq_sent: int) -> Ticket:
+    return Ticket(track.conversation, len(arrival.chain), arrival.chain[-1], newest_seq_sent, arrival.wire)
 
 
 def _newest_fact_sent(track: MessageLine, ticket: Ticket) -> int:
     return track.newest_fact_sent if ticket.ahead else ticket.saw
 
 
-def _shows_fold(shown: ViewEntries) -> bool:
+def _contains_any_fold(shown: ViewEntries) -> bool:
     return any(block.fold for block in shown.blocks)
 
 
-def _is_session_of(arrival: Arrival, track: MessageLine) -> bool:
+def _belongs_to_same_session(arrival: Arrival, track: MessageLine) -> bool:
     """Whether it names this session: messages missing from it were rewound or are asked again."""
     return bool(arrival.session) and arrival.session == track.session
 

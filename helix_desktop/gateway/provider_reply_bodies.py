@@ -13,7 +13,7 @@ import orjson
 
 from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding, decompress_body
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway.body_parsing import check_opening_signs, parse_whole_body
+from helix_desktop.gateway.body_parsing import check_bracket_count, parse_whole_body
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
 from helix_desktop.protocols.wire_message import Json
 
@@ -94,7 +94,7 @@ async def parse_whole_reply(content: bytearray, coding: str) -> Json:
 
 def _parse_reply_value(content: bytearray, coding: str) -> Json:
     decoded = decompress_body(content, coding, MOST_REPLY_BYTES) if coding else content
-    check_opening_signs(decoded, 0, MOST_REPLY_SIGNS)
+    check_bracket_count(decoded, 0, MOST_REPLY_SIGNS)
     return parse_whole_body(decoded)
 
 

@@ -246,7 +246,7 @@ class ReplyRelay:
             for call in answer.message.pieces_of_kind(PieceKind.CALL):
                 self.call_filter.count_and_check_hidden(call.name)
         self._reply_values.append(value)
-        await self._record_answer(answer)
+        await self._record_reply_before_its_end(answer)
         if not self.call_filter.has_only_hidden_calls:
             if self.call_filter.any_hidden:
                 whole = orjson.dumps(self.call_filter.merge_whole_replies(self._reply_values))
@@ -288,10 +288,10 @@ class ReplyRelay:
         except (ValueError, KeyError, TypeError, AttributeError):
             log.exception("a reply could not be read; it went through")
             return None
-        await self._record_answer(answer)
+        await self._record_reply_before_its_end(answer)
         return answer
 
-    async def _record_answer(self, answer: WireReply) -> None:
+    async def _record_reply_before_its_end(self, answer: WireReply) -> None:
         """Before its end reaches the agent, so that the journal has all that the agent saw."""
         calls = answer.message.pieces_of_kind(PieceKind.CALL) if self.tools else ()
         ours = [piece for piece in calls if piece.name in HIDDEN_TOOLS]

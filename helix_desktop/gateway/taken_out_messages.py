@@ -21,7 +21,7 @@ class TakenOutMessages:
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, Changed]] = {}
 
-    def note_taken_out(self, arrival: Arrival, taken_out: tuple[Changed, ...]) -> None:
+    def remember_taken_out(self, arrival: Arrival, taken_out: tuple[Changed, ...]) -> None:
         """What the user has taken out of this request by now, in the place of what was known."""
         chain, session = arrival.chain, arrival.session
         fresh = {chain[one.at]: (session, one) for one in taken_out if one.at < len(chain)}
@@ -29,7 +29,7 @@ class TakenOutMessages:
             here = frozenset(chain)
             self._known = {name: one for name, one in self._known.items() if name not in here} | fresh
 
-    def body_in_agents_form(self, request: ParsedRequest) -> tuple[BodyPieces | None, dict[str, Json]]:
+    def build_body_without_taken_out(self, request: ParsedRequest) -> tuple[BodyPieces | None, dict[str, Json]]:
         """The agent's request without what was taken out, in bytes (None: its own) and as value."""
         if self._known and request.body.read_rest:
             request = request.with_all_messages()
@@ -44,7 +44,7 @@ class TakenOutMessages:
         except Exception as error:
             raise ActionRefused(NOT_SENT) from error
 
-    def refuse_unread_session(self, session: str) -> None:
+    def refuse_if_anything_taken_out(self, session: str) -> None:
         """ActionRefused if something was taken out of this session, whose request cannot be read."""
         if session and any(session == known for known, _ in self._known.values()):
             raise ActionRefused(NOT_SENT)

@@ -152,7 +152,7 @@ class ViewEntriesBuilder:
             source = block.source
             if isinstance(source, facts.Span):
                 spans.append(source)
-                self._flush_groups(groups)
+                self._append_entries_of_groups(groups)
                 self.out.append(Says(self._shown_text_of_block(block)))
             elif spans and spans[-1].first <= source.seq <= spans[-1].last:
                 # This part is within a fold that quotes it word for word.
@@ -160,11 +160,11 @@ class ViewEntriesBuilder:
             else:
                 at = bisect_left(self.seqs, source.seq)
                 if at not in groups:
-                    self._flush_groups(groups)
+                    self._append_entries_of_groups(groups)
                 groups.setdefault(at, []).append(block)
-        self._flush_groups(groups)
+        self._append_entries_of_groups(groups)
 
-    def _flush_groups(self, groups: dict[int, list[Block]]) -> None:
+    def _append_entries_of_groups(self, groups: dict[int, list[Block]]) -> None:
         for at, blocks in groups.items():
             if at < len(self.seqs):
                 self.out.extend(self._entries_of_message(at, blocks))
@@ -267,7 +267,7 @@ class ViewEntriesBuilder:
         return f"[Kept word for word: output of call {block.call}]\n{text}" if block.call else text
 
 
-def leave_out_taken_out(count: int, taken_out: Sequence[Changed]) -> tuple[Entry, ...]:
+def without_taken_out(count: int, taken_out: Sequence[Changed]) -> tuple[Entry, ...]:
     """So many messages as they came, without what the user took out."""
     changed = {one.at: one for one in taken_out}
     return tuple(changed.get(at, As(at)) for at in range(count)) if changed else ()

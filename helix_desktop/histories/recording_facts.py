@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 
 from helix_desktop.engine import fact_encoding, facts
-from helix_desktop.engine.call_outcomes import name_call_source
+from helix_desktop.engine.call_outcomes import describe_call_as_source
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.history.live_folds import DOCUMENTS
 from helix_desktop.engine.ports import EntryOrigin, TokenCounter
@@ -195,7 +195,7 @@ class _FactDrafting:
     def _draft_result(self, message: RecordedMessage) -> None:
         content = message.text.encode("utf-8", "replace")
         call = self.waiting.pop(message.answers, None)
-        about = EntryOrigin(call.name if call else "tool", name_call_source(call.arguments) if call else "")
+        about = EntryOrigin(call.name if call else "tool", describe_call_as_source(call.arguments) if call else "")
         output, tokens = reference_to_content(content), self.tokens.count_tokens(message.text)
         if call is None:
             parts = (facts.Text("[An output that answers no call]", 8), facts.Attachment("output.txt", output, tokens))

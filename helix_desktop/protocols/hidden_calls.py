@@ -27,10 +27,10 @@ class HiddenCallFilter(ABC):
         self.output_tokens_before = 0  # Output tokens of all replies before this one.
         self._held_events: list[tuple[bytes, Json]] = []
 
-    def count_and_reset_reply(self, output: int) -> None:
+    def count_and_reset_reply(self, output_tokens: int) -> None:
         """The reply so far came to nothing but hidden calls; the next one goes on in its place."""
         self.replies_before += 1
-        self.output_tokens_before += output
+        self.output_tokens_before += output_tokens
         self.reset_for_retry()
 
     def reset_for_retry(self) -> None:
@@ -43,9 +43,9 @@ class HiddenCallFilter(ABC):
         """Whether the reply only has hidden calls, so that the gateway continues it."""
         return self.hidden_count > 0 and self.visible_count == 0
 
-    def count_and_check_hidden(self, name: str) -> bool:
+    def count_and_check_hidden(self, called_tool: str) -> bool:
         """Whether the client does not see a call of this tool. To be asked once for every call of a reply."""
-        ours = name in HIDDEN_TOOLS
+        ours = called_tool in HIDDEN_TOOLS
         self.hidden_count += ours
         self.any_hidden |= ours
         self.visible_count += not ours

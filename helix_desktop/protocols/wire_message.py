@@ -128,7 +128,7 @@ class CallNumbering:
         self.waiting.append((name, f"call-{self.given}"))
         return self.waiting[-1][1]
 
-    def take_oldest_open_call(self, name: str) -> str:
+    def number_of_oldest_open_call(self, name: str) -> str:
         for at, (called, number) in enumerate(self.waiting):
             if called == name:
                 del self.waiting[at]

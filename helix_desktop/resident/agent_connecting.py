@@ -35,6 +35,6 @@ def connect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
 def disconnect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
     """Take it out. With the last one the resident is no longer started at login, and ends when nothing else needs it."""
     agent_settings.remove_address(change, where.config)
-    if not (agent_settings.installed_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]):
+    if not (agent_settings.written_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]):
         login_start.disable_login_start()
     asyncio.run(ask_resident(where, "installed"))

@@ -105,7 +105,7 @@ class Resident:
         """The agents whose settings have an address of this gateway. Where its port is somebody
         else's now, they would get the agents' keys: so the address is taken out of those settings.
         """
-        found = await asyncio.to_thread(agent_settings.installed_registrations, self._where.config)
+        found = await asyncio.to_thread(agent_settings.written_registrations, self._where.config)
         self._installed = {one.token: one for one in found}
         self._update_gateway()  # First, so that the gateway knows the agents as soon as they can reach it.
         try:

@@ -13,7 +13,7 @@ async def change_schedules(where: ProgramFolders, wanted: list[schedules.WorkSch
     """Put these in the place of those there were. Returns why the resident cannot start at login, or nothing."""
     command, refused = agent_run.command_of_this_program(where), ""
     await asyncio.to_thread(schedules.write_schedules, where.data, wanted)
-    needed = agent_settings.installed_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]
+    needed = agent_settings.written_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]
     try:
         if wanted:
             login_start.enable_login_start(command)

@@ -97,7 +97,7 @@ class CacheFolder:
     def stage_single_chunk(
         self, content: bytes, digest: Digest, about: EntryOrigin, time: float, *, thorough: bool = False
     ) -> StagedEntry:
-        number = self.take_entry_number()
+        number = self.allocate_entry_number()
         value = self.encode_chunk(content, thorough=thorough)
         lines = count_text_lines(content, about)
         record = CacheRecord(number, number, digest, len(content), len(value), lines, time, about)
@@ -108,12 +108,12 @@ class CacheFolder:
         old = known.record
         if old.about.tool != CHECKPOINT or about.tool == CHECKPOINT or known.writes:
             return known
-        record = replace(old, number=self.take_entry_number(), lines=lines, time=self.now(), about=about)
+        record = replace(old, number=self.allocate_entry_number(), lines=lines, time=self.now(), about=about)
         return self.stage_record(record, [(cache_records.key_of_number(b"m", old.number), None)])
 
     def begin_incoming(self, about: EntryOrigin, *, time: float | None = None) -> "IncomingContent":
         """Store content that comes piece by piece and never stands in memory as a whole. `time`: when it was first stored."""
-        return IncomingContent(self, self.take_entry_number(), about, self.now() if time is None else time)
+        return IncomingContent(self, self.allocate_entry_number(), about, self.now() if time is None else time)
 
     def discard_staged(self, staged: StagedEntry) -> None:
         self._staged.pop(staged.record.digest.raw, None)
@@ -121,10 +121,10 @@ class CacheFolder:
             blob = staged.record.blob
             self.delete_chunks(blob, extra=[(cache_records.key_of_number(b"o", blob), None)])
 
-    def store_collected_record(self, record: CacheRecord) -> None:
+    def store_record_without_content(self, record: CacheRecord) -> None:
         """Remember an entry with its content gone, as another workspace's export describes it."""
         if self.level.get_value(b"h" + record.digest.raw) is None:
-            number = self.take_entry_number()
+            number = self.allocate_entry_number()
             gone = replace(record, number=number, blob=number, kept=0, chunks=(), state=EntryState.COLLECTED)
             self.commit_staged([self.stage_record(gone, [])])
 
@@ -182,7 +182,7 @@ class CacheFolder:
         highest = cache_records.key_of_number(b"", self._next - 1)
         return [(cache_records.key_of_number(b"m", number), None), (_HIGHEST, highest)]
 
-    def take_entry_number(self) -> int:
+    def allocate_entry_number(self) -> int:
         self._next += 1
         return self._next - 1
 
@@ -204,7 +204,7 @@ class CacheFolder:
         self.reader.record_of_content(digest)
         self.level.write_batch([(PINNED + digest.raw, b"" if pinned else None)])
 
-    def collect_entry(self, digest: Digest) -> int:
+    def discard_entry_content(self, digest: Digest) -> int:
         """Remove the content to make room; what it was stays known. Returns the bytes freed."""
         record = self.reader.record_of_content(digest)
         if self.level.get_value(PINNED + digest.raw) is not None:
@@ -290,7 +290,7 @@ class IncomingContent:
             return cache.stage_single_chunk(bytes(self._held), digest, self._about, self._time)
         self._write_chunk()
         lines = self._lines + (self._last != b"\n") if self._about.media_type.startswith(_TEXT) else 0
-        number, chunks = cache.take_entry_number(), tuple(self._chunks)
+        number, chunks = cache.allocate_entry_number(), tuple(self._chunks)
         record = CacheRecord(number, self._blob, digest, self._size, self._kept, lines, self._time, self._about, chunks)
         return cache.stage_record(record, [(cache_records.key_of_number(b"o", self._blob), None)])
 

@@ -41,7 +41,7 @@ class CacheCheck:
         self._checked = self._bytes = 0
         self._notes: list[str] = []
 
-    def check_slice(self) -> bool:
+    def check_next_slice_if_any(self) -> bool:
         """Read some megabytes; False when everything has been read."""
         budget = SLICE
         while budget > 0:
@@ -92,7 +92,7 @@ class CacheCheck:
                 self._cache.rewrite_hash_key(record)
                 self._waiting.append(record.digest)
 
-    def note_missing(self, digests: Iterable[Digest]) -> None:
+    def add_missing_to_result(self, digests: Iterable[Digest]) -> None:
         """Name those of `digests` that should be there and are not."""
         for digest in digests:
             if digest.raw in self._seen or digest in self._damaged:
@@ -115,7 +115,7 @@ def _skip_ahead_in_hashes(digest: Digest | None) -> Digest | None:
     return None if first == 0xFF else Digest(bytes((first + 1,)).ljust(32, b"\0"))
 
 
-def collect_entries(cache: CacheFolder, digests: Sequence[Digest], enough: int) -> tuple[list[Digest], int]:
+def free_cache_bytes(cache: CacheFolder, digests: Sequence[Digest], enough: int) -> tuple[list[Digest], int]:
     """Remove contents in this order until `enough` bytes are freed. Pinned ones stay."""
     gone: list[Digest] = []
     freed = 0
@@ -126,7 +126,7 @@ def collect_entries(cache: CacheFolder, digests: Sequence[Digest], enough: int) 
         if digest in pinned:
             continue
         try:
-            freed += cache.collect_entry(digest)
+            freed += cache.discard_entry_content(digest)
         except HelixError:
             continue  # An entry that is damaged or deleted frees no space.
         gone.append(digest)

@@ -46,7 +46,7 @@ class CacheReader:
         if record is None or record.digest != digest:
             raise self.quarantine_entry(digest, "its description is missing")
         if record.state is EntryState.COLLECTED:
-            raise self._collected_entry_error(record)
+            raise self._discarded_content_error(record)
         if digest.raw in self.marked[QUARANTINED]:
             raise _damaged_entry_error(digest, self._quarantine_reason(digest))
         return record
@@ -150,7 +150,7 @@ class CacheReader:
             return NotFound(f"The entry {digest} was permanently removed at the user's request.")
         return NotFound(f"There is no entry {digest} in this workspace's cache.")
 
-    def _collected_entry_error(self, record: CacheRecord) -> NotFound:
+    def _discarded_content_error(self, record: CacheRecord) -> NotFound:
         what = " ".join(filter(None, (record.about.tool, record.about.source))) or "content put by hand"
         return NotFound(
             f"The entry {record.digest} ({what}, {record.size:,} bytes) was removed to free up space.",

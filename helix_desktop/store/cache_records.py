@@ -125,17 +125,17 @@ def pack_record(record: CacheRecord) -> bytes:
     figures = record.size, record.kept, record.lines, record.time
     head = _FIXED.pack(VERSION, *named, *figures, *map(len, (tool, source, media, record.chunks)))
     payload = head + tool + source + media + b"".join(record.chunks)
-    return _record_check(record.number, payload) + payload
+    return _checksum_of_record(record.number, payload) + payload
 
 
-def _record_check(number: int, payload: bytes) -> bytes:
+def _checksum_of_record(number: int, payload: bytes) -> bytes:
     return hashlib.sha256(_U64.pack(number) + payload).digest()[:_CHECK]
 
 
 def unpack_record(number: int, value: bytes) -> CacheRecord:
     """ValueError where the value is not what was written."""
     payload = value[_CHECK:]
-    if _record_check(number, payload) != value[:_CHECK]:
+    if _checksum_of_record(number, payload) != value[:_CHECK]:
         raise ValueError("the record does not match its check")
     fields = _FIXED.unpack_from(payload)
     _, state, digest, blob, size, kept, lines, time, tool, source, media, chunks = fields

@@ -81,12 +81,12 @@ def purge_cache(cache: CacheFolder, wanted: ForgetRequest) -> Iterator[None]:
 
 def _entry_holds_text(cache: CacheFolder, record: CacheRecord, traces: TextForms) -> bool:
     try:
-        return _text_in_pieces(cache.reader.iterate_chunks(record), traces)
+        return _occurs_in_joined_pieces(cache.reader.iterate_chunks(record), traces)
     except HelixError:
         return True  # A damaged entry may contain the text, so it is forgotten too.
 
 
-def _text_in_pieces(pieces: Iterable[bytes], traces: TextForms) -> bool:
+def _occurs_in_joined_pieces(pieces: Iterable[bytes], traces: TextForms) -> bool:
     """Also where it is split over two of them."""
     tail = b""
     for piece in pieces:
@@ -184,7 +184,7 @@ def find_remaining_traces(workspace: Path, wanted: ForgetRequest) -> Iterator[st
 def _remaining_trace_in_file(path: Path, traces: TextForms) -> str | None:
     try:
         with path.open("rb") as file:
-            found = _text_in_pieces(iter(lambda: file.read(1 << 20), b""), traces)
+            found = _occurs_in_joined_pieces(iter(lambda: file.read(1 << 20), b""), traces)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -115,7 +115,7 @@ class TrashEmptying:
             return
         except (HelixError, ValueError):
             record = None  # A damaged entry is removed, too.
-        if record is None or not _was_put_from_outside(record.about):
+        if record is None or not _was_stored_by_hand(record.about):
             self._cache.forget_entry(digest)
             self._entries += 1
             self._bytes += record.kept if record else 0
@@ -142,7 +142,7 @@ def read_deleted_conversations(workspace: Path) -> frozenset[str]:
         return frozenset()
 
 
-def note_deleted_conversations(workspace: Path, names: Collection[str]) -> None:
+def save_deleted_conversations(workspace: Path, names: Collection[str]) -> None:
     every = sorted(read_deleted_conversations(workspace) | frozenset(names))
     atomic_files.write_file_atomically(workspace / DELETED, "\n".join(every) + "\n", private=True)
 
@@ -161,6 +161,6 @@ def _child_conversations(line: StoredFact) -> set[str]:
         return set()
 
 
-def _was_put_from_outside(about: EntryOrigin) -> bool:
+def _was_stored_by_hand(about: EntryOrigin) -> bool:
     """Put by hand, or by a program outside: no conversation's own."""
     return not about.tool or about.tool.partition(":")[0] == "outside"

@@ -95,7 +95,7 @@ class FleetNotes:
         paused, unable = tuple(found["pause"]), tuple(found["unable"])
         return FleetState(workers, found["limit"], found["spent"], paused, unable, "stop" in found)
 
-    async def renew_worker(self, worker: str, seconds: float) -> bool:
+    async def renew_worker_and_tell_if_draining(self, worker: str, seconds: float) -> bool:
         """It lives for so long at least. Whether it was told to drain."""
         ((amount,),) = await self._run(_LIVE, self._space, f"worker {worker}", seconds)
         return bool(amount)
@@ -108,7 +108,7 @@ class FleetNotes:
         """No worker begins a request to it meanwhile."""
         await self._run(_SET, self._space, f"pause {provider}", seconds, seconds, 0.0)
 
-    async def note_unable_worker(self, machine: str, why: str, seconds: float) -> None:
+    async def exclude_machine_for(self, machine: str, why: str, seconds: float) -> None:
         """Its workers leave the tasks to others for so long."""
         await self._run(_SET, self._space, f"unable {machine}: {why}", seconds, seconds, 0.0)
 

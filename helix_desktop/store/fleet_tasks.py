@@ -190,7 +190,9 @@ class FleetTaskList:
             ) from error
         for at in range(0, len(wanted), TASKS_IN_CALL):
             some = list(zip(ids, wanted, strict=True))[at : at + TASKS_IN_CALL]
-            await self._run_statements([each for task, one in some for each in self._insertion(task, one, needs[task])])
+            await self._run_statements(
+                [each for task, one in some for each in self._insertions(task, one, needs[task])]
+            )
         return ids
 
     async def _find_needed_task_id(self, need: str) -> str:
@@ -200,7 +202,7 @@ class FleetTaskList:
                 return (await self.find_fleet_task(name)).id
         raise NotFound(f"There is no task {need} in this workspace.", remedy="`task list` shows the tasks.")
 
-    def _insertion(self, task: str, one: NewFleetTask, needs: Sequence[str]) -> list[Statement]:
+    def _insertions(self, task: str, one: NewFleetTask, needs: Sequence[str]) -> list[Statement]:
         sealed, nothing = self._encode("task", task, one.order), self._encode("task result", task, FleetTaskResult())
         late, space = max(0.0, one.deadline_seconds), self._space
         added = [self._statement(_ADD_NEED, space, task, need, space, task) for need in needs]
@@ -315,7 +317,7 @@ class FleetTaskList:
             changed, busy = changed + len(rows), busy if rows else [*busy, one.id]
         return changed, busy
 
-    async def filter_ended(self, ids: Sequence[str]) -> list[str]:
+    async def filter_ended_tasks(self, ids: Sequence[str]) -> list[str]:
         """Those of these that are tasks which ended, in their order."""
         found = await self._run_statements([self._statement(_ENDED, self._space, one) for one in ids])
         return [row[0] for rows in found for row in rows]

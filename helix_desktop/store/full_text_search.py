@@ -83,7 +83,7 @@ class MatchingRows:
     def __init__(self, connection: sqlite3.Connection, words: Sequence[str], most: int, deep: int) -> None:
         self._connection = connection
         (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
-        self._asked = search_words.asked_terms(words, partial(self._is_everywhere, last))
+        self._asked = search_words.queries_of_terms(words, partial(self._is_in_a_tenth_of_rows, last))
         rows_of_words = ((word, frozenset(self._find_rows([word], RANKED))) for word in words)
         self._rows = dict(sorted(rows_of_words, key=lambda item: len(item[1])))  # The rarest first.
         self._last, self._looked_for, self._held = last, Counter[str](), Counter[str]()
@@ -104,7 +104,7 @@ class MatchingRows:
             first += self._find_rows(words, deep, " OR ")
         self.best_first = [*dict.fromkeys([*first, *sorted(scores, key=lambda row: (-scores[row], -row))])]
 
-    def _is_everywhere(self, last: int, word: str) -> bool:
+    def _is_in_a_tenth_of_rows(self, last: int, word: str) -> bool:
         """Whether a tenth of the newest rows have it, where there are so many that it matters."""
         asked = (f'"{word}"', 1, RANKED // 10)
         found = self._connection.execute(f"{_MATCHING} OFFSET ?", asked).fetchone() if last > RANKED else None

@@ -116,10 +116,10 @@ class StoreFeed:
             lambda: (self._cache.reader.last_entry_number(), self._journal.last_fact_id())
         )
 
-    def entry_records(self, after: int, limit: int) -> Sequence[CacheRecord]:
+    def read_entry_records(self, after: int, limit: int) -> Sequence[CacheRecord]:
         return self._thread.call_and_wait(self._cache.reader.records_after, after, limit)
 
-    def content_beginnings(
+    def read_content_beginnings(
         self, records: Sequence[CacheRecord], limit: int
     ) -> Sequence[tuple[CacheRecord, bytes | None]]:
         """The first bytes of as many of the records as come to about `_SLICE`; None for what cannot be read."""
@@ -143,7 +143,7 @@ class StoreFeed:
                 break
         return found
 
-    def fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
+    def read_fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
         return self._thread.call_and_wait(self._journal.stored_facts_since, after, limit)
 
     def run_on_stores(self, work: Callable[[Callable[[], CacheFolder], JournalFile], T]) -> T:
@@ -238,7 +238,7 @@ class IndexFile:
                 self._index_rows(progress)
 
     def _index_rows(self, progress: IndexProgress) -> None:
-        found = self._feed.entry_records(progress.rows, ROWS)
+        found = self._feed.read_entry_records(progress.rows, ROWS)
         pinned = self._feed.pinned_digests()
         with self._index_transaction():
             listed = [record for record in found if record.about.tool != CHECKPOINT]
@@ -255,7 +255,7 @@ class IndexFile:
         """Contents were removed or forgotten, or are entries like any other by now. In slices: others get their turn between them."""
         entries = room = after = 0
         while after < (last := self.current_progress().rows):
-            found = [record for record in self._feed.entry_records(after, ROWS) if record.number <= last]
+            found = [record for record in self._feed.read_entry_records(after, ROWS) if record.number <= last]
             if not found:
                 break
             after = found[-1].number
@@ -327,8 +327,8 @@ class IndexFile:
         with self._index_transaction():
             after, size = progress.words, 0
             while after < progress.entries and size < _TOGETHER:
-                found = self._feed.entry_records(after, WORDS)
-                contents = self._feed.content_beginnings(found, SEARCHED)
+                found = self._feed.read_entry_records(after, WORDS)
+                contents = self._feed.read_content_beginnings(found, SEARCHED)
                 size += self._index_contents(contents)
                 complete = len(contents) == len(found) < WORDS
                 after = progress.entries if complete else contents[-1][0].number
@@ -360,7 +360,7 @@ class IndexFile:
         rows = [(at, len(text), *where) for at, (text, _, *where) in enumerate(found, last + 1)]
         self._execute_rows("INSERT INTO pieces(id, length, number, start, conversation, seq)", rows)
         words = [
-            (at, "\n".join((text, call, *map(search_words.added_words, (text, call)))))
+            (at, "\n".join((text, call, *map(search_words.extra_words_for_index, (text, call)))))
             for at, (text, call, *_) in enumerate(found, last + 1)
         ]
         for some in _split_by_text_size(words):
@@ -369,7 +369,7 @@ class IndexFile:
     # --- Facts are indexed
 
     def _index_facts(self, progress: IndexProgress) -> None:
-        lines = self._feed.fact_lines(progress.facts, FACTS)
+        lines = self._feed.read_fact_lines(progress.facts, FACTS)
         with self._index_transaction():
             facts = [(line, fact) for line in lines if (fact := _decode_or_none(line)) is not None]
             self._index_pieces(

@@ -206,24 +206,26 @@ class JournalFile:
             rows = self.connection.execute(f"{_LINES} id > ? ORDER BY id LIMIT ?", (watermark, limit))
             return [StoredFact(*row) for row in rows]
 
-    def copy_conversation(self, conversation: str, at: int, new: str) -> tuple[Recorded, ...]:
-        """Copy the facts up to `at`, with their numbers and times, and begin the new conversation behind them."""
-        read = self.read_recorded(conversation, 0, at) if at > 0 else ()
-        copied = tuple(replace(each, conversation=new) for each in read)
-        if len(copied) != at or at < 1:
-            raise NotFound(f"Conversation {conversation} has no record {at} to fork from.")
+    def copy_conversation(self, conversation: str, last: int, new_conversation: str) -> tuple[Recorded, ...]:
+        """Copy the facts up to `last`, with their numbers and times, and begin the new conversation behind them."""
+        read = self.read_recorded(conversation, 0, last) if last > 0 else ()
+        copied = tuple(replace(each, conversation=new_conversation) for each in read)
+        if len(copied) != last or last < 1:
+            raise NotFound(f"Conversation {conversation} has no record {last} to fork from.")
         time = self._now()
-        begun = [Recorded(new, at + 1, time, ConversationStarted(forked_from=conversation, forked_at=at))]
-        brought = (each.fact for each in _select_recorded(self, _BROUGHT_BEHIND, conversation, at))
+        begun = [
+            Recorded(new_conversation, last + 1, time, ConversationStarted(forked_from=conversation, forked_at=last))
+        ]
+        brought = (each.fact for each in _select_recorded(self, _BROUGHT_BEHIND, conversation, last))
         # From such a fact on, all up to `at` is another program's, although what tells so stands behind it.
-        firsts = (one.first for one in brought if isinstance(one, BroughtIn) and one.first <= at and not one.undone)
+        firsts = (one.first for one in brought if isinstance(one, BroughtIn) and one.first <= last and not one.undone)
         if (first := next(firsts, None)) is not None:
             paid = sum(one.fact.usage.cost for one in copied[max(0, first - 1) :] if isinstance(one.fact, ModelReplied))
-            begun.append(Recorded(new, at + 2, time, BroughtIn(Origin(), "", first, cost=paid)))
+            begun.append(Recorded(new_conversation, last + 2, time, BroughtIn(Origin(), "", first, cost=paid)))
         with self.in_one_transaction():
-            if self._read_row(new) is not None:
-                raise InvalidInput(f"The conversation {new} already exists.")
-            self._insert_facts(empty_row(new, copied[0].time), (*copied, *begun))
+            if self._read_row(new_conversation) is not None:
+                raise InvalidInput(f"The conversation {new_conversation} already exists.")
+            self._insert_facts(empty_row(new_conversation, copied[0].time), (*copied, *begun))
         return (*copied, *begun)
 
     def first_facts_without_meter(self) -> tuple[Recorded, ...]:
@@ -276,9 +278,9 @@ class JournalFile:
             for conversation in dict.fromkeys(line.conversation for line in lines):
                 self._recompute_row(conversation)
 
-    def insert_stored_facts(self, lines: Sequence[StoredFact], *, sealed: bool = False) -> None:
+    def insert_stored_facts(self, lines: Sequence[StoredFact], *, trusted: bool = False) -> None:
         """Like `restore_facts`, for many facts in order: each conversation's row goes on from where
-        it is. `sealed`: their digests were made here just now.
+        it is. `trusted`: their digests were made here just now.
         """
         with self.in_one_transaction():
             sqlite_database.execute_with_rows(self.connection, _INSERT, list(map(_columns_of_line, lines)))
@@ -287,7 +289,9 @@ class JournalFile:
                 of.setdefault(line.conversation, []).append(line)
             for conversation, own in of.items():
                 row = self._read_row(conversation) or empty_row(conversation, own[0].time)
-                row = _row_after_lines(row, own) if sealed else row_after(row, (line.decode_recorded() for line in own))
+                row = (
+                    _row_after_lines(row, own) if trusted else row_after(row, (line.decode_recorded() for line in own))
+                )
                 self.connection.execute(_UPSERT, row.column_values())
 
     def in_one_transaction(self) -> sqlite_database.SqliteTransaction:

@@ -111,16 +111,16 @@ class WorkspaceIndex:
             self.start_indexing()
 
     async def wait_until_indexed(
-        self, report: Callable[[IndexProgress], None] = lambda _: None, *, but: int = 0
+        self, report: Callable[[IndexProgress], None] = lambda _: None, *, allowed_missing: int = 0
     ) -> IndexProgress:
         """Wait until everything is in the index, or all but so many, reporting after each slice. A damaged one is made anew first."""
         self._refuse_while_rebuilding()
         for _ in range(2):
             try:
-                return await self._index_until_caught_up(report, but)
+                return await self._index_until_caught_up(report, allowed_missing)
             except IndexDamaged:
                 await self._rebuild_after()
-        return await self._index_until_caught_up(report, but)
+        return await self._index_until_caught_up(report, allowed_missing)
 
     async def _index_until_caught_up(self, report: Callable[[IndexProgress], None], but: int) -> IndexProgress:
         while True:

@@ -123,7 +123,7 @@ def _has_all_terms(text: str, terms: list[str]) -> bool:
     """Whether the text has each term, as whole words, as the real index cuts them."""
     held, hidden = _plain_and_hidden_words(text)
     return all(
-        _term_occurs(term, held) or _term_occurs(term, hidden) or _term_occurs(search_words.hidden_words(term), hidden)
+        _term_occurs(term, held) or _term_occurs(term, hidden) or _term_occurs(search_words.words_inside(term), hidden)
         for term in terms
     )
 
@@ -131,7 +131,7 @@ def _has_all_terms(text: str, terms: list[str]) -> bool:
 @functools.lru_cache(maxsize=4_096)  # a replay searches the same texts again and again
 def _plain_and_hidden_words(text: str) -> tuple[str, str]:
     """Its words, and the words hidden in them, each between blanks."""
-    hidden = search_words.hidden_words(text)
+    hidden = search_words.words_inside(text)
     return f" {' '.join(search_words.plain_words(text))} ", f" {' '.join(search_words.plain_words(hidden))} "
 
 

@@ -119,14 +119,14 @@ def _find_best_line(text: str, stems: Sequence[str], rarity: Mapping[str, float]
             begin, end = text.rfind("\n", max(0, at - LINE), at) + 1, text.find("\n", at, at + LINE)
             line = text[begin or max(0, at - LINE) : end if end >= 0 else at + LINE]
             there = [stem for stem in stems if stem in line]
-            beside = (min(rarity[one], rarity[two]) for one, two in pairwise(there) if _stand_together(line, one, two))
+            beside = (min(rarity[one], rarity[two]) for one, two in pairwise(there) if _are_adjacent(line, one, two))
             if (weight := sum(map(rarity.__getitem__, there)) + FOLLOWING * sum(beside)) > best:
                 best, place = weight, at
             at = text.find(rare, end if end >= 0 else at + LINE)
     return best, place
 
 
-def _stand_together(line: str, one: str, two: str) -> bool:
+def _are_adjacent(line: str, one: str, two: str) -> bool:
     end = line.find(one) + len(one)
     return 0 <= line.find(two, end) - end <= BESIDE
 

@@ -1,7 +1,7 @@
 """Words as the search sees them: prose, code identifiers and paths.
 
 The index cuts a text at everything that is no letter or digit, so `snake_case` and `a/path.py` are found by their parts.
-`added_words` adds what that misses: the humps of camelCase, and the characters and pairs of them of scripts without blanks.
+`extra_words_for_index` adds what that misses: the humps of camelCase, and the characters and pairs of them of scripts without blanks.
 The index knows which words a row has and not where: that halves it. Whether they stand side by side, the text itself says.
 """
 
@@ -37,7 +37,7 @@ _WORDS = re.compile(r"\w+")
 _BEGINS = r"(?<![^\W_])"  # In a pattern: no letter or digit stands before this.
 
 
-def hidden_words(text: str) -> str:
+def words_inside(text: str) -> str:
     before = _CAPITAL.split(text)  # By turns: text before a capital, and the rest of that word.
     words = [head[len(head.rstrip(_LETTERS)) :] + rest for head, rest in zip(before[::2], before[1::2], strict=False)]
     hidden = " ".join(_HUMPS.findall("\n".join(words))).replace("\n", ".")
@@ -47,12 +47,12 @@ def hidden_words(text: str) -> str:
     return " . ".join([hidden, *single] if hidden else single)
 
 
-def added_words(text: str) -> str:
+def extra_words_for_index(text: str) -> str:
     """What the index adds to a text."""
-    return f"{hidden_words(text)} {' '.join(_pairs_of_signs(text))}"
+    return f"{words_inside(text)} {' '.join(_character_pairs(text))}"
 
 
-def _pairs_of_signs(text: str) -> list[str]:
+def _character_pairs(text: str) -> list[str]:
     """Each two neighbours in a script without blanks; a sign that stands alone, alone."""
     runs = [] if text.isascii() else _UNSPACED.findall(text)
     return [run[at : at + 2] for run in runs for at in range(max(1, len(run) - 1))]
@@ -99,14 +99,14 @@ class AskedTerm:
     together: re.Pattern[str] | None
 
 
-def asked_terms(terms: Sequence[str], is_everywhere: Callable[[str], bool]) -> Mapping[str, AskedTerm]:
+def queries_of_terms(terms: Sequence[str], is_everywhere: Callable[[str], bool]) -> Mapping[str, AskedTerm]:
     """By term, as it stands or by its hidden words, how the index is asked. A `*` at a term's end means "begins so".
 
     Of several words in one term, the index is not asked for those that stand almost everywhere: that takes long, and chooses little.
     """
-    hidden = [" ".join([hidden_words(_UNSPACED.sub(" ", term)), *_pairs_of_signs(term)]) for term in terms]
+    hidden = [" ".join([words_inside(_UNSPACED.sub(" ", term)), *_character_pairs(term)]) for term in terms]
     cut = _cut_like_index([*terms, *hidden])
-    return {term: _asked_term(term, cut[at], cut[len(terms) + at], is_everywhere) for at, term in enumerate(terms)}
+    return {term: _query_of_term(term, cut[at], cut[len(terms) + at], is_everywhere) for at, term in enumerate(terms)}
 
 
 def _cut_like_index(texts: Sequence[str]) -> list[list[str]]:
@@ -120,7 +120,7 @@ def _cut_like_index(texts: Sequence[str]) -> list[list[str]]:
     return cut
 
 
-def _asked_term(term: str, plain: list[str], hidden: list[str], is_everywhere: Callable[[str], bool]) -> AskedTerm:
+def _query_of_term(term: str, plain: list[str], hidden: list[str], is_everywhere: Callable[[str], bool]) -> AskedTerm:
     star, stem = "*" if term.endswith("*") else "", stem_of_word(term)
     ways, end = [], "" if star else r"(?![^\W_])"
     whole, humps = (r"[\W_]*".join(map(re.escape, words)) for words in (plain, hidden))
@@ -146,7 +146,7 @@ def split_unspaced_terms(terms: list[str]) -> list[str]:
     """The terms, with pairs of signs in the place of a longer run of a script without blanks."""
     split: list[str] = []
     for term in terms:
-        split += _pairs_of_signs(" ".join(run for run in _UNSPACED.findall(term) if len(run) > 2)) or [term]
+        split += _character_pairs(" ".join(run for run in _UNSPACED.findall(term) if len(run) > 2)) or [term]
     return split
 
 

@@ -200,10 +200,10 @@ def _repair_cache(workspace: Path, folder: Path, note: Note) -> CacheFolder:
 
 def _check_all_entries(cache: CacheFolder, note: Note) -> None:
     check = CacheCheck(cache)
-    while check.check_slice():
+    while check.check_next_slice_if_any():
         pass
     check.repair_hash_keys()
-    while check.check_slice():
+    while check.check_next_slice_if_any():
         pass
     result = check.check_result()
     note(f"Cache entries intact: {result.checked}; damaged: {len(result.damaged)}.")

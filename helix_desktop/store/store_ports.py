@@ -13,7 +13,7 @@ from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin
 from helix_desktop.errors import AmbiguousName, CacheCorrupt, JournalCorrupt, NotFound, StoreFailed
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder, IncomingContent, StagedEntry
-from helix_desktop.store.cache_maintenance import CacheCheck, CollectResult, VerifyResult, collect_entries
+from helix_desktop.store.cache_maintenance import CacheCheck, CollectResult, VerifyResult, free_cache_bytes
 from helix_desktop.store.cache_records import CHUNK, CacheRecord
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.journal_file import JournalFile
@@ -380,11 +380,11 @@ class StoreCache:
         await self._index.wait_until_indexed()
         check = CacheCheck(self._folder)
         for going_on in (check.repair_hash_keys, lambda: None):
-            while await self._thread.run_there(check.check_slice):
+            while await self._thread.run_there(check.check_next_slice_if_any):
                 report(check.check_result())
             await self._thread.run_there(going_on)
         async for digests in self._index.stream_expected_entries():
-            await self._thread.run_there(check.note_missing, digests)
+            await self._thread.run_there(check.add_missing_to_result, digests)
         return check.check_result()
 
     async def verify_entry(self, digest: Digest) -> None:
@@ -399,7 +399,7 @@ class StoreCache:
         if enough <= 0:
             return CollectResult(0, 0)
         candidates = await self._index.find_unused_entries()
-        gone, freed = await self._thread.run_there(collect_entries, self._folder, candidates, enough)
+        gone, freed = await self._thread.run_there(free_cache_bytes, self._folder, candidates, enough)
         await self._index.refresh_entry_rows(gone)
         await self._thread.run_there(self._folder.level.compact_database)
         self.changed()

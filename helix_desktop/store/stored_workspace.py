@@ -19,7 +19,7 @@ from helix_desktop.store import content_forgetting as forgetting
 from helix_desktop.store import journal_backups, store_opening, workspace_settings
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_maintenance import CollectResult
-from helix_desktop.store.empty_trash import TrashEmptying, note_deleted_conversations
+from helix_desktop.store.empty_trash import TrashEmptying, save_deleted_conversations
 from helix_desktop.store.index_file import StoreFeed
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.live_index import WorkspaceIndex
@@ -160,7 +160,7 @@ class StoredWorkspace:
         report(total, total)
         if self.link is not None:
             named = await self._stores.thread.run_there(self._digests_to_forget, wanted)
-            await self.link.note_entries_to_forget(wanted.digests, named)
+            await self.link.save_entries_to_forget(wanted.digests, named)
         purged = ForgetResult((), 0, (), 0)
 
         async def purge() -> None:
@@ -189,7 +189,7 @@ class StoredWorkspace:
         await stores.background.run_there(forgetting.delete_damaged_copies, self.folder)
         await stores.thread.run_there(forgetting.append_forgotten_facts, stores.journal, changed, wanted)
         if steps is not None:
-            await stores.thread.run_there(steps.plan_new_generation, changed)
+            await stores.thread.run_there(steps.mark_conversations_for_resending, changed)
         elsewhere = tuple(
             await stores.background.run_there(list, forgetting.find_remaining_traces(self.folder, wanted))
         )
@@ -264,15 +264,15 @@ class StoredWorkspace:
         await stores.thread.run_there(stores.cache.level.compact_database)
         self.cache.changed()
 
-    async def delete_conversations_for_good(self, only: Collection[str] = ()) -> EmptyTrashResult:
+    async def delete_conversations_for_good(self, ids_instead_of_trashed: Collection[str] = ()) -> EmptyTrashResult:
         """Remove the conversations in the trash, or only these wherever they are, for good, with what only they use;
         from the backups too. The recorder does not bring them back.
 
         Minutes for a large workspace. No turn may be going on: what it has put and not yet named in
         a fact counts as used by nobody.
         """
-        emptying = TrashEmptying(self._stores.journal, self._stores.cache, only)
-        if not any(row.trashed or row.id in only for row in await self.journal.list_conversations()):
+        emptying = TrashEmptying(self._stores.journal, self._stores.cache, ids_instead_of_trashed)
+        if not any(row.trashed or row.id in ids_instead_of_trashed for row in await self.journal.list_conversations()):
             return EmptyTrashResult()
         emptied = EmptyTrashResult()
 
@@ -282,7 +282,7 @@ class StoredWorkspace:
 
         try:
             await self._stores.thread.run_slices(emptying.find_content_to_delete())
-            await asyncio.to_thread(note_deleted_conversations, self.folder, emptying.gone)
+            await asyncio.to_thread(save_deleted_conversations, self.folder, emptying.gone)
             await self.index.rebuild_after(clear)
         finally:
             await self._stores.thread.run_there(emptying.end_emptying)
@@ -310,7 +310,7 @@ class StoredWorkspace:
             self.cache.changed()
         return CollectResult(sweeping.entries, sweeping.freed)
 
-    async def shared_conversations(
+    async def build_conversation_sync(
         self, connected: SharedStoreConnection, heads: ConversationHeads, machine: str
     ) -> ConversationSync:
         """Its conversations as they are kept in step with other machines. `machine`: what this one is called there."""

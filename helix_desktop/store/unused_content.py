@@ -101,7 +101,7 @@ class UnusedContentRemoval:
 
     def _remove_content(self, digest: Digest) -> None:
         try:
-            self.freed += self._cache.collect_entry(digest)
+            self.freed += self._cache.discard_entry_content(digest)
         except HelixError:
             return
         self.entries += 1

@@ -301,7 +301,7 @@ def _import_entry(
     time = fact_encoding.check_time(head["time"])
     if "collected" in head:
         record = CacheRecord(0, 0, digest, int(head["collected"]), 0, int(head["lines"]), time, about)
-        cache.store_collected_record(record)
+        cache.store_record_without_content(record)
         return []
     incoming = cache.begin_incoming(about, time=time)
     left = int(head["size"])

@@ -22,7 +22,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 STORE, KEY = "HELIX_STORE", "HELIX_STORE_KEY"
 
 
-def wants_link(workspace: StoredWorkspace, environ: Mapping[str, str] = os.environ) -> bool:
+def is_set_up_to_be_shared(workspace: StoredWorkspace, environ: Mapping[str, str] = os.environ) -> bool:
     """Whether its settings say that it is shared. One that an earlier version shared through the
     environment says nothing, but was in step with the space that the key there belongs to.
     """
@@ -53,19 +53,19 @@ def check_only_one_in_space(folder: Path, space: str) -> None:
 
 
 def link_workspace(
-    workspace: StoredWorkspace, secrets: SecretStorage, *, environ: Mapping[str, str] = os.environ, working: bool = True
+    workspace: StoredWorkspace, secrets: SecretStorage, *, environ: Mapping[str, str] = os.environ, syncs: bool = True
 ) -> SharedStoreLink | None:
     """Share it as its settings or the environment say; None where they say nothing. Nothing waits
-    for the store. `working`: it keeps in step by itself; else what is asked of it is done.
+    for the store. `syncs`: it keeps in step by itself; else what is asked of it is done.
     """
-    if not wants_link(workspace, environ):
+    if not is_set_up_to_be_shared(workspace, environ):
         return None
     url = workspace.settings.shared.get("url", "")
     own = store_address.parse_store_address(url or environ[STORE])
 
     async def connect() -> SharedStoreConnection:
         if url:
-            return await connect_with_key(workspace.id, own, secrets)
+            return await connection_with_key(workspace.id, own, secrets)
         found = await asyncio.to_thread(build_store_connection, own, environment_key(environ))
         try:
             await _check_own_space(workspace, own.url, found)
@@ -75,7 +75,7 @@ def link_workspace(
         return found
 
     linked = workspace.share_content(own.url, connect, acknowledge=workspace.settings.shared.get("acknowledge", ""))
-    if working:
+    if syncs:
         linked.start_syncing()
     return linked
 
@@ -111,7 +111,7 @@ async def _check_own_space(workspace: StoredWorkspace, url: str, found: SharedSt
         )
 
 
-async def connect_with_key(workspace: str, where: StoreAddress, secrets: SecretStorage) -> SharedStoreConnection:
+async def connection_with_key(workspace: str, where: StoreAddress, secrets: SecretStorage) -> SharedStoreConnection:
     """The store with the workspace's key; NotFound where the key is not on this machine."""
     text = await secrets.read_secret(SharedStoreKey(workspace))
     if not text:

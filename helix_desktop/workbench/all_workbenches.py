@@ -224,7 +224,7 @@ class Workbenches:
         async with AsyncExitStack() as undo:
             opened = await self._open_as_owner(workspace)
             undo.push_async_callback(opened.aclose)
-            if workspace_link.wants_link(opened):
+            if workspace_link.is_set_up_to_be_shared(opened):
                 workspace_link.link_workspace(opened, self.secrets)
             access = ModelAccess(self.configured, self.secrets, self.connections, self.tokens, self._clock)
             kit = replace(_build_program_dependencies(access, self.places), find_route=self.find_route)

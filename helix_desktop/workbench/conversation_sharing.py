@@ -189,7 +189,7 @@ class WorkspaceSharing:
         run, state = conversations.thread.run_there, conversations.sync_state
         last = (await run(conversations.journal.conversation_row, conversation)).last_seq
         await self.wait_until_sent()
-        known = await run(state.get_progress, conversation)
+        known = await run(state.read_shared_progress, conversation)
         if known.writer != state.machine or conversation in self.synced_sessions.branch_by_conversation:
             return False
         if known.seq < last:
@@ -369,7 +369,7 @@ async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLin
             "This shared store can share content, but not conversations.",
             remedy="To share conversations too, use PostgreSQL.",
         )
-    made = await workspace.shared_conversations(connected, heads, machine)
+    made = await workspace.build_conversation_sync(connected, heads, machine)
 
     async def send_entry_contents(entries: Collection[Digest]) -> None:
         if entries:

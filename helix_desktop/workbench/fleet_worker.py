@@ -183,7 +183,7 @@ class FleetWorker:
 
     async def _renew_worker_note(self) -> None:
         """So that others see it, and it hears when it is to end."""
-        if await self._list.notes.renew_worker(self._name, TASK_LEASE_SECONDS):
+        if await self._list.notes.renew_worker_and_tell_if_draining(self._name, TASK_LEASE_SECONDS):
             self.drain()
 
     async def _release_conversations_until_cancelled(self) -> None:
@@ -197,7 +197,7 @@ class FleetWorker:
         rows = self._bench.list_conversations()
         if len(rows) < self.most_kept * 3 // 2:
             return
-        ended = await self._list.filter_ended([row.id for row in rows if not row.parent])
+        ended = await self._list.filter_ended_tasks([row.id for row in rows if not row.parent])
         if len(ended) >= self.most_kept * 3 // 2:
             old = set(ended[self.most_kept :])
             while more := {row.id for row in rows if row.parent in old} - old:

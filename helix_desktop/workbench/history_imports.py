@@ -124,7 +124,7 @@ class HistoryImport:
                 coming = maker.submit_work(next, held, None)  # While one session is written, the next is prepared.
                 report(done[one.file], sum(sizes), str(one.file))
                 if done[one.file] - ahead > AHEAD:
-                    await self.workspace.index.wait_until_indexed(but=BEHIND)
+                    await self.workspace.index.wait_until_indexed(allowed_missing=BEHIND)
                     ahead = done[one.file]
                 await self._import_session(one)
         finally:

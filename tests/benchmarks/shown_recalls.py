@@ -49,7 +49,7 @@ class ShownRecallsPlayer(SessionPlayer):
         needed = {page.entry: page.seeks for page in pages if page.entry and page.named and page.holds}
         for entry, seeks in needed.items():
             here = self._conversation
-            whole = content_recall.max_whole_tokens(here.state, here.policy)
+            whole = content_recall.max_tokens_recalled_whole(here.state, here.policy)
             self.after.append(await self._recall(entry, seeks, whole))
             self.before.append(await self._recall_in_pages(entry, seeks))
         return await super()._play_recalls(request, pages)

@@ -200,7 +200,7 @@ class Keeping:
         """Until what runs in the background has come in."""
         if (flying := self.steward._flying) is not None:
             await asyncio.wait([flying])
-        await self.steward._record_failure_of(FoldKind.HANDOVER, self.steward.adopt_ready_fold)
+        await self.steward._run_and_record_failure(FoldKind.HANDOVER, self.steward.adopt_ready_fold)
 
     async def reopened(self) -> Keeping:
         """The same conversation in a program started again."""

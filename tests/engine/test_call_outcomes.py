@@ -151,8 +151,8 @@ def test_here_documents_are_left_out_of_a_command(command: str, rest: str) -> No
     ],
 )
 def test_an_output_is_named_by_what_its_call_is_about(arguments: str, name: str) -> None:
-    assert call_outcomes.name_call_source(arguments) == name
+    assert call_outcomes.describe_call_as_source(arguments) == name
 
 
 def test_a_name_of_an_output_is_short() -> None:
-    assert call_outcomes.name_call_source(json.dumps({"command": "x" * 9_000})) == "x" * 200
+    assert call_outcomes.describe_call_as_source(json.dumps({"command": "x" * 9_000})) == "x" * 200

@@ -44,7 +44,7 @@ async def sharing(home: Path, url: str) -> AsyncIterator[tuple[Machine, Conversa
         connected = await one.link.ensure_connected()
         heads = heads_of_connection(connected)
         assert heads is not None
-        sync = await one.workspace.shared_conversations(connected, heads, home.name)
+        sync = await one.workspace.build_conversation_sync(connected, heads, home.name)
 
         async def send_content(_entries: object) -> None:
             await one.link.send_waiting_content()

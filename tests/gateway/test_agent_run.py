@@ -145,9 +145,9 @@ def test_a_run_has_the_agents_exit_code_and_a_direct_way_to_the_gateway(tmp_path
 
 
 def test_before_anything_is_made_the_agent_must_be_there() -> None:
-    agent_run.check_agent_program(build_agent_of_command([sys.executable], "anthropic"))
+    agent_run.check_agent_is_installed(build_agent_of_command([sys.executable], "anthropic"))
     with pytest.raises(NotFound, match="no-such-agent was not found"):
-        agent_run.check_agent_program(build_agent_of_command(["no-such-agent"], "anthropic"))
+        agent_run.check_agent_is_installed(build_agent_of_command(["no-such-agent"], "anthropic"))
 
 
 def test_a_gateway_that_is_not_there_says_nothing() -> None:

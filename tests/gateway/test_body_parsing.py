@@ -349,10 +349,10 @@ def test_values_nested_a_thousand_deep_are_read_and_much_deeper_ones_go_on_unrea
 
 
 def test_as_many_lists_and_objects_as_are_allowed_are_read_and_one_more_is_not() -> None:
-    body_parsing.check_opening_signs(b'[{"a":[{}]}]', 0, 4)
-    body_parsing.check_opening_signs(b'[{"a":[{}]}]', 1, 3)
+    body_parsing.check_bracket_count(b'[{"a":[{}]}]', 0, 4)
+    body_parsing.check_bracket_count(b'[{"a":[{}]}]', 1, 3)
     with pytest.raises(ValueError, match="more than 3 lists"):
-        body_parsing.check_opening_signs(b'[{"a":[{}]}]', 0, 3)
+        body_parsing.check_bracket_count(b'[{"a":[{}]}]', 0, 3)
 
 
 def _body(said: int, **more: Any) -> bytes:

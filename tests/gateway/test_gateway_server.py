@@ -36,7 +36,7 @@ def test_the_last_line_of_the_resident_says_who_may_come_in_and_its_end_ends_the
     made = [GatewayRegistration("one", "http://own.example", folds=False), GatewayRegistration("two", key="secret")]
     lines = [[{**one.as_json_without_key(), "key": one.key} for one in some] for some in (made, made[1:])]
     assert not server.should_exit
-    gateway_server._apply_registrations(
+    gateway_server._follow_registrations(
         io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in lines)), known, server
     )
     assert server.should_exit

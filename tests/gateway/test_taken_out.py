@@ -207,7 +207,7 @@ async def test_a_request_that_cannot_be_read_or_written_is_not_sent_where_someth
         await bring_back(await talk.session())
         talk.agent.units[-1]["content"][0]["text"] = "go on then"
         assert (await talk.post()).status_code == 200
-        talk.here.app._taken_out.refuse_unread_session("one")
+        talk.here.app._taken_out.refuse_if_anything_taken_out("one")
 
 
 @asynccontextmanager

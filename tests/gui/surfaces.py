@@ -187,7 +187,7 @@ async def _give_tasks(bench: Workbench) -> None:
     async with open_fleet_task_list(bench.workspace) as tasks:
         await tasks.notes.set_limit("workspace", 50.0)
         await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder(text, "")) for text, *_ in TASKS])
-        await tasks.notes.renew_worker("build-2 3f2a1c.1", 3_600)
+        await tasks.notes.renew_worker_and_tell_if_draining("build-2 3f2a1c.1", 3_600)
         claimed = await tasks.claim_fleet_tasks("build-1 99aa01.1", 1, 3_600)
         claimed += await tasks.claim_fleet_tasks("build-2 3f2a1c.1", 4, 3_600)
         for task in claimed:

@@ -103,15 +103,15 @@ def test_the_last_piece_is_edited_first_so_that_places_stay_true() -> None:
 def test_calls_without_ids_are_answered_in_the_order_they_came() -> None:
     numbers = CallNumbering()
     assert [numbers.assign_call_number(name) for name in ("read", "run", "read")] == ["call-1", "call-2", "call-3"]
-    assert [numbers.take_oldest_open_call(name) for name in ("read", "read", "read", "run")] == [
+    assert [numbers.number_of_oldest_open_call(name) for name in ("read", "read", "read", "run")] == [
         "call-1",
         "call-3",
         "",
         "call-2",
     ]
     assert numbers.assign_call_number("run") == "call-4"
-    assert numbers.take_oldest_open_call("run") == "call-4"
-    assert numbers.take_oldest_open_call("run") == ""
+    assert numbers.number_of_oldest_open_call("run") == "call-4"
+    assert numbers.number_of_oldest_open_call("run") == ""
 
 
 def test_a_text_is_sliced_into_parts_of_one_length(monkeypatch: pytest.MonkeyPatch) -> None:

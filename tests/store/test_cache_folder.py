@@ -137,9 +137,9 @@ def test_a_pinned_entry_is_not_collected(cache: CacheFolder) -> None:
     cache.set_entry_pinned(digest)
     assert cache.reader.pinned_entries() == {digest}
     with pytest.raises(InvalidInput, match="pinned"):
-        cache.collect_entry(digest)
+        cache.discard_entry_content(digest)
     cache.set_entry_pinned(digest, pinned=False)
-    assert cache.collect_entry(digest) == len(b"content") + 1
+    assert cache.discard_entry_content(digest) == len(b"content") + 1
     with pytest.raises(NotFound, match="removed to free up space"):
         cache.reader.get_content(digest)
     assert cache.reader.record_of_entry(digest).size == 7

@@ -9,7 +9,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store import cache_records
 from helix_desktop.store.cache_folder import CacheFolder
-from helix_desktop.store.cache_maintenance import CacheCheck, VerifyResult, collect_entries
+from helix_desktop.store.cache_maintenance import CacheCheck, VerifyResult, free_cache_bytes
 
 SHELL = EntryOrigin("shell", "ls")
 
@@ -24,8 +24,8 @@ def cache(tmp_path: Path) -> Iterator[CacheFolder]:
 
 def checked(cache: CacheFolder, *expected: Digest) -> VerifyResult:
     check = CacheCheck(cache)
-    for going_on in (check.repair_hash_keys, lambda: check.note_missing(expected)):
-        while check.check_slice():
+    for going_on in (check.repair_hash_keys, lambda: check.add_missing_to_result(expected)):
+        while check.check_next_slice_if_any():
             pass
         going_on()
     return check.check_result()
@@ -39,7 +39,7 @@ def test_everything_is_read(cache: CacheFolder) -> None:
 
 def test_a_large_cache_is_checked_in_slices(cache: CacheFolder) -> None:
     check, steps = CacheCheck(cache), 1
-    while check.check_slice():
+    while check.check_next_slice_if_any():
         steps += 1
     assert steps > 1
 
@@ -67,7 +67,7 @@ def test_collection_stops_when_there_is_room(cache: CacheFolder) -> None:
     cache.set_entry_pinned(digests[0])
     broken = cache.reader.record_of_content(digests[1])
     cache.level.write_batch([(cache_records.key_of_number(b"m", broken.number), b"nonsense")])
-    gone, freed = collect_entries(cache, digests, 24)
+    gone, freed = free_cache_bytes(cache, digests, 24)
     assert gone == digests[2:5]
     assert freed == 24
-    assert collect_entries(cache, digests[2:5], 25) == ([], 0)
+    assert free_cache_bytes(cache, digests[2:5], 25) == ([], 0)

@@ -60,16 +60,16 @@ class ListFeed(StoreFeed):
     def last_entry_and_fact(self) -> tuple[int, int]:
         return max((record.number for record, _ in self.entries), default=0), len(self.facts)
 
-    def entry_records(self, after: int, limit: int) -> Sequence[CacheRecord]:
+    def read_entry_records(self, after: int, limit: int) -> Sequence[CacheRecord]:
         return [record for record, _ in self.entries if record.number > after][:limit]
 
-    def content_beginnings(
+    def read_content_beginnings(
         self, records: Sequence[CacheRecord], limit: int
     ) -> Sequence[tuple[CacheRecord, bytes | None]]:
         contents = dict(self.entries)
         return [(record, contents[record]) for record in records][:3]  # not all at once, as when they are large
 
-    def fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
+    def read_fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
         return [line for line in self.facts if line.id > after][:limit]
 
     def pinned_digests(self) -> frozenset[Digest]:

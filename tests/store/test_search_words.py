@@ -25,13 +25,13 @@ from helix_desktop.store import search_words
     ],
 )
 def test_hidden_words_are_found(text: str, hidden: str) -> None:
-    assert search_words.hidden_words(text) == hidden
+    assert search_words.words_inside(text) == hidden
 
 
 @pytest.mark.parametrize("letter", ["a", "A", "aB", "1", " ", "日", "_", "a1"])
 def test_no_text_takes_long(letter: str) -> None:
     started = time.process_time()
-    search_words.hidden_words(letter * (500_000 // len(letter)))
+    search_words.words_inside(letter * (500_000 // len(letter)))
     assert time.process_time() - started < 2.0
 
 
@@ -55,7 +55,7 @@ def test_a_query_is_taken_apart(query: str, terms: list[str]) -> None:
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1), max_size=5))
 @example(["กั", "हिन्दी", "v2缓存", "_", "a\u0378b\U0001f9ff", "Straße*", "ﬁn ²x", "getÜser東", '"', "*"])
 def test_the_index_can_be_asked_for_whatever_is_typed_and_finds_it(terms: list[str]) -> None:
-    asked = search_words.asked_terms(terms, lambda _: False)
+    asked = search_words.queries_of_terms(terms, lambda _: False)
     with closing(sqlite3.connect(":memory:")) as index:
         index.execute(
             "CREATE VIRTUAL TABLE words USING"
@@ -63,7 +63,8 @@ def test_the_index_can_be_asked_for_whatever_is_typed_and_finds_it(terms: list[s
         )
         for row, term in enumerate(terms):
             index.execute(
-                "INSERT INTO words(rowid, text) VALUES(?, ?)", (row, f"{term} {search_words.added_words(term)}")
+                "INSERT INTO words(rowid, text) VALUES(?, ?)",
+                (row, f"{term} {search_words.extra_words_for_index(term)}"),
             )
         for row, term in enumerate(terms):
             if expression := asked[term].expression:

@@ -72,7 +72,7 @@ async def homes(tmp_path: Path, folder: Path) -> AsyncIterator[tuple[Home, Home]
         engine = MemoryRowStore(shelf, b"space")
         heads, remote = Cut(engine, memory), AsyncRowStore(engine)
         connected = SharedStoreConnection(remote, RowCipher(KEY))
-        bench.sharing.start_conversation_sync(partial(bench.workspace.shared_conversations, connected, heads, name))
+        bench.sharing.start_conversation_sync(partial(bench.workspace.build_conversation_sync, connected, heads, name))
         made.append(Home(bench, engine, remote))
     yield made[0], made[1]
     for desk, home in zip(desks, made, strict=True):

@@ -52,7 +52,7 @@ async def test_a_closed_workspace_is_read_and_changed_without_being_opened(desks
     other = await desk.create_workspace("Without", folder)
     async with open_fleet_task_list(bench.workspace) as tasks:
         (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("one"))])
-        await tasks.notes.renew_worker("build 1.1", 3_600)
+        await tasks.notes.renew_worker_and_tell_if_draining("build 1.1", 3_600)
     await desk.close_workspace(bench.id)
     (found,) = await seen(desk.fleet, bool)
     assert (found["workspace"], found["workers"], found["waiting"][0]["text"]) == (bench.id, {"build 1.1": 0}, "one")

@@ -84,7 +84,7 @@ def share(bench: Workbench) -> MemoryRowStore:
 
     bench.workspace.share_content("memory://", connect)
     bench.sharing.start_conversation_sync(
-        partial(bench.workspace.shared_conversations, connected, MemoryHeads(time.monotonic), "here"),
+        partial(bench.workspace.build_conversation_sync, connected, MemoryHeads(time.monotonic), "here"),
         address="postgresql://",
     )
     return engine

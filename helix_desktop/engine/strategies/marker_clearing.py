@@ -222,7 +222,7 @@ def is_cache_cold(situation: FoldSituation) -> bool:
 def seconds_until_cold(situation: FoldSituation) -> float:
     """How long the provider will still keep in its cache what the last step sent."""
     times, life = situation.branch.step_times, cache_lifetime(situation.state)
-    refreshes = (token_budget.refreshes_since(situation.state, seq) for seq in situation.branch.steps[-1:])
+    refreshes = (token_budget.cache_refreshes_since(situation.state, seq) for seq in situation.branch.steps[-1:])
     used = [*times[-1:], *(time for found in refreshes for time, _ in found)]
     return life - (situation.now - max(used)) if used else life
 

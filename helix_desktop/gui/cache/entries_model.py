@@ -8,7 +8,7 @@ from functools import partial
 
 from PySide6.QtCore import QAbstractTableModel, QObject, Qt, QTimer, Signal
 
-from helix_desktop.engine.call_outcomes import name_call_source
+from helix_desktop.engine.call_outcomes import describe_call_as_source
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import EntryFilter, EntryRow, EntrySort
 from helix_desktop.fast_dataclass import dataclass
@@ -266,7 +266,7 @@ def cell_text(row: EntryRow, column: EntryColumn, now: float) -> str:
 
 def _readable_source(source: str) -> str:
     """Version 0.2 stored the call's arguments as they are for the output of a connected agent."""
-    return name_call_source(source) if source.startswith("{") else source[:400]
+    return describe_call_as_source(source) if source.startswith("{") else source[:400]
 
 
 _CELLS: dict[EntryColumn, Callable[[EntryRow, float], str]] = {

@@ -147,7 +147,7 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
         if piece.kind is PieceKind.CALL:
             tally.assign_call_number(piece.name)
         elif piece.kind is PieceKind.RESULT:
-            tally.take_oldest_open_call(piece.name)
+            tally.number_of_oldest_open_call(piece.name)
     return [*before, *(parse_message(unit, tally) for unit in list_at(body, "contents")[len(before) :])]
 
 
@@ -172,7 +172,7 @@ def _piece_of_gemini_part(part: Mapping[str, Json], path: tuple[int | str, ...],
         field, text = _text_of_response(response)
         failed = field == "error"
         return Piece(
-            PieceKind.RESULT, text, path, tally.take_oldest_open_call(name), name, ok=not failed, media_type=field
+            PieceKind.RESULT, text, path, tally.number_of_oldest_open_call(name), name, ok=not failed, media_type=field
         )
     if isinstance(part.get("text"), str):
         return Piece(PieceKind.REASONING if part.get("thought") else PieceKind.TEXT, text_at(part, "text"), path)

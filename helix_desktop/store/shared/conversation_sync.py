@@ -114,7 +114,7 @@ class ConversationSync:
     async def load_known_writers(self) -> None:
         """Know what was known when the program ended."""
         for known in await self.thread.run_there(self.sync_state.list_progress):
-            self.leases.note_writer(known)
+            self.leases.set_writer_from_head(known)
         self._unread = await self.thread.run_there(self.sync_state.read_unread_heads)
 
     async def sync_once(self) -> None:
@@ -142,7 +142,7 @@ class ConversationSync:
                 self._refuse_if_used_elsewhere(conversation, name)
                 while await self._send_next_segments([conversation]):
                     pass
-                known = await self.thread.run_there(self.sync_state.get_progress, conversation)
+                known = await self.thread.run_there(self.sync_state.read_shared_progress, conversation)
                 contents, is_held = known.contents, self.leases.holds_lease(conversation, self.lease / 2)
                 if not contents or contents.is_removed or is_held:
                     return
@@ -252,7 +252,7 @@ class ConversationSync:
 
     async def _merge_head(self, head: ConversationHead, contents: HeadContents) -> None:
         conversation = contents.conversation
-        known = await self.thread.run_there(self.sync_state.get_progress_if_here, conversation)
+        known = await self.thread.run_there(self.sync_state.read_shared_progress_if_here, conversation)
         if head.version < known.version:
             return
         is_released = self.sync_state.released.is_released
@@ -274,12 +274,12 @@ class ConversationSync:
                 await self._append_fetched_facts(seen, known if goes_on else SharedProgress(conversation))
             except _ChainDiffers:
                 await self._append_fetched_facts(seen, SharedProgress(conversation))
-        self.leases.note_writer(seen)
+        self.leases.set_writer_from_head(seen)
 
     async def _fetch_released_conversation(self, conversation: str) -> None:
         """Somebody works here in a conversation that left this disk."""
         if await self.thread.run_there(self.sync_state.released.is_released, conversation):
-            known = await self.thread.run_there(self.sync_state.get_progress, conversation)
+            known = await self.thread.run_there(self.sync_state.read_shared_progress, conversation)
             await self._append_fetched_facts(known, SharedProgress(conversation))
 
     async def _append_fetched_facts(self, seen: SharedProgress, known: SharedProgress) -> None:
@@ -311,7 +311,7 @@ class ConversationSync:
             at = await self.thread.run_there(self.sync_state.merge_changed_facts, known, lines, seen)
             if at is not None:
                 branch = await self.thread.run_there(self._branch_if_both_wrote, seen, lines[at:], at)
-        self.leases.note_writer(seen)
+        self.leases.set_writer_from_head(seen)
         self.open_conversations.note_branch(seen.conversation, branch or seen.conversation)
 
     def _append_if_compatible(
@@ -378,7 +378,7 @@ class ConversationSync:
         for at, conversation in enumerate(conversations):
             if size > _BYTES:
                 return made, stale, [*more, *conversations[at:]]
-            known = self.sync_state.get_progress(conversation)
+            known = self.sync_state.read_shared_progress(conversation)
             if self.leases.find_machine_writing(conversation):
                 continue
             # Another machine removed this conversation, but facts were added here since.
@@ -448,7 +448,7 @@ class ConversationSync:
             self.leases.note_lease(one.conversation, seconds, asked)
             self._seen[self._head_row_name(one.conversation)] = (one.version, one.conversation)
             self.leases.taken_over.discard(one.conversation)
-            self.leases.note_writer(one)
+            self.leases.set_writer_from_head(one)
         for is_won, head in answers:
             if not is_won and head is not None:
                 await self._merge_head_if_new(head)
@@ -466,7 +466,7 @@ class ConversationSync:
 
     async def _publish_removal(self, conversation: str) -> None:
         """It was removed for good here: the others keep what they have, and it is not shared any more."""
-        known = await self.thread.run_there(self.sync_state.get_progress, conversation)
+        known = await self.thread.run_there(self.sync_state.read_shared_progress, conversation)
         if known.contents is None or known.contents.is_removed:
             return
         gone = HeadContents(conversation, self.machine, generation=known.contents.generation, is_removed=True)

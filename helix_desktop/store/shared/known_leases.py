@@ -56,6 +56,6 @@ class KnownLeases:
         """It lasts for so long from `asked` on, or from now on."""
         self._ends[conversation] = (self._now() if asked is None else asked) + left
 
-    def note_writer(self, known: SharedProgress) -> None:
+    def set_writer_from_head(self, known: SharedProgress) -> None:
         """The machine that wrote the head which is known."""
         self._writers[known.conversation] = (known.writer, known.contents.machine if known.contents else "")

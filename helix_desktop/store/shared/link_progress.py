@@ -32,7 +32,7 @@ class LinkProgress:
     burying: Mapping[str, int] = field(default_factory=dict)
     renewing: Sequence[str] = ()
 
-    def if_same_space(self, space: str) -> "LinkProgress":
+    def progress_if_same_space(self, space: str) -> "LinkProgress":
         """The same for this store; what was noted of another one does not hold here."""
         return self if self.space == space else LinkProgress(space, self.machine)
 

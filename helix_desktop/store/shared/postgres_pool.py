@@ -160,7 +160,7 @@ class PostgresPool:
             try:
                 return self._run_statements(connection, statements)
             except self._psycopg.Error as error:
-                if not self._is_lost(error) and not self._must_prepare_again(error):
+                if not self._is_connection_lost(error) and not self._must_prepare_again(error):
                     raise
         return self._run_statements(self._open_postgres_connection(), statements)
 
@@ -193,7 +193,7 @@ class PostgresPool:
                 return
         connection.close()
 
-    def _is_lost(self, error: Any) -> bool:
+    def _is_connection_lost(self, error: Any) -> bool:
         """Whether it was the connection that failed, and not what was asked."""
         return isinstance(error, self._psycopg.OperationalError) and (error.sqlstate or "57P").startswith(("08", "57P"))
 
@@ -206,7 +206,7 @@ class PostgresPool:
 
     def _open_postgres_connection(self) -> Connection:
         connection: Connection = self._psycopg.connect(**self._arguments, autocommit=True, prepare_threshold=None)
-        connection.add_notice_handler(lambda notice: self._note_unconfirmed(connection, notice))
+        connection.add_notice_handler(lambda notice: self._mark_connection_unconfirmed(connection, notice))
         try:
             with self._lock:
                 if not self._is_prepared:
@@ -217,7 +217,7 @@ class PostgresPool:
             raise
         return connection
 
-    def _note_unconfirmed(self, connection: Connection, notice: Any) -> None:
+    def _mark_connection_unconfirmed(self, connection: Connection, notice: Any) -> None:
         """A server that is told to stop waiting for its standby says so in a warning, and then that all went well."""
         if "synchronous replication" in (notice.message_primary or "") or notice.sqlstate == "01000":
             self._unconfirmed.add(id(connection))

@@ -130,7 +130,7 @@ class SharedStoreLink:
         async with self._connecting:
             if self._connected is None:
                 connected = await self._connect()
-                self._progress = self._progress.if_same_space(connected.space_and_address(self.url))
+                self._progress = self._progress.progress_if_same_space(connected.space_and_address(self.url))
                 self._connected = connected
             return self._connected
 
@@ -299,7 +299,7 @@ class SharedStoreLink:
 
     # --- Forgetting, here and on other machines
 
-    async def note_entries_to_forget(self, digests: Collection[Digest], named: Collection[Digest] = ()) -> None:
+    async def save_entries_to_forget(self, digests: Collection[Digest], named: Collection[Digest] = ()) -> None:
         """Note it on the disk, before anything of them is removed here. `named`: those that stay, and are described anew."""
         digests = set(digests) - self._obeying
         if not digests and not named:

@@ -115,7 +115,7 @@ class SyncState:
     def save_unread_heads(self, names: frozenset[bytes]) -> None:
         self._write_value("unread", " ".join(sorted(name.hex() for name in names)))
 
-    def get_progress(self, conversation: str) -> SharedProgress:
+    def read_shared_progress(self, conversation: str) -> SharedProgress:
         with self._journal.errors:
             row = self._journal.connection.execute(
                 "SELECT conversation, seq, chain, version, writer, head FROM in_step WHERE conversation = ?",
@@ -123,13 +123,13 @@ class SyncState:
             ).fetchone()
         return _progress_from_row(row) if row else SharedProgress(conversation)
 
-    def get_progress_if_here(self, conversation: str) -> SharedProgress:
+    def read_shared_progress_if_here(self, conversation: str) -> SharedProgress:
         """The same; of a conversation that was removed here nothing is left to go on from."""
         with self._journal.errors:
             there = self._journal.connection.execute(
                 "SELECT 1 FROM conversations WHERE id = ?", (conversation,)
             ).fetchone()
-        known = self.get_progress(conversation)
+        known = self.read_shared_progress(conversation)
         return known if there else replace(known, seq=0, chain=fact_segments.NOTHING)
 
     def list_progress(self) -> tuple[SharedProgress, ...]:
@@ -143,10 +143,10 @@ class SyncState:
         """What this machine needs of the engine's rows for its conversations."""
         return tuple(one.name for known in self.list_progress() if known.contents for one in known.contents.segments)
 
-    def plan_new_generation(self, conversations: Iterable[str]) -> None:
+    def mark_conversations_for_resending(self, conversations: Iterable[str]) -> None:
         """Facts of these were changed in place, which only forgetting does: they are to be sent anew, as the next generation."""
         for conversation in conversations:
-            known = self.get_progress(conversation)
+            known = self.read_shared_progress(conversation)
             if known.contents is None or not known.seq:
                 continue
             chain = fact_segments.compute_chain(
@@ -179,7 +179,7 @@ class SyncState:
                 return agreed + common
             if apart:
                 self._journal.delete_facts_after(known.conversation, agreed + common)
-            self._journal.insert_stored_facts(theirs[common:] if apart else theirs[len(mine) :], sealed=True)
+            self._journal.insert_stored_facts(theirs[common:] if apart else theirs[len(mine) :], trusted=True)
             self.save_progress(seen)
             self._plan_resend_if_different(seen, marks)
         return None
@@ -220,12 +220,12 @@ class SyncState:
     def list_completely_sent(self, wanted: Iterable[str]) -> list[SharedProgress]:
         """Those of these of which nothing waits to be sent."""
         waiting = self.count_facts_to_send()
-        known = [self.get_progress(one) for one in wanted if one not in waiting]
+        known = [self.read_shared_progress(one) for one in wanted if one not in waiting]
         return [one for one in known if one.seq and one.contents and one.contents.last == one.seq]
 
     def list_current_own_heads(self, conversations: Sequence[str]) -> list[tuple[SharedProgress, HeadContents]]:
         """Those of these whose head is this machine's and says what is here."""
-        known = [self.get_progress(conversation) for conversation in conversations]
+        known = [self.read_shared_progress(conversation) for conversation in conversations]
         own = [one for one in known if one.writer == self.machine and not one.must_be_sent_anew]
         return [(one, one.contents) for one in own if one.contents]
 
@@ -234,7 +234,7 @@ class SyncState:
     def append_facts_of_others(self, lines: Sequence[StoredFact], known: SharedProgress, *, anew: bool = False) -> None:
         """Facts of another machine behind those that are here. `anew`: they were not taken as they came."""
         with self._journal.in_one_transaction():
-            self._journal.insert_stored_facts(lines, sealed=True)
+            self._journal.insert_stored_facts(lines, trusted=True)
             self.released.remove_release_marks(known.conversation)
             self.save_progress(known)
             if anew:
@@ -259,7 +259,7 @@ class SyncState:
             self._journal.delete_facts_after(conversation, at)
             moved = "UPDATE blanked SET conversation = ? WHERE conversation = ? AND seq > ?"
             self._journal.connection.execute(moved, (branch, conversation, at))
-            self._journal.insert_stored_facts(lines, sealed=True)
+            self._journal.insert_stored_facts(lines, trusted=True)
             self.save_progress(known)
             self._plan_resend_if_different(known)
 
@@ -313,7 +313,7 @@ class SyncState:
             return
         if len(lines) == known.seq:
             self._journal.append_all_or_nothing(known.conversation, marks or [Forgotten((), 1, content_forgetting.WHY)])
-        self.plan_new_generation([known.conversation])
+        self.mark_conversations_for_resending([known.conversation])
 
     def _read_value(self, name: str) -> str:
         with self._journal.errors:

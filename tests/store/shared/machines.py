@@ -137,7 +137,7 @@ class Machine:
         wanted = forgetting.ForgetRequest(text, ())
         changed = forgetting.purge_journal(self.journal, wanted)
         forgetting.append_forgotten_facts(self.journal, changed, wanted)
-        self.shared.sync_state.plan_new_generation(changed)
+        self.shared.sync_state.mark_conversations_for_resending(changed)
 
     async def step(self) -> bool:
         """Whether it got through."""

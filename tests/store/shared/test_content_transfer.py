@@ -267,7 +267,7 @@ async def test_what_another_machine_forgot_is_forgotten_here_and_not_told_again(
     digest = (await here.cache.store_content(LARGE, SHELL)).digest
     await here.link.sync_content_now()
     assert await there.cache.read_content(digest) == LARGE
-    await here.link.note_entries_to_forget([digest])
+    await here.link.save_entries_to_forget([digest])
     assert (await here.link.link_status()).burying == 1
     left, copies = await here.link.forget_noted_in_store()
     assert left == ()
@@ -278,7 +278,7 @@ async def test_what_another_machine_forgot_is_forgotten_here_and_not_told_again(
     await there.link.learn_what_others_forgot()
     assert there.link.was_forgotten(digest)
     assert there.link._woken.is_set(), "it is forgotten here soon"
-    await there.link.note_entries_to_forget([digest])
+    await there.link.save_entries_to_forget([digest])
     assert (await there.link.link_status()).burying == 0
 
 
@@ -287,7 +287,7 @@ async def test_what_could_not_be_forgotten_there_yet_is_told(store: Store) -> No
     digest = (await here.cache.store_content(b"secret", SHELL)).digest
     await here.link.sync_content_now()
     assert await here.link.forget_noted_in_store() == ((), ())
-    await here.link.note_entries_to_forget([digest])
+    await here.link.save_entries_to_forget([digest])
     store.rows[-1].is_away = True
     (waits,), none = await here.link.forget_noted_in_store()
     assert "Not yet forgotten in the shared store" in waits
@@ -312,7 +312,7 @@ async def test_what_was_never_fetched_is_forgotten_there_with_all_its_parts(stor
     here, there = await store.machine("here"), await store.machine("there")
     digest = (await here.cache.store_content(content, SHELL)).digest
     await here.link.sync_content_now()
-    await there.link.note_entries_to_forget([digest, Digest.of_content(b"nobody's")])
+    await there.link.save_entries_to_forget([digest, Digest.of_content(b"nobody's")])
     assert await there.link.forget_noted_in_store() == ((), ())
     assert store.shelf.rows == {}
     sealed = [tomb.sealed_digest for _, tomb in store.shelf.tombs]

@@ -675,7 +675,7 @@ class World:
         return [(one.first, one.last) for one in self.head(conversation)[1].segments]
 
     def known(self, machine: Machine, conversation: str = "c") -> SharedProgress:
-        return machine.shared.sync_state.get_progress(conversation)
+        return machine.shared.sync_state.read_shared_progress(conversation)
 
     async def all_ends(self) -> None:
         """Every lease has ended, and both have looked."""

@@ -207,12 +207,12 @@ async def test_lists_and_counts_and_names(tasks: FleetTaskList) -> None:
 
 async def test_notes_say_who_works_and_what_is_left(tasks: FleetTaskList) -> None:
     notes = tasks.notes
-    assert not await notes.renew_worker("a", 30)
-    assert not await notes.renew_worker("gone", -1)
-    assert not await notes.renew_worker("b 1.2", 30)
+    assert not await notes.renew_worker_and_tell_if_draining("a", 30)
+    assert not await notes.renew_worker_and_tell_if_draining("gone", -1)
+    assert not await notes.renew_worker_and_tell_if_draining("b 1.2", 30)
     assert await notes.drain_workers("b 1.2") == 1
     assert (await notes.read_state()).workers == {"a": False, "b 1.2": True}
-    assert await notes.renew_worker("b 1.2", 30)
+    assert await notes.renew_worker_and_tell_if_draining("b 1.2", 30)
     await notes.remove_worker("b 1.2")
     assert await notes.drain_workers() == 1
     assert (await notes.read_state()).workers == {"a": True}

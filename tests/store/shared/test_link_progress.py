@@ -44,8 +44,8 @@ def test_a_note_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_was_noted_of_another_store_does_not_hold() -> None:
-    assert NOTED.if_same_space("space") is NOTED
-    assert NOTED.if_same_space("other") == LinkProgress("other", NOTED.machine)
+    assert NOTED.progress_if_same_space("space") is NOTED
+    assert NOTED.progress_if_same_space("other") == LinkProgress("other", NOTED.machine)
 
 
 async def test_after_a_restart_a_machine_goes_on_from_what_it_had_noted(tmp_path: Path, seal: RowCipher) -> None:
@@ -56,7 +56,7 @@ async def test_after_a_restart_a_machine_goes_on_from_what_it_had_noted(tmp_path
         await here.link.sync_content_now()
         async with machine(tmp_path / "there", lambda: MemoryRowStore(shelf, seal.space), seal) as there:
             await there.cache.read_content(digest)
-            await here.link.note_entries_to_forget([digest])
+            await here.link.save_entries_to_forget([digest])
             await here.link.forget_noted_in_store()
             await there.link.sync_forgotten_content()
             heard = there.link._progress

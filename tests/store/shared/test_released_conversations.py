@@ -22,7 +22,7 @@ async def sharing(
     home: Path, shelf: MemoryServer, heads: MemoryHeads, seal: RowCipher
 ) -> AsyncIterator[tuple[Machine, ConversationSync]]:
     async with machine(home, lambda: MemoryRowStore(shelf, seal.space), seal) as one:
-        sync = await one.workspace.shared_conversations(await one.link.ensure_connected(), heads, home.name)
+        sync = await one.workspace.build_conversation_sync(await one.link.ensure_connected(), heads, home.name)
 
         async def send_content(_entries: object) -> None:
             await one.link.send_waiting_content()

@@ -333,16 +333,16 @@ async def test_what_will_be_forgotten_is_on_the_disk_before_it_begins(two: tuple
     here, _ = two
     small = await here.cache.store_content(b"small", SHELL)
     large = await here.cache.store_content(secrets.token_bytes(CHUNK + 5), SHELL)
-    await here.link.note_entries_to_forget([])
+    await here.link.save_entries_to_forget([])
     assert not link_progress.read_link_progress(here.workspace.folder).burying
-    await here.link.note_entries_to_forget(
+    await here.link.save_entries_to_forget(
         [small.digest, large.digest], [Digest.of_content(b"b"), Digest.of_content(b"a")]
     )
     written = link_progress.read_link_progress(here.workspace.folder)
     assert dict(written.burying) == {small.digest.hex: 1, large.digest.hex: 2}
     assert list(written.renewing) == sorted([Digest.of_content(b"a").hex, Digest.of_content(b"b").hex])
     here.link._obeying = frozenset([Digest.of_content(b"theirs")])  # another machine forgot it: it knows
-    await here.link.note_entries_to_forget([Digest.of_content(b"theirs")])
+    await here.link.save_entries_to_forget([Digest.of_content(b"theirs")])
     assert dict(link_progress.read_link_progress(here.workspace.folder).burying) == dict(written.burying)
 
 
@@ -581,7 +581,7 @@ async def test_what_is_forgotten_before_the_store_was_ever_reached_is_forgotten_
     name = content_transfer.entry_row_name(seal, digest)
     shelf.rows[name] = b"what others sent", 0.0, seal.space
     async with machine(tmp_path, lambda: slow, seal) as here:
-        await here.link.note_entries_to_forget([digest])
+        await here.link.save_entries_to_forget([digest])
         await here.link.ensure_connected()
         assert await here.link.forget_noted_in_store() == ((), ())
         assert shelf.rows == {}
@@ -595,7 +595,7 @@ async def test_a_description_is_not_sent_before_it_is_changed_here(
         await here.link.sync_content_now()
         name = content_transfer.entry_row_name(seal, stored.digest)
         before = shelf.rows[name]
-        await here.link.note_entries_to_forget([], [stored.digest])
+        await here.link.save_entries_to_forget([], [stored.digest])
         await here.link.sync_forgotten_content()
         assert shelf.rows[name] == before
         noted = link_progress.read_link_progress(here.workspace.folder)
@@ -615,9 +615,9 @@ async def test_what_is_to_be_forgotten_meanwhile_is_forgotten_the_next_time(
 
         def more() -> None:
             slow.before = lambda: None
-            asyncio.run_coroutine_threadsafe(here.link.note_entries_to_forget(stored[1:2], stored[2:]), loop).result()
+            asyncio.run_coroutine_threadsafe(here.link.save_entries_to_forget(stored[1:2], stored[2:]), loop).result()
 
-        await here.link.note_entries_to_forget(stored[:1])
+        await here.link.save_entries_to_forget(stored[:1])
         slow.before = more
         slow.copies = ("Backups may hold ciphertext.",)
         assert await here.link.forget_noted_in_store() == ((), slow.copies)
@@ -639,8 +639,8 @@ async def test_what_is_to_be_forgotten_adds_up_while_the_store_is_away(
         with pytest.raises(SharedStoreUnreachable):
             await here.link.sync_content_now()
         assert here.link.waiting == 0
-        await here.link.note_entries_to_forget(stored[:1], stored[2:])
-        await here.link.note_entries_to_forget(stored[1:2], stored[2:])
+        await here.link.save_entries_to_forget(stored[:1], stored[2:])
+        await here.link.save_entries_to_forget(stored[1:2], stored[2:])
         noted = link_progress.read_link_progress(here.workspace.folder)
         assert set(noted.burying) == {one.hex for one in stored[:2]}
         assert list(noted.renewing) == [stored[2].hex]

@@ -29,7 +29,7 @@ class Pair:
         self.say(self.mine, "thank you")
         self.known = self.progress(self.mine, generation=0)
         self.state.save_progress(self.known)
-        self.theirs.insert_stored_facts(self.mine.read_stored_facts("c"), sealed=True)
+        self.theirs.insert_stored_facts(self.mine.read_stored_facts("c"), trusted=True)
         self.theirs.replace_fact(self.theirs.read_stored_facts("c")[0], UserSaid((Text("[gone]", 1),)))
 
     def say(self, journal: JournalFile, text: str) -> None:
@@ -70,7 +70,7 @@ def test_what_another_machine_forgot_is_gone_here_and_what_it_wrote_after_that_f
     pair.say(pair.theirs, "more")
     assert pair.merge() is None
     assert pair.facts(pair.mine) == pair.facts(pair.theirs) == ["[gone]", "thank you", "Forgotten", "more"]
-    assert pair.state.get_progress("c") == pair.progress(pair.theirs, generation=1)
+    assert pair.state.read_shared_progress("c") == pair.progress(pair.theirs, generation=1)
     assert pair.state.count_facts_to_send() == {}
 
 
@@ -83,7 +83,7 @@ def test_what_was_written_here_alone_stays_behind_what_another_machine_forgot(pa
 
 def test_facts_that_came_already_are_not_taken_for_words_of_both(pair: Pair) -> None:
     pair.say(pair.theirs, "third")
-    pair.mine.insert_stored_facts(pair.theirs.read_stored_facts("c", 2), sealed=True)
+    pair.mine.insert_stored_facts(pair.theirs.read_stored_facts("c", 2), trusted=True)
     pair.say(pair.theirs, "fourth")
     assert pair.merge() is None
     assert pair.facts(pair.mine) == ["[gone]", "thank you", "third", "fourth"]
@@ -91,19 +91,19 @@ def test_facts_that_came_already_are_not_taken_for_words_of_both(pair: Pair) -> 
 
 def test_where_both_wrote_the_number_is_told_and_both_keep_what_they_wrote(pair: Pair) -> None:
     pair.say(pair.theirs, "third")
-    pair.mine.insert_stored_facts(pair.theirs.read_stored_facts("c", 2), sealed=True)
+    pair.mine.insert_stored_facts(pair.theirs.read_stored_facts("c", 2), trusted=True)
     pair.forget(pair.mine)
     pair.say(pair.mine, "mine")
     pair.say(pair.theirs, "theirs")
     pair.say(pair.theirs, "theirs again")
     assert pair.merge() == 3
     assert pair.facts(pair.mine) == ["[gone]", "thank you", "third", "Forgotten", "mine"]
-    assert pair.state.get_progress("c") == pair.known, "nothing of the other's is here yet"
+    assert pair.state.read_shared_progress("c") == pair.known, "nothing of the other's is here yet"
 
 
 def test_a_mark_of_forgetting_makes_room_for_what_another_machine_wrote_meanwhile(pair: Pair) -> None:
     pair.say(pair.theirs, "third")
-    pair.mine.insert_stored_facts(pair.theirs.read_stored_facts("c", 2), sealed=True)
+    pair.mine.insert_stored_facts(pair.theirs.read_stored_facts("c", 2), trusted=True)
     pair.forget(pair.mine)
     pair.say(pair.theirs, "theirs")
     assert pair.merge() is None
@@ -120,7 +120,7 @@ def test_what_was_forgotten_here_is_not_undone_by_what_another_machine_wrote_and
     assert pair.merge() is None
     assert pair.facts(pair.mine) == ["[gone here]", "thank you", "theirs", "Forgotten"]
     assert pair.mine.read_recorded("c")[-1].fact == Forgotten((), 1, "why"), "the mark that was here"
-    planned = pair.state.get_progress("c").contents
+    planned = pair.state.read_shared_progress("c").contents
     assert planned is not None
     assert (planned.generation, planned.last) == (2, 0)
 
@@ -132,19 +132,19 @@ def test_of_a_message_in_which_both_forgot_something_at_once_neither_text_comes_
     pair.known = SharedProgress("c", 2, pair.progress(pair.mine, generation=1).chain, 1, b"w" * 16, contents)
     assert pair.merge() is None
     assert pair.facts(pair.mine)[:2] == [content_forgetting.BLANK, "thank you"]
-    planned = pair.state.get_progress("c").contents
+    planned = pair.state.read_shared_progress("c").contents
     assert planned is not None
     assert (planned.generation, planned.last) == (2, 0), "what is here is not what the others have"
 
 
 def test_of_a_conversation_removed_here_nothing_is_left_to_go_on_from(pair: Pair) -> None:
-    assert pair.state.get_progress_if_here("c") == pair.known
+    assert pair.state.read_shared_progress_if_here("c") == pair.known
     pair.mine.delete_conversation("c")
-    assert pair.state.get_progress("c") == pair.known
+    assert pair.state.read_shared_progress("c") == pair.known
     known = pair.known
     left = SharedProgress("c", 0, NOTHING, known.version, known.writer, known.contents)
-    assert pair.state.get_progress_if_here("c") == left
-    assert pair.state.get_progress_if_here("unknown") == SharedProgress("unknown")
+    assert pair.state.read_shared_progress_if_here("c") == left
+    assert pair.state.read_shared_progress_if_here("unknown") == SharedProgress("unknown")
 
 
 def test_marks_and_heads_that_could_not_be_read_are_known_again(pair: Pair) -> None:
@@ -174,7 +174,7 @@ def test_only_facts_that_are_all_here_are_noted_as_shared(pair: Pair) -> None:
     assert not pair.state.save_progress_if_here(pair.progress(pair.theirs, generation=0), known), "they differ"
     pair.state.save_progress(known)
     assert pair.state.save_progress_if_here(seen, known)
-    assert pair.state.get_progress("c") == seen
+    assert pair.state.read_shared_progress("c") == seen
 
 
 def test_the_own_heads_are_those_this_machine_wrote_last_and_need_not_send_anew(pair: Pair) -> None:
@@ -186,7 +186,7 @@ def test_the_own_heads_are_those_this_machine_wrote_last_and_need_not_send_anew(
     pair.state.save_progress(SharedProgress("stale", 2, version=1, writer=own, contents=stale))
     pair.state.save_progress(SharedProgress("bare", 2, version=1, writer=own))
     found = pair.state.list_current_own_heads(["own", "other", "stale", "bare", "unknown"])
-    assert found == [(pair.state.get_progress("own"), heads["own"])]
+    assert found == [(pair.state.read_shared_progress("own"), heads["own"])]
     assert pair.state.needed_segment_names() == (b"n" * 32,) * 3
 
 
@@ -196,8 +196,8 @@ def test_a_new_generation_is_planned_with_the_chain_of_all_facts_the_others_have
     pair.state.save_progress(bare)
     first, *_ = pair.mine.read_stored_facts("c")
     pair.mine.replace_fact(first, UserSaid((Text("[gone here]", 1),)))
-    pair.state.plan_new_generation(["c", "bare", "unknown"])
-    planned, known = pair.state.get_progress("c"), pair.known
+    pair.state.mark_conversations_for_resending(["c", "bare", "unknown"])
+    planned, known = pair.state.read_shared_progress("c"), pair.known
     assert known.contents is not None
     contents = HeadContents("c", "somebody", 0, known.contents.chain, generation=1)
     chain = compute_chain(NOTHING, pair.mine.read_stored_facts("c", 0, 2))
@@ -294,8 +294,8 @@ def forget_in_place(pair: Pair, place: int = 0) -> tuple[StoredFact, SharedProgr
     """A fact that the others have is changed here; what it was, and what is planned."""
     was = pair.mine.read_stored_facts("c")[place]
     pair.mine.replace_fact(was, UserSaid((Text("[gone here]", 1),)))
-    pair.state.plan_new_generation(["c"])
-    return was, pair.state.get_progress("c")
+    pair.state.mark_conversations_for_resending(["c"])
+    return was, pair.state.read_shared_progress("c")
 
 
 def test_facts_of_another_machine_follow_those_that_are_here(pair: Pair) -> None:
@@ -303,7 +303,7 @@ def test_facts_of_another_machine_follow_those_that_are_here(pair: Pair) -> None
     new, seen = pair.theirs.read_stored_facts("c", 2), pair.progress(pair.theirs, generation=0)
     pair.state.append_facts_of_others(new, seen)
     assert pair.facts(pair.mine) == ["swordfish", "thank you", "third"]
-    assert pair.state.get_progress("c") == seen
+    assert pair.state.read_shared_progress("c") == seen
     assert pair.state.count_facts_to_send() == {}
 
 
@@ -312,12 +312,12 @@ def test_facts_that_were_not_taken_as_they_came_are_sent_anew(pair: Pair) -> Non
     new, seen = pair.theirs.read_stored_facts("c", 2), pair.progress(pair.theirs, generation=0)
     pair.state.append_facts_of_others(new, seen, anew=True)
     assert pair.facts(pair.mine) == ["swordfish", "thank you", "third", "Forgotten"]
-    planned = pair.state.get_progress("c").contents
+    planned = pair.state.read_shared_progress("c").contents
     assert planned is not None
     assert (planned.generation, planned.last) == (1, 0)
     again = pair.progress(pair.mine, generation=2)
     pair.state.append_facts_of_others((), again, anew=True)
-    assert pair.state.get_progress("c") == again, "what the others have is what is here"
+    assert pair.state.read_shared_progress("c") == again, "what the others have is what is here"
 
 
 def test_what_was_forgotten_here_does_not_come_back_with_another_machines_copy(pair: Pair) -> None:
@@ -373,4 +373,4 @@ def test_conversations_that_are_gone_or_wait_are_listed(pair: Pair) -> None:
 def test_several_conversations_are_noted_together(pair: Pair) -> None:
     both = [SharedProgress(name, 1, version=1) for name in ("d", "e")]
     pair.state.save_progress_together(both)
-    assert [pair.state.get_progress(one.conversation) for one in both] == both
+    assert [pair.state.read_shared_progress(one.conversation) for one in both] == both
