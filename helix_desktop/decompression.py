@@ -53,7 +53,7 @@ class BodyDecompressor:
             raise UnreadableCoding(f"it is compressed {len(names)} times, and {MOST_CODINGS} times are read")
         self._limit = limit_bytes
         self._decoded = bytearray()
-        self._first: Sink = _LimitedSink(self._keep_decoded, limit_bytes).pass_on_within_limit
+        self._first: Sink = _LimitedSink(self._append_decoded, limit_bytes).pass_on_within_limit
         for name in names:  # The coding that was applied last is decoded first.
             self._first = _LimitedSink(_build_decoder(name, self._first), limit_bytes + _SPARE).pass_on_within_limit
 
@@ -67,15 +67,15 @@ class BodyDecompressor:
             for at in range(0, len(data), _SLICE):
                 self._first(bytes(data[at : at + _SLICE]))
         except DecodedTooLarge:
-            raise DecodedTooLarge(self._limit, self._take_decoded()) from None
+            raise DecodedTooLarge(self._limit, self._pop_decoded()) from None
         except (zlib.error, zstandard.ZstdError, EOFError) as error:
             raise UnreadableCoding(f"its compression is damaged: {error}") from None
-        return self._take_decoded()
+        return self._pop_decoded()
 
-    def _keep_decoded(self, data: bytes) -> None:
+    def _append_decoded(self, data: bytes) -> None:
         self._decoded += data
 
-    def _take_decoded(self) -> bytearray:
+    def _pop_decoded(self) -> bytearray:
         decoded, self._decoded = self._decoded, bytearray()
         return decoded
 

@@ -312,7 +312,7 @@ class SecretStorage:
                 "The system's keyring has not responded yet; it may be waiting to be unlocked.", remedy=CHOICES
             )
         if self._hanging is not None:
-            self._note_keyring_refusal(self._hanging.exception())
+            self._remember_keyring_refusal(self._hanging.exception())
         self._hanging = None
         if self._is_refused:
             raise NoUsableKeyring(LOCKED, remedy=CHOICES)
@@ -329,7 +329,7 @@ class SecretStorage:
         except NoUsableKeyring:
             raise
         except Exception as error:  # Keyring backends raise any kind of error, even D-Bus errors.
-            self._note_keyring_refusal(error)
+            self._remember_keyring_refusal(error)
             if self._is_refused:
                 raise NoUsableKeyring(LOCKED, remedy=CHOICES) from error
             why = f"The system's keyring cannot be used ({type(error).__name__})."
@@ -339,7 +339,7 @@ class SecretStorage:
         finally:
             del call  # The call's error refers to this frame, so they would keep each other alive.
 
-    def _note_keyring_refusal(self, error: BaseException | None) -> None:
+    def _remember_keyring_refusal(self, error: BaseException | None) -> None:
         self._is_refused = self._is_refused or type(error).__name__ in REFUSALS
 
     def _read_key_file(self) -> dict[str, str]:

@@ -45,9 +45,9 @@ async def choose_option(bench: Workbench, conversation: str, identity: str, valu
         case "mode" if value in bench.describe_permission_modes():
             await bench.choose_permission_mode(value)
         case "model" if is_begun:
-            await bench.set_conversation_model(conversation, value)
+            await bench.save_conversation_model(conversation, value)
         case "model":
-            bench.use_conversation_model(conversation, value)
+            bench.set_model_until_closed(conversation, value)
         case "effort" if value in _EFFORTS:
             await bench.change_settings({"effort": None if value == "usual" else value})
         case "policy" if value in context_policy.PRESETS:

@@ -43,9 +43,9 @@ class EditorAgent:
         """Answers an editor about this workspace until it goes away; then the turns it waits for are stopped."""
         router = build_agent_router(cast(Any, self), use_unstable_protocol=True)
         router.add_route(Route("session/delete", self._delete_session, "request"))
-        guarded = GuardedRouter(router, self._note_abilities_and_check_folders)
+        guarded = GuardedRouter(router, self._remember_abilities_and_check_folders)
         self._client = Connection(guarded, ConsoleTransport(console), listening=False)
-        unsubscribe = self._bench.subscribe_to_events(self.hear_event)
+        unsubscribe = self._bench.subscribe_to_events(self.pass_event_to_conversation)
         self._bench.mcp_servers.listeners.append(self._send_changed_commands)
         try:
             await self._client.main_loop()
@@ -60,16 +60,16 @@ class EditorAgent:
             conversation.close()
         await self._tasks.aclose(limit=QUIT_SECONDS)
 
-    def hear_event(self, event: Event) -> None:
+    def pass_event_to_conversation(self, event: Event) -> None:
         name = event.recorded.conversation if isinstance(event, FactAppended) else event.conversation
         if (conversation := self._open.get(name)) is not None:
-            conversation.hear_event(event)
+            conversation.queue_event_for_editor(event)
 
     def _send_changed_commands(self) -> None:
         for conversation in self._open.values():
             self._tasks.spawn_task(conversation.send_commands_if_changed(), name="commands for an editor")
 
-    def _note_abilities_and_check_folders(self, method: str, params: Any) -> None:
+    def _remember_abilities_and_check_folders(self, method: str, params: Any) -> None:
         """The SDK leaves out what it does not know yet of a client's abilities."""
         given = params if isinstance(params, dict) else {}
         if method == "initialize":

@@ -79,7 +79,7 @@ class EditorConversation:
         self.is_begun, model = True, self._bench.model_of_conversation(self.id)
         session = await self._bench.start_users_conversation(self.id)
         if model != self._bench.main_model_name:
-            await self._bench.set_conversation_model(self.id, model)
+            await self._bench.save_conversation_model(self.id, model)
         return session
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class EditorConversation:
         if session is not None and self._is_answering:
             session.stop_turn()
 
-    def hear_event(self, event: session_events.Event) -> None:
+    def queue_event_for_editor(self, event: session_events.Event) -> None:
         """Takes an event of this conversation; it is sent in its turn."""
         if isinstance(event, session_events.FactAppended) and isinstance(event.recorded.fact, TurnEnded):
             self._ended = event.recorded.fact

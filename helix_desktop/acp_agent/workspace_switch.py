@@ -26,14 +26,14 @@ RETRY_SECONDS = 0.1
 QUIT_SECONDS = 1.5
 log = logging.getLogger(__name__)
 Message = dict[str, Any]
-OpenWorkspaceLine = Callable[[str, "WorkspaceLine"], Awaitable[int]]
+OpenWorkspacePipe = Callable[[str, "WorkspacePipe"], Awaitable[int]]
 
 
-class WorkspaceLine:
+class WorkspacePipe:
     """The console of the agent of one workspace: what the editor sent it, and its answers."""
 
     def __init__(
-        self, number: int, workspace: str, pass_on: "Callable[[WorkspaceLine, Message], Awaitable[None]]"
+        self, number: int, workspace: str, pass_on: "Callable[[WorkspacePipe, Message], Awaitable[None]]"
     ) -> None:
         self.number = number
         self.workspace = workspace
@@ -73,15 +73,15 @@ class WorkspaceSwitch:
     """`find_workspace` gives the id of a folder's workspace; `write` puts bytes where the editor reads, and may block."""
 
     def __init__(
-        self, open_line: OpenWorkspaceLine, find_workspace: Callable[[Path], str], write: Callable[[bytes], None]
+        self, open_line: OpenWorkspacePipe, find_workspace: Callable[[Path], str], write: Callable[[bytes], None]
     ) -> None:
         self._open_line = open_line
         self._find_workspace = find_workspace
         self._write = write
-        self._lines: dict[str, WorkspaceLine] = {}
-        self._lines_by_session: dict[str, WorkspaceLine] = {}
+        self._lines: dict[str, WorkspacePipe] = {}
+        self._lines_by_session: dict[str, WorkspacePipe] = {}
         # Requests from workspaces to the editor, by our own id: each with its sender and the sender's id.
-        self._asked: dict[str, tuple[WorkspaceLine, Any]] = {}
+        self._asked: dict[str, tuple[WorkspacePipe, Any]] = {}
         self._greeting: Message = {"jsonrpc": "2.0", "method": "initialize", "params": {"protocolVersion": 1}}
         self._unsent: asyncio.Queue[bytes] = asyncio.Queue(MOST_UNSENT)
         self._tasks = tasks.OwnedTasks("agent for editors")
@@ -133,14 +133,14 @@ class WorkspaceSwitch:
         elif asks and not method.startswith("session/"):
             await self._send(build_error(message["id"], -32601, f"Method not found: {method[:80]}"))
         else:
-            line = await self._find_or_open_line(message)
+            line = await self._find_or_open_pipe(message)
             if asks:
                 if len(line.waiting) >= MOST_WAITING:
                     raise InvalidInput("Too many requests are waiting for an answer.")
                 line.waiting[_key_of_id(message["id"])] = message
             line.send_message(message)
 
-    async def _find_or_open_line(self, message: Message) -> WorkspaceLine:
+    async def _find_or_open_pipe(self, message: Message) -> WorkspacePipe:
         given = message.get("params")
         params = given if isinstance(given, dict) else {}
         found = self._lines_by_session.get(str(params.get("sessionId")))
@@ -158,12 +158,12 @@ class WorkspaceSwitch:
         except (OSError, ValueError) as error:
             raise InvalidInput(f"{str(folder)[:200]!r} is not a folder that can be opened.") from error
         if workspace not in self._lines:
-            line = self._lines[workspace] = WorkspaceLine(len(self._lines), workspace, self._handle_workspace_message)
+            line = self._lines[workspace] = WorkspacePipe(len(self._lines), workspace, self._handle_workspace_message)
             line.restart_with_greeting(self._greeting)
-            self._tasks.spawn_task(self._run_line_until_done(line), name="workspace of an editor")
+            self._tasks.spawn_task(self._run_pipe_until_done(line), name="workspace of an editor")
         return self._lines[workspace]
 
-    async def _run_line_until_done(self, line: WorkspaceLine) -> None:
+    async def _run_pipe_until_done(self, line: WorkspacePipe) -> None:
         """Until its work is done, also where the process that has the workspace open changes."""
         while True:
             said = "The workspace moved to another window of this program. Send your message again."
@@ -185,7 +185,7 @@ class WorkspaceSwitch:
                 return
             await asyncio.sleep(MOVE_SECONDS if code == MOVED else RETRY_SECONDS)
 
-    async def _handle_workspace_message(self, line: WorkspaceLine, message: Message) -> None:
+    async def _handle_workspace_message(self, line: WorkspacePipe, message: Message) -> None:
         """An answer or a question of a workspace; a question gets a number that no other workspace uses."""
         if "method" in message:
             if "id" in message:

@@ -81,7 +81,7 @@ class AgentConnection:
         """In the workspace's folder, with the user's rights, and watched: nothing it starts outlives it, or this program."""
         folder = next(iter(kit.resources.roots.folders), None)
         launch = ProcessLaunch(CommandAuthor.USER, agent.argv, folder, environment, place=ProcessPlace.WATCHED)
-        wrap = partial(kit.sandbox.wrap_command, agent.argv, network=True, free=True)
+        wrap = partial(kit.sandbox.wrap_command, agent.argv, network=True, outside=True)
         command = await RunningCommand.start_in_jail(launch, wrap, stdin=PIPE, stderr=PIPE)
         started = cls(agent.name, command, spawn, handlers)
         try:

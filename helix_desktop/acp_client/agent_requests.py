@@ -251,7 +251,7 @@ class AgentRequests:
         before = await asyncio.to_thread(workspace_roots.read_file_or_none, resources.roots, place)
         if before is not None:
             seen = resources.files_seen.setdefault(self.conversation.id, FilesSeen())
-            seen.note_content(place.full_path, Digest.of_content(before))
+            seen.set_content_seen(place.full_path, Digest.of_content(before))
 
         async def ask_unless_allowed(question: PermissionQuestion) -> PermissionAnswer:
             was_shown = not question.apart and self._was_edit_allowed(

@@ -18,7 +18,7 @@ from helix_desktop.errors import ActionRefused, InvalidInput
 
 if TYPE_CHECKING:
     from helix_desktop.acp_agent.editor_agent import EditorAgent
-    from helix_desktop.acp_agent.workspace_switch import WorkspaceLine
+    from helix_desktop.acp_agent.workspace_switch import WorkspacePipe
     from helix_desktop.commands import Subparsers
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench
@@ -41,7 +41,7 @@ def run_acp_command(arguments: argparse.Namespace) -> int:
 async def _serve_standard_streams(arguments: argparse.Namespace) -> None:
     from helix_desktop.acp_agent.workspace_switch import WorkspaceSwitch
 
-    async def open_line(workspace: str, console: WorkspaceLine) -> int:
+    async def open_line(workspace: str, console: WorkspacePipe) -> int:
         given = argparse.Namespace(**vars(arguments))
         given.argv = ["acp", "--workspace", workspace]
         return await workspace_access.run_here_or_there(given, workspace, console)

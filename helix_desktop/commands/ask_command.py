@@ -135,7 +135,7 @@ async def _run_asked_turn(
     if reached:
         session = await _acquire_or_fork_session(bench, session, arguments.if_busy, console)
     if arguments.model:
-        bench.use_conversation_model(session.id, arguments.model)
+        bench.set_model_until_closed(session.id, arguments.model)
     elif not (session.conversation.state.acp_agent or bench.model_of_conversation(session.id)):
         raise _no_model_chosen_error(bench)
     telling = TurnPrinter(session, frozenset(arguments.allow), as_lines=arguments.json)

@@ -21,7 +21,9 @@ def add_resident_command(nouns: Subparsers) -> None:
     verbs = noun.add_subparsers(metavar="VERB")
     add_verb(verbs, "status", "show the background process and which agents use it", _print_resident_status)
     add_verb(verbs, "stop", "stop the background process; agents then cannot reach the gateway", _stop_resident)
-    add_verb(verbs, "leave", "before you uninstall: take the gateway's address out of agents' settings", _leave_agents)
+    add_verb(
+        verbs, "leave", "before you uninstall: take the gateway's address out of agents' settings", _disconnect_all
+    )
 
 
 def _print_resident_status(arguments: argparse.Namespace) -> int:
@@ -46,7 +48,7 @@ def _stop_resident(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _leave_agents(arguments: argparse.Namespace) -> int:
+def _disconnect_all(arguments: argparse.Namespace) -> int:
     """The address is reserved as long as an agent's settings contain it: with exit code 3, nothing else was changed."""
     where = find_program_folders(arguments.home)
     removed, left = agent_settings.remove_all_addresses(where.config)

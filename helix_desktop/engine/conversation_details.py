@@ -217,9 +217,9 @@ class _DetailCollector:
         if "\n" in line or "\r" in line:
             line = " ".join(line.split())
         if line:
-            self._keep_detail(Detail(kind, line[:limit], seq))
+            self._add_detail_within_limit(Detail(kind, line[:limit], seq))
 
-    def _keep_detail(self, detail: Detail) -> None:
+    def _add_detail_within_limit(self, detail: Detail) -> None:
         _merge_into_known_details(self.found, detail)
         if len(self.found) >= MOST * 3 // 2:
             kept = set(sort_details(self.found.values())[:MOST])
@@ -230,7 +230,7 @@ class _DetailCollector:
         self._acted = False
         text = source.text.strip()
         if text:
-            self._keep_detail(Detail("message", text[:MESSAGE], source.seq))
+            self._add_detail_within_limit(Detail("message", text[:MESSAGE], source.seq))
         confirmed = self._asked and len(text) < SENTENCE and _YES.match(text)
         demands = states_a_rule(text)
         if confirmed:

@@ -148,7 +148,7 @@ class DocumentWriter:
         found, entry, known = await self._gather_details(reading)
         number, critical = reading.branch.handovers + 1, reading.situation.policy.critical_tokens
         making = DocumentPlan(reading.plan, fold, number, found, entry, critical, limit)
-        failures, asking = [], ModelInquiry(spent.append, self._note_model_activity)
+        failures, asking = [], ModelInquiry(spent.append, self._set_time_of_model_activity)
         dated = STRATEGIES[reading.plan.kind].dated
         passages = await read_span_texts(reading.branch, reading.plan.span, self.cache, dated=dated)
         for rung in self._writing_attempts(reading):
@@ -198,7 +198,7 @@ class DocumentWriter:
             await asyncio.wait([work], timeout=min(left, quiet, policy.panic_silence))
         return ""
 
-    def _note_model_activity(self) -> None:
+    def _set_time_of_model_activity(self) -> None:
         self.heard_at = asyncio.get_running_loop().time()
 
     async def write_truncation(self, reading: DocumentMaterial, fold: str) -> WrittenDocument:

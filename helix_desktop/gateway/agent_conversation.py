@@ -18,7 +18,7 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway.conversation_matching import MessageLine
+from helix_desktop.gateway.conversation_matching import KnownMessages
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied
 from helix_desktop.gateway.view_entries import ViewEntries, ViewEntriesBuilder
 from helix_desktop.protocols.wire_message import Piece, PieceKind, Speaker, Wired, slice_text
@@ -92,7 +92,7 @@ class OpenAgentConversation:
         await self.conversation.append_facts(facts.Rewound(seq), *self.exclusions_made_after(seq))
         self.last_entries = None
 
-    async def update_entries(self, track: MessageLine) -> ViewEntries:
+    async def update_entries(self, track: KnownMessages) -> ViewEntries:
         """Computes the entries of the current view, reusing those of the last one as far as they are equal."""
         view = self.conversation.current_view()
         shown, whole = await self.build_entries_of_view(view, tuple(track.seqs), self.last_entries)

@@ -28,7 +28,7 @@ def next_message_hash(chain: Sequence[str], wire: str, key: str) -> str:
 
 
 @dataclass(eq=False, slots=True)
-class MessageLine:
+class KnownMessages:
     """The messages of one conversation as its agent sends them: their hashes, and for each the last
     fact that stands for it.
 
@@ -70,7 +70,7 @@ class MessageLine:
 class RequestPosition:
     """On which line, behind how many of its messages, and whether that line goes on so."""
 
-    line: MessageLine | None
+    line: KnownMessages | None
     known_count: int = 0
     seqs: tuple[int, ...] = ()
     is_on_current_line: bool = True
@@ -86,21 +86,21 @@ class ConversationMatcher:
     """All conversations of connected agents, as far as they were read."""
 
     def __init__(self) -> None:
-        self._lines_by_hash: dict[str, tuple[tuple[MessageLine, int], ...]] = {}
-        self._lines_by_session: dict[str, list[MessageLine]] = {}
-        self._all_lines: list[MessageLine] = []
+        self._lines_by_hash: dict[str, tuple[tuple[KnownMessages, int], ...]] = {}
+        self._lines_by_session: dict[str, list[KnownMessages]] = {}
+        self._all_lines: list[KnownMessages] = []
 
-    def find_line(self, conversation: str) -> MessageLine | None:
+    def find_known(self, conversation: str) -> KnownMessages | None:
         return next((track for track in reversed(self._all_lines) if track.conversation == conversation), None)
 
-    def add_line(self, track: MessageLine) -> None:
+    def add_known_messages(self, track: KnownMessages) -> None:
         self._all_lines.append(track)
         if track.session:
             self._lines_by_session.setdefault(track.session, []).append(track)
         for hashed, seq in zip(track.chain, track.seqs, strict=True):
             self._index_message(track, hashed, seq)
 
-    def remove_line(self, conversation: str) -> None:
+    def remove_known_messages(self, conversation: str) -> None:
         self._all_lines = [track for track in self._all_lines if track.conversation != conversation]
         for hashed, entries in list(self._lines_by_hash.items()):
             left = tuple(entry for entry in entries if entry[0].conversation != conversation)
@@ -111,17 +111,17 @@ class ConversationMatcher:
         for session, tracks in self._lines_by_session.items():
             self._lines_by_session[session] = [track for track in tracks if track.conversation != conversation]
 
-    def append_message_hash(self, track: MessageLine, hashed: str, seq: int) -> None:
+    def append_message_hash(self, track: KnownMessages, hashed: str, seq: int) -> None:
         track.chain.append(hashed)
         track.seqs.append(seq)
         self._index_message(track, hashed, seq)
 
-    def assign_session_name(self, track: MessageLine, session: str) -> None:
+    def assign_session_name(self, track: KnownMessages, session: str) -> None:
         if session and track not in self._lines_by_session.get(session, ()):
             self._lines_by_session.setdefault(session, []).append(track)
             track.session = session
 
-    def _index_message(self, track: MessageLine, hashed: str, seq: int) -> None:
+    def _index_message(self, track: KnownMessages, hashed: str, seq: int) -> None:
         others = (entry for entry in self._lines_by_hash.get(hashed, ()) if entry[0] is not track)
         self._lines_by_hash[hashed] = (*others, (track, seq))
 
@@ -129,23 +129,23 @@ class ConversationMatcher:
         """The place of a request. `parent`: the name of the conversation whose sub-agent asks."""
         for at in range(len(chain) - 1, -1, -1):
             for track, _ in reversed(self._lines_by_hash.get(chain[at], ())):
-                if self._may_continue_line(track, session, chain, at, is_below=bool(parent)):
-                    return self._position_on_line(track, chain, at)
+                if self._may_continue_known_messages(track, session, chain, at, is_below=bool(parent)):
+                    return self._position_in_known_messages(track, chain, at)
         tracks = self._lines_by_session.get(session, []) if session else []
         if tracks and tracks[0].head == head:  # The agent has shortened its history or begun again.
             return RequestPosition(tracks[0])
         above = tracks or self._lines_by_session.get(parent, [])
         return RequestPosition(None, parent=above[0].conversation if above else "")
 
-    def _may_continue_line(
-        self, track: MessageLine, session: str, chain: Sequence[str], at: int, *, is_below: bool
+    def _may_continue_known_messages(
+        self, track: KnownMessages, session: str, chain: Sequence[str], at: int, *, is_below: bool
     ) -> bool:
         if track.session == session or track in self._lines_by_session.get(session, ()):
             return True
         resumed = at >= 1 and at + 1 == len(track.chain) and track.chain[at] == chain[at] and len(chain) > at + 1
         return bool(session) and session not in self._lines_by_session and resumed and not is_below
 
-    def _position_on_line(self, track: MessageLine, chain: Sequence[str], at: int) -> RequestPosition:
+    def _position_in_known_messages(self, track: KnownMessages, chain: Sequence[str], at: int) -> RequestPosition:
         on_line = at < len(track.chain) and track.chain[at] == chain[at]
         if on_line:
             return RequestPosition(track, at + 1, tuple(track.seqs[: at + 1]))

@@ -299,7 +299,7 @@ class GatewayApp:
     ) -> None:
         """Of workspaces that were closed, no request is held."""
         incoming, is_open = sending.incoming, self.open_conversations()
-        self._registered_conversations.note_conversation(
+        self._registered_conversations.remember_conversation_of_token(
             incoming.registration.token, conversation, _workspace_of_request(incoming)
         )
         for name in [name for name, last in self._last_requests.items() if last.room not in is_open]:

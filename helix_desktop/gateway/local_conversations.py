@@ -23,7 +23,7 @@ from helix_desktop.gateway.agent_figures import Figures, compute_agent_figures
 from helix_desktop.gateway.conversation_matching import (
     LONG_HISTORY_MESSAGES,
     ConversationMatcher,
-    MessageLine,
+    KnownMessages,
     RequestPosition,
     next_message_hash,
 )
@@ -55,7 +55,7 @@ class LocalAgentConversations:
         self._read = asyncio.Lock()
         self._is_read = False
         self._tasks = tasks.OwnedTasks("recording requests")
-        self._imports: list[tuple[MessageLine, Ticket]] = []  # Long histories still being recorded.
+        self._imports: list[tuple[KnownMessages, Ticket]] = []  # Long histories still being recorded.
 
     async def count_known_messages(self, arrival: Arrival) -> int:
         """How many of the request's messages are facts already, or will be."""
@@ -79,7 +79,7 @@ class LocalAgentConversations:
         entries = without_taken_out(len(messages), taken_out)
         return Sent(ticket, entries, recallable=False, taken_out=taken_out)
 
-    def _find_running_import(self, arrival: Arrival) -> tuple[MessageLine, Ticket] | None:
+    def _find_running_import(self, arrival: Arrival) -> tuple[KnownMessages, Ticket] | None:
         """The long history that this request goes on from, where it is still being recorded."""
         chain = arrival.chain
         return next((i for i in self._imports if chain[i[1].messages - 1 : i[1].messages] == (i[1].last,)), None)
@@ -87,7 +87,7 @@ class LocalAgentConversations:
     async def _receive_when_free(self, arrival: Arrival, messages: Sequence[Wired], known_count: int) -> Sent:
         while True:
             place = self._find_position_of(arrival)
-            track = place.line or self._add_new_line(arrival)
+            track = place.line or self._add_new_known_messages(arrival)
             if (
                 place.line is not None
                 and (sent := self._forward_if_nothing_due(arrival, messages, place, track)) is not None
@@ -116,7 +116,7 @@ class LocalAgentConversations:
             entries, taken_out = shown.entries, shown.taken_out
         known = place.known_count if place.seqs else 0
         entries = (*entries, *map(As, range(known, len(messages))))
-        ticket = _build_ticket(place.line or MessageLine("", "", ""), arrival, 0)
+        ticket = _build_ticket(place.line or KnownMessages("", "", ""), arrival, 0)
         return Sent(ticket, entries, recallable=False, taken_out=taken_out)
 
     def _find_position_of(self, arrival: Arrival) -> RequestPosition:
@@ -127,16 +127,16 @@ class LocalAgentConversations:
             gone = next((name for name in named if name and self._bench.conversation_row(name) is None), "")
             if not gone:
                 return place
-            self._matcher.remove_line(gone)
+            self._matcher.remove_known_messages(gone)
             self._open_conversations.pop(gone, None)
 
-    def _add_new_line(self, arrival: Arrival) -> MessageLine:
-        track = MessageLine("", arrival.session, arrival.head)
-        self._matcher.add_line(track)
+    def _add_new_known_messages(self, arrival: Arrival) -> KnownMessages:
+        track = KnownMessages("", arrival.session, arrival.head)
+        self._matcher.add_known_messages(track)
         return track
 
     async def _record_and_fold_request(
-        self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: MessageLine
+        self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: KnownMessages
     ) -> Sent:
         known = place.line is not None and place.known_count == len(messages)
         aside = known and not place.is_at_end and not _belongs_to_same_session(arrival, track)
@@ -174,7 +174,7 @@ class LocalAgentConversations:
     # --- Requests that are sent on before they are recorded
 
     def _forward_if_nothing_due(
-        self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: MessageLine
+        self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: KnownMessages
     ) -> Sent | None:
         """Sends the request before recording it when no fold can be due; the reply waits until it is recorded.
 
@@ -198,7 +198,7 @@ class LocalAgentConversations:
     def _forward_before_recording(
         self,
         follower: OpenAgentConversation,
-        track: MessageLine,
+        track: KnownMessages,
         arrival: Arrival,
         messages: Sequence[Wired],
         shown: ViewEntries,
@@ -222,7 +222,7 @@ class LocalAgentConversations:
         return Sent(ticket, entries, _contains_any_fold(shown), shown.taken_out)
 
     async def _append_unrecorded_messages(
-        self, follower: OpenAgentConversation, track: MessageLine, arrival: Arrival, messages: Sequence[Wired]
+        self, follower: OpenAgentConversation, track: KnownMessages, arrival: Arrival, messages: Sequence[Wired]
     ) -> None:
         """Long histories in parts, each in one commit: where a request is given up, the next one goes on from there."""
         many = _is_long_history(messages, track)
@@ -243,7 +243,7 @@ class LocalAgentConversations:
                 self._matcher.append_message_hash(track, hashed, seq)
 
     async def _record_forwarded_request(
-        self, follower: OpenAgentConversation, track: MessageLine, arrival: Arrival, messages: Sequence[Wired]
+        self, follower: OpenAgentConversation, track: KnownMessages, arrival: Arrival, messages: Sequence[Wired]
     ) -> None:
         """The request goes out first, and what is answered at once comes through; the end of the
         reply waits for this, but for a long history, which takes a millisecond a message.
@@ -265,7 +265,7 @@ class LocalAgentConversations:
             self._imports = [each for each in self._imports if each[0] is not track]
             track.is_recorded.set()
 
-    async def _rewind_or_fork(self, place: RequestPosition, track: MessageLine, arrival: Arrival) -> MessageLine:
+    async def _rewind_or_fork(self, place: RequestPosition, track: KnownMessages, arrival: Arrival) -> KnownMessages:
         """The request leaves the known line. An agent that names its conversation has rewound it; of others it may be
         another session with the same beginning, which gets a conversation of its own.
         """
@@ -280,23 +280,23 @@ class LocalAgentConversations:
         session = await self._bench.fork_conversation(track.conversation, seq, agent=row.agent if row else "")
         if kept_out:
             await session.conversation.append_facts(*kept_out)
-        fresh = MessageLine(
+        fresh = KnownMessages(
             session.id, arrival.session, arrival.head, list(arrival.chain[: place.known_count]), list(place.seqs)
         )
-        self._matcher.add_line(fresh)
+        self._matcher.add_known_messages(fresh)
         await self._record_which_messages_fork_contains(fresh)
         return fresh
 
-    async def _record_which_messages_fork_contains(self, track: MessageLine) -> None:
+    async def _record_which_messages_fork_contains(self, track: KnownMessages) -> None:
         """A fork copies facts, but not the later note on which messages they stand for."""
         recorded = await self._bench.read_conversation_facts(track.conversation)
-        noted = len(message_line_from_facts(track.conversation, recorded).chain)
+        noted = len(known_messages_from_facts(track.conversation, recorded).chain)
         if noted < len(track.chain):
             follower = await self._get_open_conversation(track)
             fact = facts.Received(tuple(track.chain[noted:]), tuple(track.seqs[noted:]), track.session, track.head)
             await follower.conversation.append_facts(fact)
 
-    async def _get_open_conversation(self, track: MessageLine) -> OpenAgentConversation:
+    async def _get_open_conversation(self, track: KnownMessages) -> OpenAgentConversation:
         """The conversation, open; of those nobody asked for lately it is let go."""
         held = self._open_conversations.pop(track.conversation, None)
         if held is None:
@@ -312,7 +312,7 @@ class LocalAgentConversations:
         """A reply with calls of ours is recorded, and they are answered: id, name, text and whether
         it went well. `refusal`: what all of them are told instead.
         """
-        track = self._line_of_ticket(ticket)
+        track = self._known_messages_of_ticket(ticket)
         answered = [
             (call.id, call.name, *((refusal, False) if refusal else await self._run_recall_call(call, track)))
             for call in calls
@@ -340,7 +340,7 @@ class LocalAgentConversations:
             await recording
 
     async def _record_reply(self, ticket: Ticket, replied: Replied | None, shown: str) -> None:
-        track = self._line_of_ticket(ticket)
+        track = self._known_messages_of_ticket(ticket)
         if track is None or not ticket.live:
             return
         async with track.lock_once_recorded():
@@ -374,7 +374,7 @@ class LocalAgentConversations:
         """The provider found the request too long: what it becomes after a fold, which may have been
         made since it was sent. None where nothing more can be folded.
         """
-        track = self._line_of_ticket(ticket)
+        track = self._known_messages_of_ticket(ticket)
         if track is None or not ticket.live:
             return None
         async with track.lock_once_recorded():
@@ -406,16 +406,16 @@ class LocalAgentConversations:
             found.append(kept[2])
         return [each for each in found if each.requests or not since]
 
-    def _line_of_ticket(self, ticket: Ticket) -> MessageLine | None:
+    def _known_messages_of_ticket(self, ticket: Ticket) -> KnownMessages | None:
         return (
-            self._matcher.find_line(ticket.conversation) if self._bench.conversation_row(ticket.conversation) else None
+            self._matcher.find_known(ticket.conversation) if self._bench.conversation_row(ticket.conversation) else None
         )
 
     @staticmethod
-    def _is_unchanged_since(track: MessageLine, ticket: Ticket) -> bool:
+    def _is_unchanged_since(track: KnownMessages, ticket: Ticket) -> bool:
         return len(track.chain) == ticket.messages and track.chain[-1] == ticket.last
 
-    async def _run_recall_call(self, call: Piece, track: MessageLine | None) -> tuple[str, bool]:
+    async def _run_recall_call(self, call: Piece, track: KnownMessages | None) -> tuple[str, bool]:
         """Runs a hidden recall call. Returns its text and whether it succeeded; an error is given to the model as text."""
         try:
             given = json.loads(call.text or "{}")
@@ -456,7 +456,7 @@ class LocalAgentConversations:
             for row in sorted(self._bench.list_conversations(), key=lambda row: row.updated):
                 if row.agent and not row.trashed:
                     recorded_facts = await self._bench.read_conversation_facts(row.id)
-                    self._matcher.add_line(message_line_from_facts(row.id, recorded_facts))
+                    self._matcher.add_known_messages(known_messages_from_facts(row.id, recorded_facts))
             self._is_read = True
 
     async def aclose(self) -> None:
@@ -466,7 +466,7 @@ class LocalAgentConversations:
         self._open_conversations.clear()
 
 
-def _is_long_history(messages: Sequence[Wired], track: MessageLine) -> bool:
+def _is_long_history(messages: Sequence[Wired], track: KnownMessages) -> bool:
     """Whether the request has so many new messages that it is sent on before they are recorded, without a fold."""
     return len(messages) - len(track.chain) > LONG_HISTORY_MESSAGES + len(track.chain) // 50
 
@@ -480,8 +480,8 @@ def _end_of_next_batch(messages: Sequence[Wired], first: int) -> int:
     return next(replies, most)
 
 
-def message_line_from_facts(conversation: str, recorded_facts: Sequence[facts.Recorded]) -> MessageLine:
-    track = MessageLine(conversation, "", "")
+def known_messages_from_facts(conversation: str, recorded_facts: Sequence[facts.Recorded]) -> KnownMessages:
+    track = KnownMessages(conversation, "", "")
     for recorded in recorded_facts:
         fact = recorded.fact
         if isinstance(fact, facts.Rewound):
@@ -494,11 +494,11 @@ def message_line_from_facts(conversation: str, recorded_facts: Sequence[facts.Re
     return track
 
 
-def _build_ticket(track: MessageLine, arrival: Arrival, newest_seq_sent: int) -> Ticket:
+def _build_ticket(track: KnownMessages, arrival: Arrival, newest_seq_sent: int) -> Ticket:
     return Ticket(track.conversation, len(arrival.chain), arrival.chain[-1], newest_seq_sent, arrival.wire)
 
 
-def _newest_fact_sent(track: MessageLine, ticket: Ticket) -> int:
+def _newest_fact_sent(track: KnownMessages, ticket: Ticket) -> int:
     return track.newest_fact_sent if ticket.ahead else ticket.saw
 
 
@@ -506,7 +506,7 @@ def _contains_any_fold(shown: ViewEntries) -> bool:
     return any(block.fold for block in shown.blocks)
 
 
-def _belongs_to_same_session(arrival: Arrival, track: MessageLine) -> bool:
+def _belongs_to_same_session(arrival: Arrival, track: KnownMessages) -> bool:
     """Whether it names this session: messages missing from it were rewound or are asked again."""
     return bool(arrival.session) and arrival.session == track.session
 

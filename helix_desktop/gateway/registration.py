@@ -78,7 +78,7 @@ class RegisteredConversations:
             known = json.loads(file.read_bytes()) if file is not None else {}
             self._known = {token: own for token, own in dict(known).items() if isinstance(own, dict)}
 
-    def note_conversation(self, token: str, conversation: str, workspace: str) -> None:
+    def remember_conversation_of_token(self, token: str, conversation: str, workspace: str) -> None:
         own = self._known.setdefault(_digest_of_token(token).hex(), {})
         if own.get(conversation) == workspace:
             return

@@ -44,16 +44,16 @@ def open_picture_dialog(window: MainWindow, stored: Stored, name: str) -> None:
         window.run_for_window(work, then=lambda image: PictureDialog(image, name, window).open())
 
 
-def show_attachment_preview(window: MainWindow, held: AttachmentChips, attachment: Attachment) -> None:
+def show_attachment_preview(window: MainWindow, chips: AttachmentChips, attachment: Attachment) -> None:
     bench = window.current_workbench
     if bench is None:
         return
-    run = partial(window.background_runner.run_in_background, owner=held, failed=lambda _error: None)
+    run = partial(window.background_runner.run_in_background, owner=chips, failed=lambda _error: None)
     if attachment.stored.media_type.startswith("image/"):
         work = _read_stored_image(bench, attachment.stored, THUMBNAIL_WIDTH_PIXELS)
-        run(work, then=lambda image: held.show_thumbnail(attachment, QPixmap.fromImage(image)))
+        run(work, then=lambda image: chips.show_thumbnail(attachment, QPixmap.fromImage(image)))
     else:
-        run(bench.tokens_sent_of_attachment(attachment), then=partial(held.show_attachment_tokens, attachment))
+        run(bench.tokens_sent_of_attachment(attachment), then=partial(chips.show_attachment_tokens, attachment))
 
 
 async def _read_stored_image(bench: Workbench, stored: Stored, widest: int) -> QImage:

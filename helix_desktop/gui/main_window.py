@@ -576,7 +576,7 @@ class MainWindow(WindowFrame):
         chat.measuring.start()
         if session is not None:
             chat.bridge.listen_to_session(session.subscribe_to_events)
-            self.current_activity.note_failure_seen(name)
+            self.current_activity.mark_failure_seen(name)
         if chat is self.chat:
             self.focus_current_composer()
 

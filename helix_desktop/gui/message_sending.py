@@ -61,7 +61,7 @@ def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[
         window.run_for_window(bench.start_users_conversation(), then=begun, failed=give_first_message_back)
 
     def ask_about_price(unbegun: Session) -> None:
-        ask_if_expensive(
+        send_or_ask_if_expensive(
             window, unbegun.context.estimate_cost_with(parts), create_and_send, lambda: give_first_message_back(None)
         )
 
@@ -114,7 +114,7 @@ def edit_and_resend_message(
         work = session.edit_and_resend(seq, parts)
         window.run_for_window(work, then=lambda _done: window.jump_to_end_of(session), failed=not_sent)
 
-    ask_if_expensive(
+    send_or_ask_if_expensive(
         window, session.context.estimate_cost_with(parts, instead_of=seq), send_again, lambda: not_sent(None)
     )
 
@@ -159,7 +159,7 @@ class _MessageToSend:
         saves = self.session.context.estimate_saving_of_markers()
         price = self.session.context.estimate_cost_with(self.parts)
         folding = (saves, fold_and_send) if saves else None
-        ask_if_expensive(self.window, price, self.send_now, lambda: self.not_sent(None), folding=folding)
+        send_or_ask_if_expensive(self.window, price, self.send_now, lambda: self.not_sent(None), folding=folding)
 
     def send_now(self) -> None:
         try:
@@ -187,29 +187,29 @@ class _MessageToSend:
             window.run_for_window(session.set_trashed(), then=lambda _done: give_command_back())
 
 
-def ask_if_expensive(
+def send_or_ask_if_expensive(
     window: MainWindow,
     price: float,
-    say: Callable[[], object],
-    not_wanted: Callable[[], object],
+    send_it: Callable[[], object],
+    if_declined: Callable[[], object],
     *,
     folding: tuple[float, Callable[[], object]] | None = None,
 ) -> None:
     """Say it; asked first where it costs more than the user wants to pay without being asked. `folding`: what that saves, and how."""
     most = window.settings[ASK_ABOVE] / 100
     if not most or price <= most:
-        say()
+        send_it()
         return
     words = tr(
         "This message would cost about {price}, more than the {limit} you set. Nothing has been sent.",
         price=format_dollars(price), limit=format_dollars(most),
     )  # fmt: skip
-    ways = [(tr("Send"), say)]
+    ways = [(tr("Send"), send_it)]
     if folding:
         saves, fold_and_say = folding
         words = f"{words} {tr('Folding old outputs first saves about {saved}.', saved=format_dollars(saves))}"
         ways.insert(0, (tr("Fold first, then send"), fold_and_say))
-    ask_which_way(window, tr("Send this message?"), words, "", ways).rejected.connect(not_wanted)
+    ask_which_way(window, tr("Send this message?"), words, "", ways).rejected.connect(if_declined)
 
 
 def message_returner(window: MainWindow, parts: tuple[UserPart, ...], at: DraftPlace | None = None) -> OnMessageNotSent:
@@ -299,7 +299,7 @@ def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
         run(search_suggestions.offer_mentions(bench, typed), then=show_with_own)
 
 
-def use_taken_offer(window: MainWindow, offered: CompletionOffer) -> None:
+def act_on_chosen_completion(window: MainWindow, offered: CompletionOffer) -> None:
     """What was taken is more than text: an entry to recall, a command to run."""
     if isinstance(offered.value, Digest):
         recall_into_draft(window, offered.value)

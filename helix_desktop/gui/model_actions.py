@@ -82,7 +82,7 @@ class ModelActions(QObject):
         """A conversation that has a model of its own gets another; else the workspace does."""
         session = self._window.current_session
         if session is not None and bench.model_of_conversation(session.id) != bench.main_model_name:
-            await bench.set_conversation_model(session.id, "" if model == bench.main_model_name else model)
+            await bench.save_conversation_model(session.id, "" if model == bench.main_model_name else model)
         else:
             await bench.choose_model_for_role(model)
 
@@ -133,14 +133,14 @@ def _show_agent_choices(window: MainWindow, session: Session, foreign: ForeignCo
             f"{_menu_label(choice.name)}: {_menu_label(choice.values.get(choice.current, choice.current))}"
         )
         for value, name in choice.values.items():
-            act = partial(_set_option, window, session, foreign, choice.id, value)
+            act = partial(_set_choice, window, session, foreign, choice.id, value)
             add_choice(below, make_safe_text(name or value)[:LONGEST_CHOICE], act, chosen=value == choice.current)
     if not foreign.choices:
         menu.addAction(tr("{agent} has no options to choose from", agent=_menu_label(foreign.name))).setEnabled(False)
     menu.popup(window.top.model.mapToGlobal(QPoint(0, window.top.model.height() + 4)))
 
 
-def _set_option(window: MainWindow, session: Session, foreign: ForeignConversation, identity: str, value: str) -> None:
+def _set_choice(window: MainWindow, session: Session, foreign: ForeignConversation, identity: str, value: str) -> None:
     window.run_for_window(foreign.choose_agent_option(session.conversation, identity, value))
 
 

@@ -87,7 +87,7 @@ def suggest_search_hits(
     stems = [stem_of_word(word) for word in words.split()]
 
     def search_hit_suggestion(hit: SearchHit) -> PaletteItem:
-        text = _begin_near_words(" ".join(hit.snippet.split()), stems)[:200]
+        text = _cut_to_begin_near_words(" ".join(hit.snippet.split()), stems)[:200]
         if hit.digest is not None:
             place, kind = WindowPlace("entry", workspace, digest=hit.digest), "entry"
             notes = [name, hit.about.tool, hit.about.source, hit.digest.short_hex]
@@ -99,7 +99,7 @@ def suggest_search_hits(
     return [search_hit_suggestion(hit) for hit in hits]
 
 
-def _begin_near_words(text: str, stems: Sequence[str]) -> str:
+def _cut_to_begin_near_words(text: str, stems: Sequence[str]) -> str:
     """A row shows the beginning of a line, so what stands long before the first word that was found is left out."""
     first = min((at for stem in stems if (at := text.casefold().find(stem)) >= 0), default=0)
     return f"…{text[first - LEAD :].partition(' ')[2] or text[first:]}" if first > 2 * LEAD else text

@@ -98,12 +98,12 @@ class Theme(QObject):
         painter.setBrush(self.colour_of_token(token))
         painter.drawRoundedRect(place, radius, radius)
 
-    def keep_lengths_scaled(self, owner: QObject, give: Callable[..., object], *lengths: float) -> None:
+    def keep_lengths_scaled(self, owner: QObject, set_lengths: Callable[..., object], *lengths: float) -> None:
         """Sets margins, spacings or widths, and again at every change of the text zoom while `owner` lives."""
 
         def apply_scaled_lengths() -> None:
             if isValid(owner):
-                give(*(self.zoomed_pixels(length) if length else 0 for length in lengths))
+                set_lengths(*(self.zoomed_pixels(length) if length else 0 for length in lengths))
 
         apply_scaled_lengths()
         self.changed.connect(apply_scaled_lengths)

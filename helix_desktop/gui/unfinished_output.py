@@ -21,20 +21,20 @@ class UnfinishedOutput:
             for event in batch.join_events()
         )
 
-    def note_streamed_event(self, event: session_events.Event) -> None:
+    def update_unfinished_output(self, event: session_events.Event) -> None:
         if isinstance(event, session_events.ReplyStreamed):
             self._batch_of_stream(event.conversation, _REPLY).add_event(event)
         elif isinstance(event, session_events.ToolPrinted):
-            self._note_printed_output(event)
+            self._add_printed_output(event)
         elif isinstance(event, session_events.FactAppended):
-            self._drop_recorded_stream(event)
+            self._remove_recorded_stream(event)
         elif isinstance(event, session_events.ActivityChanged) and event.running in _AT_REST:
             self._batches_by_conversation.pop(event.conversation, None)
 
     def _batch_of_stream(self, conversation: str, stream: str) -> EventBatch:
         return self._batches_by_conversation.setdefault(conversation, {}).setdefault(stream, EventBatch())
 
-    def _note_printed_output(self, event: session_events.ToolPrinted) -> None:
+    def _add_printed_output(self, event: session_events.ToolPrinted) -> None:
         """A command may print without end: only its last words are kept."""
         batch = self._batch_of_stream(event.conversation, event.call)
         batch.add_event(event)
@@ -43,7 +43,7 @@ class UnfinishedOutput:
             for each in batch.join_events():
                 kept.add_event(each)
 
-    def _drop_recorded_stream(self, event: session_events.FactAppended) -> None:
+    def _remove_recorded_stream(self, event: session_events.FactAppended) -> None:
         streams, fact = self._batches_by_conversation.get(event.recorded.conversation, {}), event.recorded.fact
         if isinstance(fact, ModelReplied | TurnEnded | Rewound):
             streams.pop(_REPLY, None)

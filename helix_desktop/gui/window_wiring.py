@@ -283,7 +283,7 @@ def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
     connect_side(composer.sent, partial(message_sending.send_or_hold_message, window))
     connect_side(composer.resent, partial(_resend_edited_message, window))
     connect_side(composer.text.offers_wanted, partial(message_sending.offer_completions, window))
-    connect_side(composer.text.offer_taken, partial(message_sending.use_taken_offer, window))
+    connect_side(composer.text.offer_taken, partial(message_sending.act_on_chosen_completion, window))
     connect_side(composer.mode_chosen, partial(_choose_policy_or_mode, window, "mode"))
     connect_side(composer.context_wanted, window.open_context_panel)
     connect_side(composer.fold_wanted, actions["fold-marker"].trigger)

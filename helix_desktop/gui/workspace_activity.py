@@ -61,7 +61,7 @@ class WorkspaceActivity(QObject):
         self._list_timer = QTimer(self, interval=LIST_INTERVAL_MS, singleShot=True)
         self._list_timer.timeout.connect(self.list_changed)
         self._unsubscribe_all = (
-            bench.subscribe_to_events(self._note_workspace_event),
+            bench.subscribe_to_events(self._update_queues_and_pass_event_on),
             bench.workspace.watch_settings(self.settings_changed.emit),
         )
 
@@ -90,7 +90,7 @@ class WorkspaceActivity(QObject):
             *self._unfinished.unfinished_events_of(session.id),
         )
 
-    def note_failure_seen(self, conversation: str) -> None:
+    def mark_failure_seen(self, conversation: str) -> None:
         """The user has seen the failure: the rail no longer shows it; the list does until the conversation goes on."""
         if self._states.get(conversation) is ConversationActivity.FAILED:
             self._seen_failures.add(conversation)
@@ -102,8 +102,8 @@ class WorkspaceActivity(QObject):
         self._unrecorded[conversation] = tuple(each for each in left if each != message)
         self._save_unrecorded_messages(conversation)
 
-    def _note_workspace_event(self, event: Event) -> None:
-        self._unfinished.note_streamed_event(event)
+    def _update_queues_and_pass_event_on(self, event: Event) -> None:
+        self._unfinished.update_unfinished_output(event)
         if isinstance(event, MessagesQueued):
             before = self._queued.get(event.conversation, ())
             left = tuple(each for each in before if each not in event.messages)
@@ -112,11 +112,11 @@ class WorkspaceActivity(QObject):
             self._queued[event.conversation] = event.messages
             self._save_unrecorded_messages(event.conversation)
         elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, facts.UserSaid):
-            self._note_message_recorded(event.recorded.conversation, event.recorded.fact)
+            self._remove_recorded_message(event.recorded.conversation, event.recorded.fact)
         if not isinstance(event, ReplyStreamed | ToolPrinted):
             self._bridge.queue_event(event)
 
-    def _note_message_recorded(self, conversation: str, said: facts.UserSaid) -> None:
+    def _remove_recorded_message(self, conversation: str, said: facts.UserSaid) -> None:
         """Forgets a queued message once the journal holds it. Long texts are recorded in another form than sent."""
         left = list(self._unrecorded.get(conversation, ()))
         if said.parts in left:
@@ -136,7 +136,7 @@ class WorkspaceActivity(QObject):
     def _handle_events(self, events: tuple[Event, ...]) -> None:
         for event in events:
             if isinstance(event, ActivityChanged):
-                self._note_state_change(event)
+                self._set_state_and_notify(event)
         recorded_facts = (event.recorded.fact for event in events if isinstance(event, FactAppended))
         listed = any(isinstance(fact, _FACTS_THAT_CHANGE_ROWS) for fact in recorded_facts) or any(
             isinstance(each, MeterChanged | ConversationReplaced) for each in events
@@ -144,7 +144,7 @@ class WorkspaceActivity(QObject):
         if listed and not self._list_timer.isActive():
             self._list_timer.start()
 
-    def _note_state_change(self, event: ActivityChanged) -> None:
+    def _set_state_and_notify(self, event: ActivityChanged) -> None:
         if self._is_working_subagent(event.conversation):
             return
         before = self._states.get(event.conversation, ConversationActivity.IDLE)

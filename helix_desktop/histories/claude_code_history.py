@@ -93,7 +93,7 @@ class _ClaudeCodeFile:
             node = _node_of_event(value)
             if node is None:
                 if kind not in _TITLES:
-                    self.told.leave_out("/".join(filter(None, (kind or "no type", text_at(value, "subtype")))))
+                    self.told.report_left_out("/".join(filter(None, (kind or "no type", text_at(value, "subtype")))))
                 continue
             tree.add_node(index, node)
             if kind == "system":

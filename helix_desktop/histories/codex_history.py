@@ -132,7 +132,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         elif "id" in value and "instructions" in value and not self.about:  # The first line of older files has no type.
             self._read_session_meta(value)
         else:
-            self.told.leave_out(first_text(value, "type", "record_type") or "no type")
+            self.told.report_left_out(first_text(value, "type", "record_type") or "no type")
 
     def _read_session_meta(self, about: Mapping[str, object]) -> None:
         if not self.about:
@@ -161,7 +161,7 @@ class _CodexMessages(history_rows.HistoryMessages):
             text = f"[Message of the agent {who}]\n{text}"
             self.made.append(RecordedMessage("user", text, time=self.time, beside=True))
         else:
-            self.told.leave_out(f"item {kind}")
+            self.told.report_left_out(f"item {kind}")
 
     def _read_codex_message(self, item: Mapping[str, object]) -> None:
         role, content = item.get("role"), item.get("content")
@@ -246,7 +246,7 @@ class _CodexMessages(history_rows.HistoryMessages):
             why = first_text(payload, "message", "reason") or kind
             self.made.append(RecordedMessage("failure", why, time=self.time))
         else:
-            self.told.leave_out(f"event {kind}")
+            self.told.report_left_out(f"event {kind}")
 
     def _set_usage_of_reply(self, usage: Mapping[str, object]) -> None:
         """What the last request cost; told behind the reply, or behind the results of its calls."""

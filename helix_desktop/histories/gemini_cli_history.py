@@ -134,7 +134,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
         elif kind == "user":
             self._read_gemini_user(value.get("content"), time)
         elif kind in _NOTES:
-            self.told.leave_out(str(kind))
+            self.told.report_left_out(str(kind))
         else:
             raise history_rows.UnreadableRow(f"there is no record of type {kind!r}")
 

@@ -41,15 +41,15 @@ class ReadingComplaints:
     unread: list[bytes] = field(default_factory=list)
     row: HistoryRow | None = None
 
-    def leave_out(self, kind: str, line: bytes = b"") -> None:
+    def report_left_out(self, kind: str, line: bytes = b"") -> None:
         self.left_out[kind] += 1
-        self._keep_unread_line(line or (self.row.line if self.row is not None else b""))
+        self._append_unread_line(line or (self.row.line if self.row is not None else b""))
 
     def complain_about_row(self, row: HistoryRow, why: object) -> None:
         self.complaints.append(f"{row.place}: {why}; the line was left out.")
-        self._keep_unread_line(row.line)
+        self._append_unread_line(row.line)
 
-    def _keep_unread_line(self, line: bytes) -> None:
+    def _append_unread_line(self, line: bytes) -> None:
         if line.endswith(b"\n"):  # Without a line end, the agent is still writing this line.
             self.unread.append(line)
 

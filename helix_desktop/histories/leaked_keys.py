@@ -46,6 +46,6 @@ class LeakedKeyPlaces:
 
     places: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def note_key(self, conversation: str, key: str) -> None:
+    def count_key_in_conversation(self, conversation: str, key: str) -> None:
         counts = self.places.setdefault(key, {})
         counts[conversation] = counts.get(conversation, 0) + 1

@@ -157,7 +157,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         ]
         for part in parts:
             if part.get("type") not in ("text", "subtask", "file", "compaction"):
-                self.told.leave_out(f"part {part.get('type')}", json.dumps(part).encode() + b"\n")
+                self.told.report_left_out(f"part {part.get('type')}", json.dumps(part).encode() + b"\n")
         text = "\n".join(text for text in texts if text)
         beside = bool(own) and all(part.get("synthetic") for part in own)
         if text.strip() or files:
@@ -182,7 +182,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
                 written.append(_opencode_call(part))
                 results.extend(_opencode_result(part, time))
             elif kind not in ("step-start", "step-finish", "text"):
-                self.told.leave_out(f"part {kind}", json.dumps(part).encode() + b"\n")
+                self.told.report_left_out(f"part {kind}", json.dumps(part).encode() + b"\n")
         self._add_opencode_reply(written, results, model, time, usage)
         if error := object_at(message, "error"):
             why = text_at(error, "data", "message") or text_at(error, "name") or "error"

@@ -42,7 +42,7 @@ def read_pi_recordings(
         elif kind == "session_info":
             title = text_at(row.value, "name")
         elif kind not in (*_SHOWN, *_ABOUT):
-            told.leave_out(str(kind or "no type"))
+            told.report_left_out(str(kind or "no type"))
             continue
         if kind != "session":
             tree.add_node(index, _node_of_pi_entry(row.value))
@@ -100,7 +100,7 @@ class _PiMessages(history_rows.HistoryMessages):
         elif role in ("branchSummary", "compactionSummary"):
             self.add_user_message(text_at(message, "summary"), time, beside=True)
         elif role == "bashExecution":
-            self.told.leave_out("bash command outside the context")
+            self.told.report_left_out("bash command outside the context")
         else:
             raise history_rows.UnreadableRow(f"there is no role {role!r}")
 

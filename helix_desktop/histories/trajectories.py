@@ -173,7 +173,7 @@ def _read_managed_agent_events(rows: Sequence[HistoryRow], told: ReadingComplain
                 "user", text_of_message_content(content), time=time, pictures=pictures_in_content(content)
             )
         else:
-            told.leave_out(kind or "no type")
+            told.report_left_out(kind or "no type")
     if parts:
         yield build_recorded_reply(parts, time=begun)
 

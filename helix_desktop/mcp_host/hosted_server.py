@@ -345,11 +345,11 @@ class HostedServer:
         await asyncio.to_thread(importlib.import_module, "helix_desktop.mcp_host.oauth_sign_in")
         from helix_desktop.mcp_host.oauth_sign_in import StoredSignIn, open_signed_in_client
 
-        def note_wanted_sign_in() -> None:
+        def remember_wanted_sign_in() -> None:
             self._wants_sign_in = True
 
         kept = StoredSignIn(self.config.sign_in_secret, self.needs.secret, self.needs.keep, config.registered_client)
-        async with open_signed_in_client(config.url, kept, page, config.headers, note_wanted_sign_in) as http:
+        async with open_signed_in_client(config.url, kept, page, config.headers, remember_wanted_sign_in) as http:
             yield http
 
     async def _list_server_tools(self) -> None:

@@ -262,11 +262,11 @@ class FinishedProcess:
     complained: bytes
 
 
-def run_process(launch: ProcessLaunch, *, given: bytes = b"", seconds: float | None = None) -> FinishedProcess:
+def run_process(launch: ProcessLaunch, *, input_bytes: bytes = b"", seconds: float | None = None) -> FinishedProcess:
     """Start it and wait until it has ended, in a thread of one's own. ProcessTimeout when it takes longer."""
     done = subprocess.run(
         argv_with_program_path(launch),
-        input=given,
+        input=input_bytes,
         capture_output=True,
         check=False,
         timeout=seconds,

@@ -78,7 +78,7 @@ def append_imported_files(
     parts = [text]
     seen, size = {path}, len(text)
 
-    def take(said: str, beside: Path, depth: int) -> None:
+    def add_imports(said: str, beside: Path, depth: int) -> None:
         nonlocal size
         for name in _IMPORT.findall(_CODE.sub(" ", said)):
             reading.count_looks(1)
@@ -101,9 +101,9 @@ def append_imported_files(
                 continue
             parts.append(f"Imported from {target.relative_to(reading.real_root)}:\n\n{found}")
             size += len(parts[-1])
-            take(found, target, depth + 1)
+            add_imports(found, target, depth + 1)
 
-    take(text, path, 0)
+    add_imports(text, path, 0)
     return "\n\n".join(parts), tuple(notes)
 
 

@@ -198,12 +198,12 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def strip_and_check_key(key: str, where: str) -> str:
+def strip_and_check_key(key: str, provider: str) -> str:
     """What cannot stand in a header is refused here, before a library quotes it in a message."""
     clean = key.strip()
     if not (clean.isascii() and clean.isprintable()) or " " in clean:
         raise ProviderKeyRefused(
-            f"The key for {where} contains characters that cannot be part of a key, such as line breaks, spaces or accented letters.",
+            f"The key for {provider} contains characters that cannot be part of a key, such as line breaks, spaces or accented letters.",
             remedy="Copy the key again and enter it.",
         )
     return clean
@@ -350,35 +350,35 @@ class ProviderTransport:
 CHECK = "Check the network connection, and make sure that the server is running."
 
 
-def _build_no_connection_error(error: BaseException, where: str, url: str, said: str) -> NoConnection:
+def _build_no_connection_error(error: BaseException, provider: str, url: str, library_message: str) -> NoConnection:
     """By what began it: what the libraries say over it is "All connection attempts failed"."""
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
     there = f" at {url}" if url else ""
     if isinstance(error, ConnectionRefusedError):
-        return NoConnection(f"No connection to {where}{there}: connection refused.", remedy=CHECK)
+        return NoConnection(f"No connection to {provider}{there}: connection refused.", remedy=CHECK)
     if isinstance(error, socket.gaierror):
-        return NoConnection(f"No connection to {where}{there}: host not found.", remedy=CHECK)
-    return NoConnection(f"No connection to {where}{there}: {said}.", remedy=CHECK)
+        return NoConnection(f"No connection to {provider}{there}: host not found.", remedy=CHECK)
+    return NoConnection(f"No connection to {provider}{there}: {library_message}.", remedy=CHECK)
 
 
-def error_of_lost_connection(error: Exception, where: str, url: str = "") -> ModelFailed:
+def error_of_lost_connection(error: Exception, provider_name: str, url: str = "") -> ModelFailed:
     import httpx
 
     said = (str(error) or type(error).__name__).rstrip(".")
     if "CERTIFICATE_VERIFY_FAILED" in said:
         return UnmendableFailure(
-            f"The certificate of {where} is not trusted on this computer.",
+            f"The certificate of {provider_name} is not trusted on this computer.",
             remedy="If you are behind a company proxy, set SSL_CERT_FILE to the path of its certificate (a .pem file).",
         )
     if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
         return UnmendableFailure(
-            f"The request to {where} could not be made.", remedy="Check the provider's base URL and headers."
+            f"The request to {provider_name} could not be made.", remedy="Check the provider's base URL and headers."
         )
     if isinstance(error, httpx.ProxyError):
         return ProviderUnreachable(
-            f"The proxy refused the connection to {where}: {said}.", remedy="Check the system's proxy settings."
+            f"The proxy refused the connection to {provider_name}: {said}.", remedy="Check the system's proxy settings."
         )
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return _build_no_connection_error(error, where, url, said)
-    return ProviderUnreachable(f"The connection to {where} was lost: {said}.")
+        return _build_no_connection_error(error, provider_name, url, said)
+    return ProviderUnreachable(f"The connection to {provider_name} was lost: {said}.")

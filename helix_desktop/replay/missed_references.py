@@ -115,7 +115,7 @@ class MissedReferences:
         self._pages: dict[str, list[tuple[str, str]]] = {}
         self._opened_in_vain: set[str] = set()
 
-    def note_earlier_message(self, message: RecordedMessage) -> None:
+    def add_earlier_message(self, message: RecordedMessage) -> None:
         """A message of the session: what it says has stood there from now on."""
         for text in message_texts(message):
             self._earlier |= self.references_in(text)

@@ -26,7 +26,7 @@ class ReplayObserver:
     def __init__(
         self, conversation: Conversation, cache: ContentCache, usual: Sequence[str], tokens: TokenCounter
     ) -> None:
-        conversation.listeners.append(self._note_event)
+        conversation.listeners.append(self._observe_event)
         self._conversation = conversation
         self._cache = cache
         self._usual = frozenset(usual)
@@ -49,16 +49,16 @@ class ReplayObserver:
         self._output_tokens = 0
         self._output_shown = 0
 
-    def note_message(self, message: RecordedMessage, tokens: int) -> None:
+    def observe_recorded_message(self, message: RecordedMessage, tokens: int) -> None:
         """A message of the recording has become facts; `tokens` is what it counts."""
         self._retention.remember_identifiers_of(message)
-        self._misses.note_earlier_message(message)
+        self._misses.add_earlier_message(message)
         self._details.update(dict.fromkeys(lost_details.details_of_recorded(message)))
         self._foreign.update(lost_details.digests_in_message(message))
         if message.role == "tool":
             self._outputs += tokens
 
-    def note_output_text(self, stored: facts.Stored, text: str) -> None:
+    def remember_output_text(self, stored: facts.Stored, text: str) -> None:
         """An output's text, so that it need not be read again."""
         self._texts[stored.digest] = text
 
@@ -130,7 +130,7 @@ class ReplayObserver:
 
     # --- Facts and events are observed
 
-    def _note_event(self, event: Event) -> None:
+    def _observe_event(self, event: Event) -> None:
         if not isinstance(event, FactAppended):
             return
         fact = event.recorded.fact

@@ -113,7 +113,7 @@ class SessionPlayer:
             self._stores.cache,
             self._tokens,
             waiting=self._await_and_add_wait_time,
-            stored=self._watching.note_output_text,
+            stored=self._watching.remember_output_text,
         )
         await self._conversation.append_facts(*self._setup_facts())
         try:
@@ -171,7 +171,7 @@ class SessionPlayer:
                 await self._play_reply(message)
             elif message.role == "tool":
                 batch.append(message)
-            self._watching.note_message(message, self._tokens.count_tokens(message.text))
+            self._watching.observe_recorded_message(message, self._tokens.count_tokens(message.text))
             if message.role != "system":
                 self._plain_tokens += count_output_tokens(message, self._tokens.count_tokens)
             moved(number)

@@ -125,7 +125,7 @@ class HistoryRecorder:
             try:
                 watcher = RustNotify([str(folder) for _, folder in folders], False, False, 0, True, True)
                 self._copy_existing_files(folders)
-                self._note_changes_until_folders_change(watcher.watch, folders)
+                self._copy_changes_until_folders_change(watcher.watch, folders)
                 watcher.close()
             except (OSError, RuntimeError) as error:  # A folder is gone, or cannot be watched.
                 self.trouble = f"The history folders cannot be watched: {error}."
@@ -147,7 +147,7 @@ class HistoryRecorder:
             )
         return [one for one in self._recorded if one[1].is_dir()]
 
-    def _note_changes_until_folders_change(self, watch: Callable[..., Any], folders: Folders) -> None:
+    def _copy_changes_until_folders_change(self, watch: Callable[..., Any], folders: Folders) -> None:
         active_until = 0.0
         while True:
             pause = ACTIVE_MILLISECONDS if time.monotonic() < active_until else REST_MILLISECONDS
@@ -204,7 +204,7 @@ class HistoryRecorder:
 
     def _import_files(self) -> bool:
         """The same for files that are imported from where they are; what was copied meanwhile is not kept waiting."""
-        while portion := self._take_next_files():
+        while portion := self._pop_next_files():
             if not self._try_import({"files": [str(file) for file in portion]}) and self._deaths < MOST_DEATHS:
                 self.queue_files_for_import(portion)
                 return False
@@ -212,7 +212,7 @@ class HistoryRecorder:
                 return False
         return True
 
-    def _take_next_files(self) -> Sequence[Path]:
+    def _pop_next_files(self) -> Sequence[Path]:
         with self._lock:
             portion = sorted(self._files, key=lambda file: (len(file.parts), file))[:FILES_TOGETHER]
             self._files.difference_update(portion)

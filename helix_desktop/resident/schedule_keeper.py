@@ -61,7 +61,7 @@ class ScheduleKeeper:
         handled, due = schedule.advance_past_due(time.time())
         if handled is schedule:
             return
-        if due and await self._run_command(schedule.task_command(due), given=schedule.task_line()):
+        if due and await self._run_command(schedule.task_command(due), input_bytes=schedule.task_line()):
             log.warning("the task of the schedule %s could not be added", schedule.id)
             return  # The next check will try again.
         now = await asyncio.to_thread(read_schedules, self._folder)  # A command may have removed schedules.
@@ -70,11 +70,11 @@ class ScheduleKeeper:
         if due:
             await self._run_command(["worker", "--workspace", schedule.workspace, "--drain"], waits=False)
 
-    async def _run_command(self, arguments: Sequence[str], *, given: bytes = b"", waits: bool = True) -> int:
-        """`given`: what the command reads. Other users can see the arguments."""
+    async def _run_command(self, arguments: Sequence[str], *, input_bytes: bytes = b"", waits: bool = True) -> int:
+        """`input_bytes`: what the command reads. Other users can see the arguments."""
         launch = ProcessLaunch(CommandAuthor.PROGRAM, [*self._command, *arguments], os.sep, has_own_session=True)
         with tempfile.TemporaryFile() as read:
-            read.write(given)
+            read.write(input_bytes)
             read.seek(0)
             process = await asyncio.to_thread(open_process, launch, stdin=read.fileno(), stdout=DEVNULL, stderr=DEVNULL)
         ending = tasks.run_on_detached_thread(process.wait, name="wait for a command of a schedule")

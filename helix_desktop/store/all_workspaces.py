@@ -168,7 +168,7 @@ class AllWorkspaces:
             ) from error
 
     async def import_workspace(
-        self, path: Path, *, name: str = "", report: Report = workspace_export.report_nothing
+        self, path: Path, *, name: str = "", report: Report = workspace_export.ignore_progress
     ) -> KnownWorkspace:
         """A new workspace from an export. What the file asks for (such as folders, permissions and MCP servers) is only proposed.
 

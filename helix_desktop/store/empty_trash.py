@@ -51,7 +51,7 @@ class TrashEmptying:
                 for line in lines:
                     self._collect_entries_of_fact(line)
                 yield True
-        while self._own and self._spare_next_mentioned():
+        while self._own and self._spare_content_of_next_facts():
             yield True
 
     def _conversations_to_delete(self) -> Generator[bool, None, set[str]]:
@@ -78,7 +78,7 @@ class TrashEmptying:
             if how != "recall" and digest.hex not in held:
                 held.append(digest.hex)
 
-    def _spare_next_mentioned(self) -> bool:
+    def _spare_content_of_next_facts(self) -> bool:
         """The next facts of those that stay. Whether there were any."""
         lines = self._journal.stored_facts_since(self._seen, _PAGE)
         for line in lines:
@@ -93,7 +93,7 @@ class TrashEmptying:
         names = [name for held in self._own.values() for name in held]
         pinned = self._cache.reader.pinned_entries()
         for start in range(0, len(names), _PAGE):
-            while self._spare_next_mentioned():
+            while self._spare_content_of_next_facts():
                 pass
             for name in names[start : start + _PAGE]:
                 self._remove_unless_used(Digest.from_hex(name), pinned)

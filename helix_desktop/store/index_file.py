@@ -179,16 +179,16 @@ class IndexFile:
     def close(self) -> None:
         self.connection.close()
 
-    def get_mark(self, name: str) -> int:
+    def stored_mark(self, name: str) -> int:
         found = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return int(found[0]) if found else 0
 
-    def _set_mark(self, name: str, value: int) -> None:
+    def _write_index_mark(self, name: str, value: int) -> None:
         self.connection.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (name, value))
 
     def current_progress(self) -> IndexProgress:
         entries, facts = self._feed.last_entry_and_fact()
-        marks = (self.get_mark("rows"), self.get_mark("words"), entries, self.get_mark("facts"), facts)
+        marks = (self.stored_mark("rows"), self.stored_mark("words"), entries, self.stored_mark("facts"), facts)
         return IndexProgress(*marks, len(self._missing_sort_indexes()))
 
     def _missing_sort_indexes(self) -> list[str]:
@@ -245,11 +245,11 @@ class IndexFile:
             if len(listed) < len(found):
                 # Contents of checkpoints are neither searched nor listed, but their size is counted.
                 entries, room = _sum_checkpoint_contents(found)
-                self._set_mark("checkpoints", self.get_mark("checkpoints") + entries)
-                self._set_mark("checkpoint bytes", self.get_mark("checkpoint bytes") + room)
+                self._write_index_mark("checkpoints", self.stored_mark("checkpoints") + entries)
+                self._write_index_mark("checkpoint bytes", self.stored_mark("checkpoint bytes") + room)
             self._insert_cache_records(listed, pinned)
             last = found[-1].number if found else 0  # More entries may have been added since the count.
-            self._set_mark("rows", last if len(found) == ROWS else max(last, progress.entries))
+            self._write_index_mark("rows", last if len(found) == ROWS else max(last, progress.entries))
 
     def recount_checkpoints(self) -> Iterator[int]:
         """Contents were removed or forgotten, or are entries like any other by now. In slices: others get their turn between them."""
@@ -264,8 +264,8 @@ class IndexFile:
             if after < last:
                 yield entries
         with self._index_transaction():
-            self._set_mark("checkpoints", entries)
-            self._set_mark("checkpoint bytes", room)
+            self._write_index_mark("checkpoints", entries)
+            self._write_index_mark("checkpoint bytes", room)
 
     def _insert_cache_records(self, found: Sequence[CacheRecord], pinned: frozenset[Digest]) -> None:
         uses = self._known_uses_of(found)
@@ -332,7 +332,7 @@ class IndexFile:
                 size += self._index_contents(contents)
                 complete = len(contents) == len(found) < WORDS
                 after = progress.entries if complete else contents[-1][0].number
-            self._set_mark("words", after)
+            self._write_index_mark("words", after)
 
     def _index_contents(self, contents: Sequence[tuple[CacheRecord, bytes | None]]) -> int:
         """How many characters of text they have."""
@@ -385,7 +385,7 @@ class IndexFile:
                     for how, digest in entries_used_by(fact)
                 ]
             )
-            self._set_mark("facts", lines[-1].id if len(lines) == FACTS else progress.of_facts)
+            self._write_index_mark("facts", lines[-1].id if len(lines) == FACTS else progress.of_facts)
 
     def _index_uses(self, uses: Sequence[tuple[bytes, str, int, float, str]]) -> None:
         added = self._execute_rows("INSERT OR IGNORE INTO uses", uses, "RETURNING digest, conversation, time, how")

@@ -236,7 +236,7 @@ class JournalFile:
         """What was paid in conversations that changed `since` then, and what was paid elsewhere."""
         return _select_recorded(self, _COST_FACTS, since)
 
-    def names_maybe_in_turn(self) -> tuple[str, ...]:
+    def conversations_maybe_in_turn(self) -> tuple[str, ...]:
         """Conversations of the last day of work that may be in the middle of a turn; their facts tell for sure."""
         with self.errors:
             return tuple(str(name) for (name,) in self.connection.execute(_OPEN_TURNS))

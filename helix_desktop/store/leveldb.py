@@ -130,7 +130,7 @@ class LevelDatabase:
             with contextlib.suppress(OSError):
                 probe.unlink(missing_ok=True)
 
-    def _open_handle(self) -> plyvel.DB:
+    def _get_or_reopen_handle(self) -> plyvel.DB:
         """The handle to read from, where opening it anew had failed half way."""
         if self._db.closed:
             self._db = self._open_leveldb()
@@ -146,7 +146,7 @@ class LevelDatabase:
         try:
             value: bytes | None = self._db.get(key, verify_checksums=True)
         except RuntimeError:  # plyvel raises this if the handle is closed.
-            value = self._open_handle().get(key, verify_checksums=True)
+            value = self._get_or_reopen_handle().get(key, verify_checksums=True)
         except plyvel.Error as error:
             raise leveldb_error_of(error, _UNREAD) from error
         if value is not None:
@@ -167,14 +167,14 @@ class LevelDatabase:
     def scan_range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys from `start` up to but not `stop`, with their values. Around damage it goes, and says so at the end."""
         try:
-            with self._open_handle().iterator(start=start, stop=stop, **_CHECKED) as found:
+            with self._get_or_reopen_handle().iterator(start=start, stop=stop, **_CHECKED) as found:
                 yield from found
         except plyvel.Error as error:
             raise leveldb_error_of(error, _UNREAD) from error
 
     def keys_in_range(self, start: bytes, stop: bytes, *, reverse: bool = False) -> Iterator[bytes]:
         try:
-            with self._open_handle().iterator(
+            with self._get_or_reopen_handle().iterator(
                 start=start, stop=stop, reverse=reverse, include_value=False, **_CHECKED
             ) as found:
                 yield from found
@@ -212,7 +212,7 @@ class LevelDatabase:
         """Without its two ends plyvel compacts an empty range, silently."""
         if self._failed:
             self._reopen_after_failure()
-        self._open_handle().compact_range(start=start, stop=stop)
+        self._get_or_reopen_handle().compact_range(start=start, stop=stop)
 
     def flush_log(self) -> None:
         """Write what is in the log into a table: the compaction of a range that holds nothing does no more.

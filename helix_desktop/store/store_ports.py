@@ -129,7 +129,7 @@ class StoreJournal:
         return await self._thread.run_there(self._file.read_import_facts)
 
     async def conversations_with_open_turn(self) -> Sequence[str]:
-        return await self._thread.run_there(self._file.names_maybe_in_turn)
+        return await self._thread.run_there(self._file.conversations_maybe_in_turn)
 
     async def list_conversations(self) -> Sequence[StoredConversation]:
         """All of them, the one changed last first."""

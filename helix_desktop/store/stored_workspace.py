@@ -31,7 +31,7 @@ from helix_desktop.store.shared.sync_state import SyncState
 from helix_desktop.store.store_ports import StoreCache, StoreJournal
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.unused_content import UnusedContentRemoval
-from helix_desktop.store.workspace_export import Report, export_workspace, report_nothing
+from helix_desktop.store.workspace_export import Report, export_workspace, ignore_progress
 from helix_desktop.store.workspace_lock import WorkspaceLock
 from helix_desktop.store.workspace_settings import WorkspaceConfig
 
@@ -139,7 +139,7 @@ class StoredWorkspace:
         return await self._stores.background.run_there(journal_backups.make_backup, self.folder)
 
     async def forget_content(
-        self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = report_nothing
+        self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = ignore_progress
     ) -> ForgetResult:
         """Remove a text or entries from cache, journal, index and backups, down to the bytes of the files.
 

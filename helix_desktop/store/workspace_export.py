@@ -62,7 +62,7 @@ class _Pipe(io.RawIOBase):
         self._held.append(bytes(data))
         return len(self._held[-1])
 
-    def take_bytes(self) -> bytes:
+    def pop_bytes(self) -> bytes:
         held, self._held = b"".join(self._held), []
         return held
 
@@ -82,16 +82,16 @@ def export_workspace(settings: Path, journal: JournalFile, cache: CacheFolder, l
             for lines in _pages_of_facts(journal):
                 facts += len(lines)
                 member.write(b"".join(_format_fact_line(line) for line in lines))
-                yield pipe.take_bytes()
+                yield pipe.pop_bytes()
         entries = 0
         with archive.open("entries.bin", "w", force_zip64=True) as member:
             for record in _records_to_export(cache):
                 entries += 1
                 for _ in _export_entry(member, cache, record, left_out):
-                    yield pipe.take_bytes()
+                    yield pipe.pop_bytes()
         manifest = {"format": "helix-desktop workspace", "version": VERSION, "facts": facts, "entries": entries}
         archive.writestr("manifest.json", json.dumps({**manifest, "damaged": left_out}, indent=1))
-    yield pipe.take_bytes()
+    yield pipe.pop_bytes()
 
 
 def _pages_of_facts(journal: JournalFile) -> Iterator[list[StoredFact]]:
@@ -189,11 +189,11 @@ def read_export_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def report_nothing(*_progress: object) -> None:
+def ignore_progress(*_progress: object) -> None:
     """For those who do not ask how far it is."""
 
 
-def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = report_nothing) -> tuple[str, ...]:
+def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = ignore_progress) -> tuple[str, ...]:
     """Fills `place`. Gives what was not taken over, in sentences. What `report` raises stops it."""
     manifest = read_export_manifest(path)
 

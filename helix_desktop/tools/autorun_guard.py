@@ -157,7 +157,7 @@ class AutorunGuard:
         for one in (one for one in planted if one.path not in failed):
             before = one.before if one.before and not one.before.link else None
             try:
-                self._put_autorun_file(one.path, one.before.link if one.before else "", before)
+                self._write_autorun_file(one.path, one.before.link if one.before else "", before)
             except (HelixError, OSError):
                 failed.append(one.path)
         return failed
@@ -165,7 +165,7 @@ class AutorunGuard:
     def reapply_autorun_changes(self, planted: list[AutorunChange]) -> None:
         """The user wants them: make each what the command made of it."""
         for one in planted:
-            self._put_autorun_file(one.path, one.after.link, one.after)
+            self._write_autorun_file(one.path, one.after.link, one.after)
 
     def remember_scan(self, look: "_AutorunScan") -> None:
         self.folders, self.of_git, self.items, self._whole = look.folders, look.of_git, look.items, look.whole
@@ -176,7 +176,7 @@ class AutorunGuard:
             return workspace_roots.read_whole_file(self.roots, self.roots.resolve_path(path), limit)
         return None
 
-    def _put_autorun_file(self, path: str, link: str, item: AutorunFile | None) -> None:
+    def _write_autorun_file(self, path: str, link: str, item: AutorunFile | None) -> None:
         content = item.content if item and not link else None
         if content is None and item and not link:
             content = item.held

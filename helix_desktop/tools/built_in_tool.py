@@ -80,7 +80,7 @@ class FilesSeen:
     answered_reads: dict[tuple[str, int, int], AnsweredRead] = field(default_factory=dict)
     outputs_with_text: dict[str, set[Digest]] = field(default_factory=dict)
 
-    def note_content(self, path: Path, content: Digest | None) -> None:
+    def set_content_seen(self, path: Path, content: Digest | None) -> None:
         """The agent has read or written all of a file; None: it has deleted it."""
         for known in (self.digests_seen_by_agent, self.digests_known_on_disk):
             known.pop(str(path), None)

@@ -119,7 +119,7 @@ class WorkspaceCommands:
             reason_unchecked="" if watched else "the user allowed it as it is, or no folder of a workspace is in reach",
             is_allowed_outside=not is_locked_in,
         )
-        wrap = partial(sandbox.wrap_command, words, network=network, free=free, held=held, opened=opened)
+        wrap = partial(sandbox.wrap_command, words, network=network, outside=free, held=held, opened=opened)
         try:
             return await RunningCommand.start_in_jail(launch, wrap)
         except OSError as error:
@@ -137,9 +137,9 @@ class WorkspaceCommands:
         names = tuple(dict.fromkeys((*opened.names, *needs.openings)))
         return replace(opened, names=names, hidden=tuple(path for path in hidden if path not in needs.files))
 
-    async def begin_check_before(self, use: ToolResources, *, free: bool, lasting: bool) -> CommandCheck | None:
+    async def begin_check_before(self, use: ToolResources, *, outside: bool, lasting: bool) -> CommandCheck | None:
         """What to check and put back after a command. Changes by commands in the background are settled first."""
-        if self.guard is None or free:
+        if self.guard is None or outside:
             return None
         for one in self.running_in_background:
             await one.revert_and_note(use, ask=True)
@@ -182,16 +182,16 @@ async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: Too
     folder = place.full_path
     network, free = args.flag_argument("network"), args.flag_argument("outside_sandbox")
     needs = await _parse_needs(commands, use, args, network=network)
-    action = _action_of_command(commands, line, use.roots.folders[0], folder, network=network, free=free)
+    action = _action_of_command(commands, line, use.roots.folders[0], folder, network=network, outside=free)
     await use.permit(action if free else await _action_with_needs(commands, use, action, needs))
     if args.flag_argument("background"):
         _check_background_limit(commands)
-    watched = await commands.begin_check_before(use, free=free, lasting=args.flag_argument("background"))
+    watched = await commands.begin_check_before(use, outside=free, lasting=args.flag_argument("background"))
     opened = commands.openings_for_command(needs)
     command = await commands.start_in_sandbox(action, folder, opened, watched, free=free)
     closed = commands.sandbox.kind is not SandboxKind.NONE and not network and not free
     if args.flag_argument("background"):
-        return await _leave_in_background(
+        return await _add_to_background(
             commands,
             use,
             BackgroundCommand(f"bg{next(commands.next_numbers)}", line, command, time.time(), watched, closed),
@@ -201,7 +201,7 @@ async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: Too
     if closed and commands.running_in_background and ADDRESS_PATTERN.search(line):
         hint = NO_NETWORK_NOTE
     if not free and commands.sandbox.kind is not SandboxKind.NONE:
-        seen = partial(_hint_of_hidden, commands, line, opened, network)
+        seen = partial(_hidden_hint, commands, line, opened, network)
     followed = _FollowedCommand(commands, use, line, command, seconds, hint, watched, seen)
     return await followed.follow_to_end()
 
@@ -262,17 +262,17 @@ def _display_paths(use: ToolResources, paths: Sequence[str]) -> str:
     return ", ".join(map(use.roots.display_path, places)) + more
 
 
-def _hint_of_hidden(commands: WorkspaceCommands, line: str, opened: CommandOpenings, network: bool, output: str) -> str:  # noqa: FBT001 -- of a partial
+def _hidden_hint(commands: WorkspaceCommands, line: str, opened: CommandOpenings, network: bool, output: str) -> str:  # noqa: FBT001 -- of a partial
     folders = [str(folder) for folder in commands.sandbox.folders]
     return hint_about_hidden_paths(line, output, opened, folders, commands.environment, network=network)
 
 
 def _action_of_command(
-    commands: WorkspaceCommands, line: str, root: Path, folder: Path, *, network: bool, free: bool
+    commands: WorkspaceCommands, line: str, root: Path, folder: Path, *, network: bool, outside: bool
 ) -> ToolAction:
     where = "" if folder == root else f" in {folder}"
     extra = " with network access" if network else ""
-    danger = "it would run outside the sandbox" if free and commands.sandbox.kind is not SandboxKind.NONE else ""
+    danger = "it would run outside the sandbox" if outside and commands.sandbox.kind is not SandboxKind.NONE else ""
     title = f"Run a command{extra}{where}"
     action = ToolAction(ToolName.RUN_COMMAND, ActionEffect.RUN, title, line, command=line, network=network)
     return replace(action, reason_to_ask=danger, separate_permission=danger and "outside_sandbox")
@@ -466,7 +466,7 @@ def _check_background_limit(commands: WorkspaceCommands) -> None:
         )
 
 
-async def _leave_in_background(commands: WorkspaceCommands, use: ToolResources, one: BackgroundCommand) -> ToolOutput:
+async def _add_to_background(commands: WorkspaceCommands, use: ToolResources, one: BackgroundCommand) -> ToolOutput:
     ended = [name for name, each in commands.background.items() if not each.is_running]
     for name in ended[: -commands.limits.background_commands]:  # Each holds megabytes of output.
         del commands.background[name]

@@ -123,7 +123,7 @@ async def _read_any_file(use: ToolResources, place: RootPath, first: int, last: 
     if first or last:
         return await _read_lines_between(use, place, first or 1, last)
     stored = await use.store_result(_iterate_file_pieces(use, place), shown)
-    use.files_seen.note_content(place.full_path, stored.digest)
+    use.files_seen.set_content_seen(place.full_path, stored.digest)
     if not stored.size:
         return ToolOutput("[the file is empty]", source=shown)
     return ToolOutput(stored=stored, source=shown)
@@ -135,7 +135,7 @@ async def _read_utf16_lines(use: ToolResources, place: RootPath, first: int, las
     content = await asyncio.to_thread(workspace_roots.read_whole_file, use.roots, place)
     if file_text.detect_encoding(content) == "utf-8":
         return await _describe_binary_file(use, place)
-    use.files_seen.note_content(place.full_path, (await use.store_result(content, shown)).digest)
+    use.files_seen.set_content_seen(place.full_path, (await use.store_result(content, shown)).digest)
     lines = file_text.decode_file_text(content).removeprefix("\ufeff").encode("utf-8", "replace").split(b"\n")
     total = len(lines) - (not lines[-1])
     if first > max(total, 1):
@@ -319,7 +319,7 @@ async def ask_and_write(use: ToolResources, change: FileEdit, title: str) -> Too
     )
     await _finish_write_ignoring_cancel(use, change)
     after = None if change.after is None else Digest.of_content(change.after)
-    use.files_seen.note_content(change.root_path.full_path, after)
+    use.files_seen.set_content_seen(change.root_path.full_path, after)
     return ToolOutput(diff or f"Wrote {shown}.", source=shown, changes=(fact,))
 
 

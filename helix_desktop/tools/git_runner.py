@@ -53,7 +53,7 @@ _ENVIRONMENT = {
 def run_git(
     folder: Path,
     *arguments: str,
-    given: bytes = b"",
+    stdin: bytes = b"",
     environment: Mapping[str, str] = {},
     remedy: str = "Nothing was committed.",
 ) -> bytes:
@@ -66,7 +66,7 @@ def run_git(
         settings += _settings_without_drivers(folder, variables)
     given_settings = [word for each in settings for word in ("-c", each)]
     words = ["git", "--no-pager", "--no-optional-locks", "-C", str(folder), *given_settings, *arguments]
-    done = _run_git_process(words, given, variables)
+    done = _run_git_process(words, stdin, variables)
     if done.code:
         said = done.complained.decode("utf-8", "replace").strip() or done.printed.decode("utf-8", "replace").strip()
         raise ActionRefused(f"git refused: {said[:500].rstrip('.')}.", remedy=remedy)
@@ -76,7 +76,7 @@ def run_git(
 def find_filtered_files(folder: Path, names: list[bytes], environment: Mapping[str, str] = {}) -> list[str]:
     """Those of some files that a program of the repository's or the user's would change on their way into it."""
     listed = b"".join(name + b"\0" for name in names)
-    said = run_git(folder, "check-attr", "-z", "--stdin", "filter", given=listed, environment=environment).split(b"\0")
+    said = run_git(folder, "check-attr", "-z", "--stdin", "filter", stdin=listed, environment=environment).split(b"\0")
     return [os.fsdecode(name) for name, value in zip(said[::3], said[2::3], strict=False) if value not in _UNFILTERED]
 
 
@@ -113,7 +113,7 @@ def _read_user_git_settings(home: str) -> tuple[str, ...]:
 
 
 def _run_git_process(
-    words: list[str], given: bytes, environment: Mapping[str, str], folder: str | None = None
+    words: list[str], stdin: bytes, environment: Mapping[str, str], folder: str | None = None
 ) -> FinishedProcess:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     git = find_program(words[0])
@@ -121,7 +121,7 @@ def _run_git_process(
         raise ActionRefused("The program git was not found.", remedy="Install git, or commit with another program.")
     launch = ProcessLaunch(CommandAuthor.PROGRAM, [git, *words[1:]], folder, {**kept, **environment})
     try:
-        return run_process(launch, given=given, seconds=LIMIT_SECONDS)
+        return run_process(launch, input_bytes=stdin, seconds=LIMIT_SECONDS)
     except ProcessTimeout as error:
         raise ActionRefused(
             f"git did not finish within {LIMIT_SECONDS:.0f} seconds and was stopped.", remedy="Nothing was committed."

@@ -120,7 +120,7 @@ def _decide_without_allow_rules(
     action: ToolAction, mode: PermissionMode, rules: Sequence[PermissionRule], *, sandboxed: bool
 ) -> PermissionDecision | None:
     """What no rule that allows can get past."""
-    if any(rule.decision == "deny" and _match_holding_rule(rule, action) is _RuleFit.YES for rule in rules):
+    if any(rule.decision == "deny" and _match_restricting_rule(rule, action) is _RuleFit.YES for rule in rules):
         return PermissionDecision("deny", "rule", "a rule in this workspace denies it")
     if mode is PermissionMode.READ_ONLY and action.effect in {ActionEffect.EDIT, ActionEffect.RUN}:
         return PermissionDecision("deny", "mode", "this workspace is read-only")
@@ -146,7 +146,7 @@ def _decide_always_asked(
     action: ToolAction, mode: PermissionMode, rules: Sequence[PermissionRule], *, sandboxed: bool
 ) -> PermissionDecision | None:
     """Why this must be asked each time; None where it need not."""
-    fits = {_match_holding_rule(rule, action) for rule in rules if rule.decision != "allow"}
+    fits = {_match_restricting_rule(rule, action) for rule in rules if rule.decision != "allow"}
     if _RuleFit.YES in fits:
         return PermissionDecision("ask", "rule", "a rule in this workspace requires approval", ("once",), "held")
     if _RuleFit.MAYBE in fits:
@@ -189,7 +189,7 @@ def rules_allow_action(rules: Iterable[PermissionRule], action: ToolAction) -> b
     if action.network:
         fitting = [rule for rule in fitting if rule.network]
     if action.effect is not ActionEffect.RUN:
-        return any(not rule.command and _path_fits(rule, action.path, loose=False) for rule in fitting)
+        return any(not rule.command and _path_fits(rule, action.path, any_spelling=False) for rule in fitting)
     if any(not rule.command and not rule.path for rule in fitting):
         return True
     known = find_started_programs(action.command)
@@ -256,18 +256,18 @@ class _RuleFit(IntEnum):
     YES = 2
 
 
-def _match_holding_rule(rule: PermissionRule, action: ToolAction) -> _RuleFit:
+def _match_restricting_rule(rule: PermissionRule, action: ToolAction) -> _RuleFit:
     """A rule that holds back fits generously: any program the line would start, any spelling of the path."""
     if not _tool_fits(rule, action) or (rule.network and not action.network):
         return _RuleFit.NO
-    if rule.path and not (action.path and _path_fits(rule, action.path, loose=True)):
+    if rule.path and not (action.path and _path_fits(rule, action.path, any_spelling=True)):
         return _RuleFit.NO
     if not rule.command:
         return _RuleFit.YES
-    return _match_holding_command_rule(rule.command, action) if action.effect is ActionEffect.RUN else _RuleFit.NO
+    return _match_restricting_command_rule(rule.command, action) if action.effect is ActionEffect.RUN else _RuleFit.NO
 
 
-def _match_holding_command_rule(pattern: str, action: ToolAction) -> _RuleFit:
+def _match_restricting_command_rule(pattern: str, action: ToolAction) -> _RuleFit:
     try:
         words = shlex.split(pattern.removesuffix(" *"))
     except ValueError:
@@ -337,10 +337,10 @@ def _tool_fits(rule: PermissionRule, action: ToolAction) -> bool:
     return not rule.tool or fnmatch.fnmatchcase(action.tool, rule.tool)
 
 
-def _path_fits(rule: PermissionRule, path: str, *, loose: bool) -> bool:
+def _path_fits(rule: PermissionRule, path: str, *, any_spelling: bool) -> bool:
     if not rule.path:
         return True
-    if not loose:
+    if not any_spelling:
         return bool(path) and fnmatch.fnmatchcase(path, rule.path)
     pattern = workspace_roots.normalise_spelling(rule.path)
     return any(

@@ -40,39 +40,39 @@ class GitCheckout:
     excludes: Path = Path(os.devnull)
 
     @property
-    def places(self) -> dict[str, str]:
+    def git_variables(self) -> dict[str, str]:
         """Where git finds a copy, whatever the settings in it say."""
         return {"GIT_DIR": str(self.folder / ".git"), "GIT_WORK_TREE": str(self.folder)} if self.is_copy else {}
 
     def run(self, *arguments: str, given: bytes = b"", remedy: str = _UNCHANGED) -> bytes:
         patterns = ("-c", f"core.excludesFile={self.excludes}")
-        return run_git(self.folder, *patterns, *arguments, given=given, environment=self.places, remedy=remedy)
+        return run_git(self.folder, *patterns, *arguments, stdin=given, environment=self.git_variables, remedy=remedy)
 
-    def line(self, *arguments: str) -> str:
+    def git_line(self, *arguments: str) -> str:
         return os.fsdecode(self.run(*arguments).removesuffix(b"\n"))
 
-    def names(self, *arguments: str, given: bytes = b"") -> list[bytes]:
+    def git_names(self, *arguments: str, given: bytes = b"") -> list[bytes]:
         return [name for name in self.run(*arguments, given=given).split(b"\0") if name]
 
     @property
     def head(self) -> str:
-        return self.line("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return self.git_line("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 
     @property
     def branch(self) -> str:
         """Empty where HEAD is on none."""
-        name = self.line("rev-parse", "--abbrev-ref", "HEAD")
+        name = self.git_line("rev-parse", "--abbrev-ref", "HEAD")
         return "" if name == "HEAD" else name
 
     def git_path(self, name: str) -> Path:
-        return Path(self.line("rev-parse", "--path-format=absolute", "--git-path", name))
+        return Path(self.git_line("rev-parse", "--path-format=absolute", "--git-path", name))
 
     def uncommitted_paths(self) -> list[bytes]:
         """Files that differ from the last commit, tracked or not, but none that are ignored."""
         options = ("--porcelain=v1", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames")
-        return [entry[3:] for entry in self.names("status", *options)]
+        return [entry[3:] for entry in self.git_names("status", *options)]
 
-    def check_sound(self) -> None:
+    def check_git_folder_is_its_own(self) -> None:
         """ActionRefused where a file of git's in a copy leads elsewhere."""
         _refuse_links_in_git_folder(self.folder / ".git")
 
@@ -112,7 +112,7 @@ def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> Git
         _refuse_links_in_git_folder(git, _ESSENTIAL)
     elif git.is_symlink() or not _is_known_to_its_repository(found):
         raise ActionRefused(f"{git} leads to a repository that does not know of this folder.", remedy=_UNCHANGED)
-    if Path(found.line("rev-parse", "--show-toplevel")) != folder:
+    if Path(found.git_line("rev-parse", "--show-toplevel")) != folder:
         raise ActionRefused(f"The files of the repository in {folder} are in another folder.", remedy=_UNCHANGED)
     return found
 
@@ -130,11 +130,11 @@ def _refuse_links_in_git_folder(git: Path, names: Sequence[str] = ()) -> None:
 
 def _is_known_to_its_repository(found: GitCheckout) -> bool:
     """Whether what a `.git` file names has this folder as its worktree or its submodule."""
-    git = Path(found.line("rev-parse", "--absolute-git-dir"))
+    git = Path(found.git_line("rev-parse", "--absolute-git-dir"))
     with suppress(OSError):
         return (git / "gitdir").read_text("utf-8", "surrogateescape").strip() == str(found.folder / ".git")
     with suppress(HelixError):
-        return (git / found.line("config", "--get", "core.worktree")).resolve() == found.folder
+        return (git / found.git_line("config", "--get", "core.worktree")).resolve() == found.folder
     return False
 
 
@@ -151,7 +151,7 @@ def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_chang
     objects = source.git_path("objects")
     if "\n" in str(objects) or str(objects).startswith(('"', "#")):
         raise ActionRefused(f"git cannot borrow objects from {objects}.", remedy=_UNCHANGED)
-    form = source.line("rev-parse", "--show-object-format")
+    form = source.git_line("rev-parse", "--show-object-format")
     start = f"--initial-branch={branch or 'detached'}"
     run_git(copy.folder.parent, "init", "--quiet", "--template=", f"--object-format={form}", start, str(copy.folder))
     (copy.folder / ".git/objects/info/alternates").write_bytes(os.fsencode(objects) + b"\n")
@@ -159,7 +159,7 @@ def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_chang
     copy.run("update-ref", "HEAD", base)
     copy.run("read-tree", "-m", "-u", "HEAD")
     notes = list(_copy_uncommitted_changes(source, copy, changed))
-    if any(entry.startswith(b"160000") for entry in copy.names("ls-files", "--stage", "-z")):
+    if any(entry.startswith(b"160000") for entry in copy.git_names("ls-files", "--stage", "-z")):
         notes.append("Submodules are not copied: their folders are empty.")
     if source.head != base:
         raise ActionRefused("A commit was made while the repository was being copied.", remedy="Try again.")
@@ -171,7 +171,7 @@ def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_chang
 
 def _copy_git_settings(source: GitCheckout, copy: GitCheckout) -> None:
     """Who commits, and what a checkout needs; nothing else of the user's settings."""
-    listed = [entry.partition(b"\n")[::2] for entry in source.names("config", "--includes", "--null", "--list")]
+    listed = [entry.partition(b"\n")[::2] for entry in source.git_names("config", "--includes", "--null", "--list")]
     for name, value in {os.fsdecode(name): os.fsdecode(value) for name, value in listed}.items():
         if _TAKEN_OVER.fullmatch(name):
             copy.run("config", name, value)
@@ -227,8 +227,8 @@ def _remove_empty_folders(root: Path, path: str) -> None:
 
 def list_changed_paths(copy: GitCheckout, made: CopiedRepository) -> list[str]:
     """What is not as it was when the copy was made, committed or not."""
-    raw = copy.names("diff", "-z", "--name-only", "--no-renames", made.base)
-    raw += copy.names("ls-files", "-z", "--others", "--exclude-standard")
+    raw = copy.git_names("diff", "-z", "--name-only", "--no-renames", made.base)
+    raw += copy.git_names("ls-files", "-z", "--others", "--exclude-standard")
     names = {*map(os.fsdecode, raw), *made.carried}
     return sorted(name for name in names if list(made.carried.get(name, (0,))) != _size_and_time(copy.folder / name))
 
@@ -241,19 +241,19 @@ def _size_and_time(path: Path) -> list[int]:
 
 
 def list_own_commits(source: GitCheckout | None, copy: GitCheckout, made: CopiedRepository) -> list[str]:
-    return copy.line("rev-list", "--all", "HEAD", "--not", *_commits_in_users_repository(source, made)).split()
+    return copy.git_line("rev-list", "--all", "HEAD", "--not", *_commits_in_users_repository(source, made)).split()
 
 
 def _commits_in_users_repository(source: GitCheckout | None, made: CopiedRepository) -> list[str]:
     if source is None:
         return [made.base]
-    tips = source.line("for-each-ref", "--format=%(objectname)", "refs/heads", "refs/tags", "refs/helix").split()
+    tips = source.git_line("for-each-ref", "--format=%(objectname)", "refs/heads", "refs/tags", "refs/helix").split()
     return [made.base, source.head, *tips]
 
 
 def bundle_own_content(source: GitCheckout | None, copy: GitCheckout, made: CopiedRepository) -> bytes:
     """Those commits and what is not committed, for `git fetch`; empty for nothing."""
-    copy.check_sound()
+    copy.check_git_folder_is_its_own()
     _commit_everything(copy, copy.uncommitted_paths(), "What was not committed in the copy", "--no-gpg-sign")
     if not list_own_commits(source, copy, made):
         return b""
@@ -285,7 +285,7 @@ def _commit_everything(copy: GitCheckout, names: list[bytes], message: str, *opt
 def merge_or_rebase_onto(source: GitCheckout, copy: GitCheckout, *, rebase: bool) -> str:
     """Merge the user's commit into the copy, or rebase on it. The commit to move to; empty: none."""
     head = source.head
-    if not copy.line("rev-list", "--max-count=1", f"{head}..HEAD"):
+    if not copy.git_line("rev-list", "--max-count=1", f"{head}..HEAD"):
         return ""
     _check_autorun_files_are_in_folder(copy, head)
     remedy = "Your own folder was not changed. Resolve this in the copy, commit there, and bring it back again."
@@ -293,10 +293,10 @@ def merge_or_rebase_onto(source: GitCheckout, copy: GitCheckout, *, rebase: bool
     try:
         copy.run(*words)
     except ActionRefused as error:
-        names = copy.names("diff", "--name-only", "--diff-filter=U", "-z")
+        names = copy.git_names("diff", "--name-only", "--diff-filter=U", "-z")
         conflicts = "".join(f" Conflict in {printable_path(os.fsdecode(name))}." for name in names[:MOST_NAMED])
         raise ActionRefused(f"{error.what}{conflicts}", remedy=remedy) from error
-    changed = copy.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", head, "HEAD")
+    changed = copy.git_names("diff-tree", "-r", "-z", "--name-only", "--no-renames", head, "HEAD")
     _check_unfiltered(copy, changed)
     _check_unfiltered(source, changed)
     return copy.head
@@ -304,11 +304,11 @@ def merge_or_rebase_onto(source: GitCheckout, copy: GitCheckout, *, rebase: bool
 
 def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
     """A file that other programs run is asked about when a command leaves it in the folder, so no commit may have it alone."""
-    added = copy.names("diff", "-z", "--name-only", "--no-renames", "--diff-filter=d", f"{head}...HEAD")
+    added = copy.git_names("diff", "-z", "--name-only", "--no-renames", "--diff-filter=d", f"{head}...HEAD")
     for name in filter(is_autorun_path, map(os.fsdecode, added)):
         place = copy.folder / name
         is_there = place.is_file() and not place.is_symlink()
-        if not is_there or copy.line("hash-object", "--", name) != copy.line("rev-parse", f"HEAD:{name}"):
+        if not is_there or copy.git_line("hash-object", "--", name) != copy.git_line("rev-parse", f"HEAD:{name}"):
             raise ActionRefused(
                 f"Other programs run {printable_path(name)}, and in the copy's folder this file differs from its committed version.",
                 remedy="Compare the file in the copy's folder with the copy's last commit. To keep the committed version, restore the file in the copy's folder from the copy's last commit.",
@@ -316,7 +316,7 @@ def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
 
 
 def _check_unfiltered(checkout: GitCheckout, names: list[bytes]) -> None:
-    if filtered := find_filtered_files(checkout.folder, names, checkout.places):
+    if filtered := find_filtered_files(checkout.folder, names, checkout.git_variables):
         raise ActionRefused(
             f"A filter of git (such as Git LFS) would change {filtered[0]}, and this program runs none.",
             remedy="Your own folder was not changed. Bring it back with git itself, from the copy's folder.",

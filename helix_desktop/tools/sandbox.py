@@ -87,14 +87,14 @@ class Sandbox:
         lifeline: int,
         *,
         network: bool,
-        free: bool = False,
+        outside: bool = False,
         held: HeldPaths = ((), ()),
         opened: CommandOpenings = NOTHING_OPENED,
     ) -> list[str]:
-        """The command line that runs `argv` locked in; `free`: only watched, for what the user allowed outside. `held`:
+        """The command line that runs `argv` locked in; `outside`: only watched, for what the user allowed outside. `held`:
         folders inside the roots that stay where they are, and files that stay as they are.
         """
-        if free or self.kind is SandboxKind.NONE:
+        if outside or self.kind is SandboxKind.NONE:
             return _wrap_in_jail({"lifeline": lifeline}, argv)
         if self.kind is SandboxKind.LANDLOCK:
             return _wrap_in_jail(self._landlock_options(lifeline, opened, network=network), argv)
@@ -116,8 +116,8 @@ class Sandbox:
             )
         return None
 
-    def temporary_folder(self, *, free: bool = False) -> str:
-        return "/tmp" if self.kind is SandboxKind.BUBBLEWRAP and not free else str(self.scratch)  # noqa: S108 -- as above
+    def temporary_folder(self, *, outside: bool = False) -> str:
+        return "/tmp" if self.kind is SandboxKind.BUBBLEWRAP and not outside else str(self.scratch)  # noqa: S108 -- as above
 
     def build_environment(
         self,
@@ -128,7 +128,7 @@ class Sandbox:
         extra: Sequence[str] = (),
         opened: CommandOpenings = NOTHING_OPENED,
     ) -> dict[str, str]:
-        temporary = self.temporary_folder(free=free)
+        temporary = self.temporary_folder(outside=free)
         more = [*extra, *opened_variables(opened, network=network)]
         out = scrub_environment(environ, temporary, network=network or free, extra=more)
         if free or self.kind is SandboxKind.NONE:

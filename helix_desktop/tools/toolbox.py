@@ -84,9 +84,9 @@ class WorkspacePermissions:
             raise ActionRefused(f"The user denied this call, so it was not run.{words}")
         if answer.scope in decision.scopes:
             asked.scope = answer.scope
-            self._keep_answer_as_rule(action, context.conversation, answer)
+            self._save_answer_as_rule(action, context.conversation, answer)
 
-    def _keep_answer_as_rule(self, action: ToolAction, conversation: str, answer: PermissionAnswer) -> None:
+    def _save_answer_as_rule(self, action: ToolAction, conversation: str, answer: PermissionAnswer) -> None:
         """The user allowed it for longer than this once, by one of the rules that were shown."""
         rules, scope = rules_to_offer(action), answer.scope
         if not 0 <= answer.rule < len(rules):

@@ -222,12 +222,12 @@ def replace_file(roots: WorkspaceRoots, place: RootPath, content: bytes, *, expe
     """Put `content` in the file's place, if that is what the caller saw (`expected`; None: no file).
     It is a new file, so another hard link, which may be outside the roots, keeps the old content.
     """
-    _put_if_unchanged(roots, _follow_links(roots, place), content, expected)
+    _write_if_unchanged(roots, _follow_links(roots, place), content, expected)
 
 
 def delete_file(roots: WorkspaceRoots, place: RootPath, *, expected: Digest) -> None:
     """Delete the file, if it still is what the caller saw."""
-    _put_if_unchanged(roots, place, None, expected)
+    _write_if_unchanged(roots, place, None, expected)
 
 
 def restore_entry(roots: WorkspaceRoots, place: RootPath, content: bytes | None, mode: int, link: str = "") -> None:
@@ -356,7 +356,7 @@ def _stat_replaceable(folder: folders.OpenFolder, name: str, shown: str) -> os.s
     return found
 
 
-def _put_if_unchanged(roots: WorkspaceRoots, place: RootPath, content: bytes | None, expected: Digest | None) -> None:
+def _write_if_unchanged(roots: WorkspaceRoots, place: RootPath, content: bytes | None, expected: Digest | None) -> None:
     """Put content or nothing in a file's place, and look at what came out: others may have saved."""
     name, shown = place.full_path.name, roots.display_path(place)
     said = f"{shown} has changed since it was read. Nothing was written."

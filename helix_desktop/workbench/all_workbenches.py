@@ -24,7 +24,7 @@ from helix_desktop.secrets import SecretStorage
 from helix_desktop.store import closed_workspace_search, workspace_link
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.store.workspace_export import Report, report_nothing
+from helix_desktop.store.workspace_export import Report, ignore_progress
 from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.workbench.model_roles import ModelAccess
 from helix_desktop.workbench.open_workbench import ProgramDependencies, Workbench, workbench_of
@@ -196,7 +196,7 @@ class Workbenches:
         await self.close_workspace(workspace)
         return await self.open_workspace(workspace)
 
-    async def export_workspace(self, workspace: str, path: Path, report: Report = report_nothing) -> Sequence[str]:
+    async def export_workspace(self, workspace: str, path: Path, report: Report = ignore_progress) -> Sequence[str]:
         """History and cache as one file, keys never. `report` hears the bytes written and roughly
         how many it will be. Gives the hashes of entries that are damaged and not in it.
         """
@@ -204,7 +204,7 @@ class Workbenches:
         roughly = (await opened.index.compute_figures()).kept
         return await opened.export_to_file(path, lambda written: report(written, max(roughly, written)))
 
-    async def import_workspace(self, path: Path, name: str = "", report: Report = report_nothing) -> ImportedWorkspace:
+    async def import_workspace(self, path: Path, name: str = "", report: Report = ignore_progress) -> ImportedWorkspace:
         """A new workspace from an export. What it asks to be allowed is only proposed."""
         known = await self._known.import_workspace(path, name=name, report=report)
         notes = known.folder / "notes.txt"

@@ -167,7 +167,7 @@ class WorkspaceSharing:
         if conversations is None:
             return 0
         waiting = await conversations.thread.run_there(conversations.sync_state.count_facts_to_send)
-        self.unsent.note_count(waiting, written, was_sent=was_sent)
+        self.unsent.set_unsent_counts(waiting, written, was_sent=was_sent)
         return sum(waiting.values())
 
     async def wait_until_sent(self) -> None:

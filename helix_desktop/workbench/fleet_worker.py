@@ -271,7 +271,7 @@ class FleetWorker:
         else:
             session = await bench.open_session(task.id)
         if order.model:
-            bench.use_conversation_model(task.id, order.model)
+            bench.set_model_until_closed(task.id, order.model)
         elif not bench.model_of_conversation(task.id):
             raise errors.NotFound(f"No model has been chosen for {bench.name}.", remedy="Specify a model with --model.")
         return session

@@ -130,8 +130,8 @@ def _run_git_commit(root: Path, names: Sequence[str], message: str) -> str:
     listed = b"".join(name + b"\0" for name in raw)
     files = ("--pathspec-from-file=-", "--pathspec-file-nul")
     literal = ("--literal-pathspecs",)
-    run_git(root, *literal, "add", "--all", *files, given=listed)
-    said = run_git(root, *literal, "commit", "--only", "--message", message, *files, given=listed)
+    run_git(root, *literal, "add", "--all", *files, stdin=listed)
+    said = run_git(root, *literal, "commit", "--only", "--message", message, *files, stdin=listed)
     return said.decode("utf-8", "replace").partition("\n")[0]
 
 

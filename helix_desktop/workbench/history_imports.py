@@ -36,7 +36,7 @@ from helix_desktop.store.empty_trash import read_deleted_conversations
 from helix_desktop.store.search_words import text_or_none
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.store.workspace_export import report_nothing
+from helix_desktop.store.workspace_export import ignore_progress
 from helix_desktop.workbench.session_import import (
     SAID,
     EarlierImports,
@@ -110,7 +110,7 @@ class HistoryImport:
     _deleted: frozenset[str] = frozenset()
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    async def import_files(self, files: Sequence[Path], report: Report = report_nothing) -> ImportResult:
+    async def import_files(self, files: Sequence[Path], report: Report = ignore_progress) -> ImportResult:
         """Bring in all sessions of these files. What cannot be read, or not be written now, gets a sentence."""
         await self._read_earlier_imports()
         self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
@@ -149,20 +149,20 @@ class HistoryImport:
         for recorded in self.earlier.last.values():
             here.setdefault(imported_path(recorded), set()).add(recorded.conversation)
         for file in files:
-            stamp = _stamp_of_history_file(self._copy_of(file) or file)
+            stamp = _stamp_of_history_file(self._copy_if_any(file) or file)
             if stamp[0] and self._stamps.get(str(file)) == stamp:
                 self.result.here |= here.get(str(file), set())
             else:
                 yield from self._read_sessions_of_file(file, stamp)
 
-    def _copy_of(self, file: Path) -> Path | None:
+    def _copy_if_any(self, file: Path) -> Path | None:
         copy = path_of_copy(self.copies, file) if self.copies is not None else file
         return copy if self.copies is not None and copy.is_file() else None
 
     def _read_sessions_of_file(self, file: Path, stamp: tuple[int, int]) -> Iterator[Read]:
         told = ReadingComplaints()
-        read = history_reading.read_sessions(file, told, self.kind, self._copy_of(file))
-        if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(self._copy_of(file) or file):
+        read = history_reading.read_sessions(file, told, self.kind, self._copy_if_any(file))
+        if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(self._copy_if_any(file) or file):
             read = (one for one in read if one.folder in folders)
             stamp = (0, 0)  # No stamp, because the file's other sessions were not imported.
         try:
@@ -244,7 +244,7 @@ class HistoryImport:
             self.result.imported.append(writing.brought)
         for at, key in held.keys:
             if at >= writing.new_from:
-                self.result.keys.note_key(writing.conversation, key)
+                self.result.keys.count_key_in_conversation(writing.conversation, key)
 
 
 def _read_one_ahead(thread: StoreThread, coming: Iterator[Read]) -> Iterator[Read]:

@@ -88,7 +88,7 @@ class HookRunner:
         said = [HookAnswer(says=answer.blocks or answer.says) for answer in answers]
         self._add_hook_notes(context.conversation, "PostToolUse", said)
 
-    def take_hook_notes(self, conversation: str) -> tuple[StandingNote, ...]:
+    def pop_hook_notes(self, conversation: str) -> tuple[StandingNote, ...]:
         """What hooks have said since the last step."""
         return tuple(self._notes.pop(conversation, ()))
 
@@ -159,7 +159,7 @@ class HookRunner:
     async def _watch_files_before_hooks(self, use: ToolResources | None) -> CommandCheck:
         """The files before the hooks run. Where nobody can be asked, commands in the background keep what they are compared with."""
         watched = (
-            await self.kit.commands.begin_check_before(use, free=False, lasting=False) if use is not None else None
+            await self.kit.commands.begin_check_before(use, outside=False, lasting=False) if use is not None else None
         )
         return watched or await CommandCheck.begin_check(
             self.kit.commands.guard or AutorunGuard(self.kit.resources.roots, self.kit.options.hidden)
@@ -203,7 +203,7 @@ class HookRunner:
         return parse_hook_answer(hook.event, code, printed, complained)
 
     async def _start_hook_in_sandbox(
-        self, hook: ProjectHook, told: dict[str, str], watched: CommandCheck, stdin: int
+        self, hook: ProjectHook, hook_variables: dict[str, str], watched: CommandCheck, stdin: int
     ) -> RunningCommand:
         """As a command of the model: with the same files held, and written nowhere where the mode writes nothing."""
         is_read_only = self.kit.permissions.mode in (PermissionMode.READ_ONLY, PermissionMode.PLAN)
@@ -212,7 +212,7 @@ class HookRunner:
         if sandbox.paths_left_visible(opened):
             raise ActionRefused("The weaker sandbox, Landlock, cannot keep the hook from reading hidden files.")
         words, held = shell_command_line(hook.command), watched.guard.paths_to_hold()
-        environment = sandbox.build_environment(os.environ, network=False, free=False, opened=opened) | told
+        environment = sandbox.build_environment(os.environ, network=False, free=False, opened=opened) | hook_variables
         launch = ProcessLaunch(
             CommandAuthor.TRUSTED,
             words,
@@ -230,14 +230,14 @@ class HookRunner:
         return replace(self.kit.commands.opened(), hidden=tuple(guard.list_hidden_files()))
 
     async def _start_users_hook(
-        self, hook: ProjectHook, told: dict[str, str], _watched: CommandCheck, stdin: int
+        self, hook: ProjectHook, hook_variables: dict[str, str], _watched: CommandCheck, stdin: int
     ) -> RunningCommand:
         """The user's own script, as they set it. No program is looked for in a folder of the workspace."""
-        environment = self.kit.sandbox.build_environment(os.environ, network=True, free=True) | told
+        environment = self.kit.sandbox.build_environment(os.environ, network=True, free=True) | hook_variables
         environment["PATH"] = search_path_outside(environment.get("PATH", os.defpath), self.kit.resources.roots.folders)
         words = shell_command_line(hook.command)
         launch = ProcessLaunch(CommandAuthor.USER, words, hook.folder, environment, place=ProcessPlace.WATCHED)
-        wrap = partial(self.kit.sandbox.wrap_command, words, network=True, free=True)
+        wrap = partial(self.kit.sandbox.wrap_command, words, network=True, outside=True)
         return await RunningCommand.start_in_jail(launch, wrap, stdin=stdin, stderr=PIPE)
 
     def _add_hook_notes(self, conversation: str, event: str, answers: list[HookAnswer]) -> None:

@@ -163,7 +163,7 @@ class WorkspaceServers:
             self._host = self._host or host.McpServerHost(
                 spawn=self._spawn,
                 secret=self._secrets.read_secret,
-                keep=self._keep_server_secret,
+                keep=self._store_server_secret,
                 changed=self._notify_server_listeners,
                 approved=self._workspace.settings.approved,
                 approve=self._approve_tool_description,
@@ -197,7 +197,7 @@ class WorkspaceServers:
     async def _write_server_table(self, name: str, table: Mapping[str, Any] | None) -> None:
         await asyncio.to_thread(self._workspace.change_settings, {f"mcp.{quote_key_part(name)}": table})
 
-    async def _keep_server_secret(self, secret: McpSecret, value: str) -> None:
+    async def _store_server_secret(self, secret: McpSecret, value: str) -> None:
         """With the keyring, or in the file that was allowed; where there is neither, until the program ends."""
         try:
             await self._secrets.store_secret(secret, value)

@@ -30,7 +30,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_task_files import forget_text_in_tasks
 from helix_desktop.store.memory_stores import MemoryJournal
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.store.workspace_export import Report, report_nothing
+from helix_desktop.store.workspace_export import Report, ignore_progress
 from helix_desktop.store.workspace_settings import Changes, WorkspaceConfig
 from helix_desktop.tools.changes import known_state_file
 from helix_desktop.tools.changes.checkpoints import Checkpoints
@@ -349,7 +349,7 @@ class Workbench:
         self._rows.update_row_meter(new, session.context.next_request_meter())
         return session
 
-    async def set_conversation_model(self, conversation: str, name: str) -> None:
+    async def save_conversation_model(self, conversation: str, name: str) -> None:
         """A main model for one conversation, also after a restart; empty: the workspace's again."""
         if name:
             self.models.model_by_name(name)
@@ -496,7 +496,7 @@ class Workbench:
         *,
         kind: str = "",
         wanted: Mapping[str, frozenset[str]] | None = None,
-        report: history_imports.Report = report_nothing,
+        report: history_imports.Report = ignore_progress,
         result: history_imports.ImportResult | None = None,
         copies: Path | None = None,
     ) -> history_imports.ImportResult:
@@ -543,7 +543,7 @@ class Workbench:
         await self.workspace.index.rebuild_in_background()
 
     async def forget_content(
-        self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = report_nothing
+        self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = ignore_progress
     ) -> ForgetResult:
         """Remove a text, or entries, from the whole workspace for good. Every session is held, and
         reads changed facts again; Refused while one of them works.
@@ -640,7 +640,7 @@ class Workbench:
             self.models.model_by_name(name)
         await self.change_settings({f"models.{role}": name or None})
 
-    def use_conversation_model(self, conversation: str, name: str) -> None:
+    def set_model_until_closed(self, conversation: str, name: str) -> None:
         """Another main model for one conversation, until the workbench closes."""
         self.models.model_by_name(name)
         self._instead[conversation] = name
@@ -691,7 +691,7 @@ class Workbench:
         await self.fences.ensure_may_act(conversation.id)
         self.copies.check_copy_is_there(conversation.state.own_copy)
         made = await self._build_conversation_settings(conversation)
-        return replace(made, notes=(*made.notes, *self.hooks.take_hook_notes(conversation.id)))
+        return replace(made, notes=(*made.notes, *self.hooks.pop_hook_notes(conversation.id)))
 
     async def _build_conversation_settings(self, conversation: Conversation) -> ConversationSetup:
         """Files are read in a thread: a folder may be on a disk that does not answer."""
@@ -716,7 +716,7 @@ class Workbench:
         return conversation_setup.build_system_prompt(self.name, roots, self.token_counter, own, settings.instructions)
 
     def _on_event(self, event: session_events.Event) -> None:
-        self._partial.keep_streamed_event(event)
+        self._partial.update_partial_reply(event)
         if isinstance(event, session_events.FactAppended):
             self._meters.update_row_after_fact(event.recorded)
             session = self.sessions.find_open_session(event.recorded.conversation)

@@ -42,7 +42,7 @@ class PartialReplies:
         self._of: dict[str, _StreamedReply] = {}
         self._writing = False
 
-    def keep_streamed_event(self, event: Event) -> None:
+    def update_partial_reply(self, event: Event) -> None:
         if isinstance(event, ReplyStreamed) and isinstance(event.delta, TextDelta):
             name = event.conversation
             session = self._sessions.find_open_session(name)

@@ -50,22 +50,22 @@ class ProjectUse:
             if isinstance(fact, ModelReplied):
                 for part in fact.parts:
                     if isinstance(part, ToolCall):
-                        self._note_tool_call(part, roots)
+                        self._collect_skills_and_paths_of_call(part, roots)
             elif isinstance(fact, ToolReturned):
                 for change in fact.changes:
-                    self._note_touched_path(change.path, roots)
+                    self._add_touched_path(change.path, roots)
         self.read = len(state.facts)
         return self
 
-    def _note_tool_call(self, call: ToolCall, roots: Sequence[Path]) -> None:
+    def _collect_skills_and_paths_of_call(self, call: ToolCall, roots: Sequence[Path]) -> None:
         values = parse_arguments(call.arguments) or {}
         if call.name == USE_SKILL and isinstance(values.get("name"), str):
             self.skills[values["name"]] = None
         for key in PATH_KEYS:
             if isinstance(values.get(key), str):
-                self._note_touched_path(values[key], roots)
+                self._add_touched_path(values[key], roots)
 
-    def _note_touched_path(self, said: str, roots: Sequence[Path]) -> None:
+    def _add_touched_path(self, said: str, roots: Sequence[Path]) -> None:
         if len(said) > 4_096 or "\0" in said or len(self.paths) >= MOST_TOUCHED:
             return
         for root in roots:

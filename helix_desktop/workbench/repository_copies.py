@@ -458,7 +458,7 @@ def _read_contents(copy: FolderCopy) -> CopyContents:
     commits = 0
     try:
         for source, checkout, made in _checkouts_of(copy) if copy.is_whole else ():
-            checkout.check_sound()
+            checkout.check_git_folder_is_its_own()
             uncommitted += [printable_path(os.fsdecode(name)) for name in checkout.uncommitted_paths()]
             commits += len(copying.list_own_commits(source, checkout, made))
         changed = _list_changed_files(copy)
@@ -470,7 +470,7 @@ def _read_contents(copy: FolderCopy) -> CopyContents:
 def _list_changed_files(copy: FolderCopy) -> tuple[str, ...]:
     found = []
     for _, checkout, made in _checkouts_of(copy) if copy.is_whole else ():
-        checkout.check_sound()
+        checkout.check_git_folder_is_its_own()
         folder = _find_users_folder(made.source)
         found += [f"{folder}/{name}" for name in copying.list_changed_paths(checkout, made)]
     return tuple(found)
@@ -494,9 +494,9 @@ def _list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:
         found[number] = None
         if base := copy.repositories[int(repository)].base:
             checkout = GitCheckout(copy.folder / repository, is_copy=True)
-            checkout.check_sound()
-            raw = checkout.names("diff", "-z", "--name-only", "--no-renames", base)
-            raw += checkout.names("ls-files", "-z", "--others", "--exclude-standard")
+            checkout.check_git_folder_is_its_own()
+            raw = checkout.git_names("diff", "-z", "--name-only", "--no-renames", base)
+            raw += checkout.git_names("ls-files", "-z", "--others", "--exclude-standard")
             names = list(map(os.fsdecode, raw))
             start = f"{below}/" if below else ""
             found[number] = frozenset(name.removeprefix(start) for name in names if name.startswith(start))
@@ -535,7 +535,7 @@ def _merge_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[st
             raise ActionRefused(
                 "The original repository no longer exists.", remedy="You can copy the files by hand instead."
             )
-        checkout.check_sound()
+        checkout.check_git_folder_is_its_own()
         source.check_no_merge_open()
         checkout.check_no_merge_open()
         copying.commit_in_copy(checkout, message)

@@ -162,13 +162,13 @@ class SessionWriter:
         if source:
             facts.append(FactDraft(time, recording_facts.started_fact(recording, fork=(source, shared + 1))))
         facts += self.held.made[shared:]
-        self._number_folds(1, range(1, shared + 1))
-        self._number_folds(shared + 1 + bool(source), range(shared + 1, len(self.held.made) + 1))
+        self._assign_seqs_to_drafts(1, range(1, shared + 1))
+        self._assign_seqs_to_drafts(shared + 1 + bool(source), range(shared + 1, len(self.held.made) + 1))
         await self._store_contents_of_drafts(self.held.made)
         placed = await asyncio.to_thread(self._renumber_drafts, facts, 1)
         await self._append_with_import_fact(placed, "new")
 
-    def _number_folds(self, behind: int, numbers: range) -> None:
+    def _assign_seqs_to_drafts(self, behind: int, numbers: range) -> None:
         for at, number in enumerate(numbers, behind + 1):
             self._seqs[number] = at
 
@@ -262,7 +262,7 @@ class SessionWriter:
         if undone and any(isinstance(one.fact, ConversationChanged) and one.fact.trashed for one in facts):
             begun.append((0.0, ConversationChanged(trashed=False)))
         first = facts[-1].seq + 1
-        self._number_folds(facts[-1].seq + len(begun) + len(folds), range(fresh, len(self.held.made) + 1))
+        self._assign_seqs_to_drafts(facts[-1].seq + len(begun) + len(folds), range(fresh, len(self.held.made) + 1))
         await self._store_contents_of_drafts(new)
         appended = [*begun, *_name_folds_anew(facts, self._renumber_drafts([*folds, *new], first + len(begun)))]
         self.new_from = new[0].message if new else len(self.held.recording.messages)
@@ -283,7 +283,7 @@ class SessionWriter:
         self.conversation = conversation_id_of_session(recording.kind, name)
         begun = recording_facts.started_fact(recording, fork=(source, at))
         new = self.held.made[fresh - 1 :]
-        self._number_folds(at + 1, range(fresh, len(self.held.made) + 1))
+        self._assign_seqs_to_drafts(at + 1, range(fresh, len(self.held.made) + 1))
         await self._store_contents_of_drafts(new)
         facts: list[tuple[float, Fact]] = [(one.time, one.fact) for one in forked]
         facts.append((0.0, begun))

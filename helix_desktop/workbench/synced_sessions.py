@@ -57,7 +57,7 @@ class SyncedSessions(OpenConversations):
         async with self._bench.sessions.hold_conversation(conversation):
             yield
 
-    def note_branch(self, conversation: str, branch: str) -> None:
+    def on_moved_to_branch(self, conversation: str, branch: str) -> None:
         if branch != conversation:
             self.branch_by_conversation[conversation] = branch
         self._bench.tasks.spawn_task(self._bench.move_to_branch(conversation, branch), name="list a branch")

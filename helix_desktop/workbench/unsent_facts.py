@@ -22,7 +22,7 @@ class UnsentFacts:
         self._counted: Mapping[str, int] = {}
         self._line: dict[object, int] = {}
 
-    def note_count(self, unsent: Mapping[str, int], written: int, *, was_sent: bool) -> None:
+    def set_unsent_counts(self, unsent: Mapping[str, int], written: int, *, was_sent: bool) -> None:
         """So many facts of each conversation were unsent when `written` had been. `was_sent`: after all was sent that could be."""
         if was_sent:
             same = unsent.items() & self._counted.items()

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from helix_desktop.acp_agent import workspace_switch
-from helix_desktop.acp_agent.workspace_switch import WorkspaceLine, WorkspaceSwitch
+from helix_desktop.acp_agent.workspace_switch import WorkspacePipe, WorkspaceSwitch
 from helix_desktop.errors import HelixError, InvalidInput
 
-Serve = Callable[[str, WorkspaceLine], Awaitable[int]]
+Serve = Callable[[str, WorkspacePipe], Awaitable[int]]
 
 
 class SwitchedEditor:
@@ -52,7 +52,7 @@ def encoded(message: Any) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-async def echo(workspace: str, line: WorkspaceLine) -> int:
+async def echo(workspace: str, line: WorkspacePipe) -> int:
     """Answers with its name, and asks a question back where it is asked to."""
     while data := await line.read_input():
         message = json.loads(data)
@@ -118,7 +118,7 @@ async def test_a_line_without_an_end_takes_no_memory(monkeypatch: pytest.MonkeyP
 async def test_a_flood_is_refused_beyond_what_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace_switch, "MOST_WAITING", 5)
 
-    async def never(_: str, line: WorkspaceLine) -> int:
+    async def never(_: str, line: WorkspacePipe) -> int:
         await asyncio.Event().wait()
         return 0
 
@@ -137,7 +137,7 @@ async def test_a_workspace_that_moves_to_another_process_is_greeted_there_and_go
     monkeypatch.setattr(workspace_switch, "RETRY_SECONDS", 0.0)
     opened: list[int] = []
 
-    async def moving(workspace: str, line: WorkspaceLine) -> int:
+    async def moving(workspace: str, line: WorkspacePipe) -> int:
         opened.append(len(opened))
         if len(opened) == 1:  # its process dies with a request unanswered
             await line.read_input()

@@ -124,7 +124,7 @@ def needed(recording: RecordedSession, prices: RelativePrices, counting: Remembe
             head += sum(part.tokens for part in made)
         else:
             waiting.extend(made)
-        misses.note_earlier_message(message)
+        misses.add_earlier_message(message)
     pieces = [piece for part, at in zip(parts, used, strict=True) for piece in _stands(part, sorted(at), prices, head)]
     return sorted(pieces, key=lambda piece: piece.begins), head
 

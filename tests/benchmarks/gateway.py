@@ -279,7 +279,7 @@ class Playing:
         return self.biller.bill
 
     def _hear(self, message: RecordedMessage) -> None:
-        self._misses.note_earlier_message(message)
+        self._misses.add_earlier_message(message)
         for text in (message.text, *(call.arguments for call in message.calls)):
             self._earlier |= set(IDENTIFIER.findall(text))
 

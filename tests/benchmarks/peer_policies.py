@@ -339,7 +339,7 @@ def play(
             context.always(next(parts_of(message, context.step, context.turn, count, misses)))
         else:
             waiting.extend(parts_of(message, context.step, context.turn, count, misses))
-        misses.note_earlier_message(message)
+        misses.add_earlier_message(message)
         earlier |= _names(message_texts(message))
     ledger = context.ledger
     return ReplayFigures(

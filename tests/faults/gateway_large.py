@@ -33,7 +33,7 @@ import orjson
 
 from helix_desktop import program_folders, tasks
 from helix_desktop.engine import facts
-from helix_desktop.gateway.local_conversations import message_line_from_facts
+from helix_desktop.gateway.local_conversations import known_messages_from_facts
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.faults.gateway_bodies import memory_mb, processor_seconds
 from tests.faults.store_report import report
@@ -214,7 +214,7 @@ async def recorded(home: str, session: str, chain: int, words: str) -> list[str]
 
         found = []
         for row in await workspace.journal.list_conversations():
-            line = message_line_from_facts(row.id, recorded_facts := await workspace.journal.read_facts(row.id))
+            line = known_messages_from_facts(row.id, recorded_facts := await workspace.journal.read_facts(row.id))
             if line.session == session:
                 found.append(len(line.chain))
                 said = Counter(type(each.fact).__name__ for each in recorded_facts)

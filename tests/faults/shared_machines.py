@@ -124,13 +124,13 @@ class Machine:
             self.journal, self.thread, steps, self.remote, heads, self.seal, self.name, lease=LEASE
         )
         await self.shared.load_known_writers()
-        before = self.shared.open_conversations.note_branch
+        before = self.shared.open_conversations.on_moved_to_branch
 
         def parted(conversation: str, branch: str) -> None:
             before(conversation, branch)
             self.parted.append(branch)
 
-        self.shared.open_conversations.note_branch = parted  # type: ignore[method-assign]
+        self.shared.open_conversations.on_moved_to_branch = parted  # type: ignore[method-assign]
 
     async def write(self, conversation: str, text: str) -> None:
         if await self.thread.run_there(self.journal.read_stored_facts, conversation, 0, 1):

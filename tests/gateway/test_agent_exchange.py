@@ -12,7 +12,7 @@ import pytest
 from helix_desktop import program_folders
 from helix_desktop.engine.facts import ModelReplied, Recorded, SystemSet, Text, ToolCall, ToolReturned
 from helix_desktop.gateway.body_parsing import FIRST_VALUES, BodyParser
-from helix_desktop.gateway.local_conversations import message_line_from_facts
+from helix_desktop.gateway.local_conversations import known_messages_from_facts
 from helix_desktop.gateway.request_forwarding import LARGE_BODY_BYTES
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.conftest import Expect
@@ -76,7 +76,7 @@ def recorded_conversations(home: Path) -> list[tuple[int, list[str]]]:
     found = []
     for recorded in facts_of_conversations(home):
         said = [word for each in recorded for word in _words_of_fact(each.fact)]
-        found.append((len(message_line_from_facts("", recorded).chain), said))
+        found.append((len(known_messages_from_facts("", recorded).chain), said))
     return found
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from helix_desktop.gateway.conversation_matching import (
     ConversationMatcher,
-    MessageLine,
+    KnownMessages,
     compute_message_hashes,
     next_message_hash,
 )
@@ -37,8 +37,8 @@ def test_the_longest_known_beginning_wins() -> None:
         compute_message_hashes("anthropic", said("a", "b")),
         compute_message_hashes("anthropic", said("a", "c", "d")),
     )
-    tracks.add_line(MessageLine("one", "", "head", list(short), [1, 2]))
-    tracks.add_line(MessageLine("two", "", "head", list(long), [1, 2, 3]))
+    tracks.add_known_messages(KnownMessages("one", "", "head", list(short), [1, 2]))
+    tracks.add_known_messages(KnownMessages("two", "", "head", list(long), [1, 2, 3]))
     place = tracks.find_request_position(compute_message_hashes("anthropic", said("a", "c", "d", "e")), "", "head")
     assert place.line is not None
     assert (place.line.conversation, place.known_count, place.is_at_end) == ("two", 3, True)
@@ -53,9 +53,9 @@ def position(tracks: ConversationMatcher, *texts: str, session: str, parent: str
 
 def test_a_conversation_goes_on_in_its_session_and_in_those_that_joined_it() -> None:
     tracks = ConversationMatcher()
-    line = MessageLine("one", "first", "head", list(compute_message_hashes("anthropic", said("a", "b"))), [1, 2])
-    tracks.add_line(line)
-    tracks.add_line(MessageLine("other", "second", "another head", ["x"], [1]))
+    line = KnownMessages("one", "first", "head", list(compute_message_hashes("anthropic", said("a", "b"))), [1, 2])
+    tracks.add_known_messages(line)
+    tracks.add_known_messages(KnownMessages("other", "second", "another head", ["x"], [1]))
     assert position(tracks, "a", "c", session="first") == "one", "its session may change what was said"
     assert position(tracks, "a", "c", session="second") == ""
     assert position(tracks, "a", "c", session="new") == ""
@@ -66,7 +66,7 @@ def test_a_conversation_goes_on_in_its_session_and_in_those_that_joined_it() -> 
     assert position(tracks, "a", "b", "c", session="new", parent="first") == "", "a sub-agent resumes nothing"
     tracks.assign_session_name(line, "new")
     assert [position(tracks, "a", "c", session=session) for session in ("first", "new")] == ["one", "one"]
-    tracks.remove_line("one")
+    tracks.remove_known_messages("one")
     assert [position(tracks, "a", "b", "c", session=session) for session in ("first", "new", "third")] == ["", "", ""]
 
 
@@ -74,7 +74,7 @@ def test_only_a_conversation_of_several_messages_that_ends_there_is_resumed_unde
     tracks = ConversationMatcher()
     for name, texts in (("greeting", ("hello",)), ("longer", ("a", "b", "c"))):
         chain = compute_message_hashes("anthropic", said(*texts))
-        tracks.add_line(MessageLine(name, name, "head", list(chain), list(range(len(texts)))))
+        tracks.add_known_messages(KnownMessages(name, name, "head", list(chain), list(range(len(texts)))))
     assert position(tracks, "hello", "go", session="new") == "", "many conversations begin with the same words"
     assert position(tracks, "a", "b", "x", session="new") == "", "the conversation went on otherwise"
     assert position(tracks, "a", "b", "c", "d", session="new") == "longer"
@@ -83,8 +83,8 @@ def test_only_a_conversation_of_several_messages_that_ends_there_is_resumed_unde
 def test_what_a_conversation_took_back_is_not_resumed_under_another_name() -> None:
     tracks = ConversationMatcher()
     before, after = (compute_message_hashes("anthropic", said("a", text)) for text in ("b", "c"))
-    line = MessageLine("one", "first", "head", list(before), [1, 2])
-    tracks.add_line(line)
+    line = KnownMessages("one", "first", "head", list(before), [1, 2])
+    tracks.add_known_messages(line)
     del line.chain[1:], line.seqs[1:]
     tracks.append_message_hash(line, after[1], 3)
     assert position(tracks, "a", "b", "x", session="new") == ""
@@ -98,8 +98,8 @@ def hashes(*texts: str) -> tuple[str, ...]:
     return compute_message_hashes("anthropic", said(*texts))
 
 
-def line_of(name: str, *texts: str, session: str = "") -> MessageLine:
-    return MessageLine(name, session, "head", list(hashes(*texts)), list(range(1, len(texts) + 1)))
+def line_of(name: str, *texts: str, session: str = "") -> KnownMessages:
+    return KnownMessages(name, session, "head", list(hashes(*texts)), list(range(1, len(texts) + 1)))
 
 
 def test_a_hash_says_the_protocol_and_all_that_came_before() -> None:
@@ -111,7 +111,7 @@ def test_a_hash_says_the_protocol_and_all_that_came_before() -> None:
 
 def test_where_a_request_goes_on_is_told_with_the_facts_that_stand_for_it() -> None:
     tracks = ConversationMatcher()
-    tracks.add_line(line_of("one", "a", "b", "c", session="s"))
+    tracks.add_known_messages(line_of("one", "a", "b", "c", session="s"))
     whole = tracks.find_request_position(hashes("a", "b", "c"), "s", "head")
     assert (whole.known_count, whole.seqs, whole.is_at_end, whole.is_on_current_line) == (3, (1, 2, 3), True, True)
     back = tracks.find_request_position(hashes("a", "b", "x"), "s", "head")
@@ -121,7 +121,7 @@ def test_where_a_request_goes_on_is_told_with_the_facts_that_stand_for_it() -> N
 def test_a_line_that_was_left_is_known_with_its_own_facts() -> None:
     tracks = ConversationMatcher()
     line = line_of("one", "a", "b", "c", session="s")
-    tracks.add_line(line)
+    tracks.add_known_messages(line)
     del line.chain[1:], line.seqs[1:]
     tracks.append_message_hash(line, hashes("a", "x")[1], 9)
     place = tracks.find_request_position(hashes("a", "b", "c", "d"), "s", "head")
@@ -130,14 +130,14 @@ def test_a_line_that_was_left_is_known_with_its_own_facts() -> None:
     longer = tracks.find_request_position(hashes("a", "b", "c"), "s", "head")
     assert (longer.seqs, longer.is_on_current_line) == ((1, 2, 3), False), "it is not the message at the same place"
     assert line.last_message_seq == 10
-    assert MessageLine("x", "", "").last_message_seq == 0
+    assert KnownMessages("x", "", "").last_message_seq == 0
 
 
 def test_a_message_that_was_said_again_stands_for_its_last_fact() -> None:
     tracks = ConversationMatcher()
     line, other = line_of("one", "a", "b", session="s"), line_of("two", "a", "b", session="t")
-    tracks.add_line(line)
-    tracks.add_line(other)
+    tracks.add_known_messages(line)
+    tracks.add_known_messages(other)
     del line.chain[1:], line.seqs[1:]
     tracks.append_message_hash(line, hashes("a", "b")[1], 9)
     assert tracks.find_request_position(hashes("a", "b"), "s", "head").seqs == (1, 9)
@@ -148,7 +148,7 @@ def test_a_message_that_was_said_again_stands_for_its_last_fact() -> None:
 
 def test_an_agent_that_shortened_its_history_goes_on_in_its_conversation() -> None:
     tracks = ConversationMatcher()
-    tracks.add_line(line_of("one", "a", "b", session="s"))
+    tracks.add_known_messages(line_of("one", "a", "b", session="s"))
     place = tracks.find_request_position(hashes("summary"), "s", "head")
     assert place.line is not None
     assert (place.line.conversation, place.known_count, place.is_at_end) == ("one", 0, False)
@@ -159,7 +159,7 @@ def test_an_agent_that_shortened_its_history_goes_on_in_its_conversation() -> No
 
 def test_a_sub_agent_is_below_the_conversation_that_asked_for_it() -> None:
     tracks = ConversationMatcher()
-    tracks.add_line(line_of("one", "a", session="s"))
+    tracks.add_known_messages(line_of("one", "a", session="s"))
     assert tracks.find_request_position(hashes("x"), "child", "head", "s").parent == "one"
     assert tracks.find_request_position(hashes("x"), "child", "head", "unknown").parent == ""
     assert tracks.find_request_position(hashes("x"), "child", "head").parent == ""
@@ -173,22 +173,22 @@ def test_a_conversation_is_found_by_its_name_and_gone_when_it_is_removed() -> No
         line_of("one", "b", session="s"),
     )
     for line in (one, two, again):
-        tracks.add_line(line)
-    assert tracks.find_line("one") is again, "the newest of that name"
+        tracks.add_known_messages(line)
+    assert tracks.find_known("one") is again, "the newest of that name"
     tracks.assign_session_name(two, "s")
     assert (two.session, one.session) == ("s", "s")
     tracks.assign_session_name(two, "")
     assert two.session == "s"
-    tracks.remove_line("one")
-    assert (tracks.find_line("one"), tracks.find_line("two")) == (None, two)
+    tracks.remove_known_messages("one")
+    assert (tracks.find_known("one"), tracks.find_known("two")) == (None, two)
     assert position(tracks, "a", "x", session="s") == "two"
     assert position(tracks, "b", "x", session="s") == "two", "its session is left to the other"
-    tracks.remove_line("two")
+    tracks.remove_known_messages("two")
     assert position(tracks, "a", "x", session="s") == position(tracks, "a", "x", session="t") == ""
 
 
 async def test_who_asks_for_a_line_waits_until_all_is_recorded() -> None:
-    line, order = MessageLine("one", "", ""), list[str]()
+    line, order = KnownMessages("one", "", ""), list[str]()
     assert line.can_lock_now
     line.is_recorded.clear()
     assert not line.can_lock_now

@@ -49,7 +49,7 @@ from helix_desktop.gateway.local_conversations import (
     MESSAGES_IN_COMMIT,
     LocalAgentConversations,
     _end_of_next_batch,
-    message_line_from_facts,
+    known_messages_from_facts,
     title_from_messages,
 )
 from helix_desktop.gateway.view_entries import As, Changed
@@ -601,10 +601,10 @@ def test_what_was_taken_back_is_no_part_of_a_conversation_that_is_read_again() -
         UserSaid((Text("x", 1),)),
     ]
     recorded = [Recorded("c", at, 0.0, fact) for at, fact in enumerate(told, 1)]
-    line = message_line_from_facts("c", recorded)
+    line = known_messages_from_facts("c", recorded)
     assert (line.conversation, line.chain, line.seqs) == ("c", ["a", "b", "c", "e"], [2, 4, 6, 10])
     assert (line.session, line.head, line.last_message_seq) == ("s3", "h3", 10)
-    nothing = message_line_from_facts("c", [Recorded("c", 1, 0.0, Rewound(0))])
+    nothing = known_messages_from_facts("c", [Recorded("c", 1, 0.0, Rewound(0))])
     assert (nothing.chain, nothing.last_message_seq) == ([], 0)
 
 

@@ -39,15 +39,15 @@ def test_the_gateway_that_follows_a_killed_one_knows_whose_conversations_they_ar
     file = tmp_path / "conversations.json"
     known = RegisteredConversations(file)
     assert known.find_conversations("one") == {}
-    known.note_conversation("one", "c1", "w1")
-    known.note_conversation("one", "c2", "w2")
-    known.note_conversation("two", "c3", "w1")
+    known.remember_conversation_of_token("one", "c1", "w1")
+    known.remember_conversation_of_token("one", "c2", "w2")
+    known.remember_conversation_of_token("two", "c3", "w1")
     written = file.read_bytes()
     assert b"one" not in written, "no token stands in a file"
     file.unlink()
-    known.note_conversation("one", "c1", "w1")
+    known.remember_conversation_of_token("one", "c1", "w1")
     assert not file.exists(), "nothing new is not written again"
-    known.note_conversation("one", "c1", "w2")
+    known.remember_conversation_of_token("one", "c1", "w2")
     again = RegisteredConversations(file)
     assert again.find_conversations("one") == {"c1": "w2", "c2": "w2"}
     assert again.find_conversations("two") == {"c3": "w1"}
@@ -55,12 +55,12 @@ def test_the_gateway_that_follows_a_killed_one_knows_whose_conversations_they_ar
     file.unlink()
     file.mkdir()
     expect("was not kept")
-    known.note_conversation("three", "c4", "w1")
+    known.remember_conversation_of_token("three", "c4", "w1")
     assert known.find_conversations("three") == {"c4": "w1"}, "the agent gets its answer though the disk is full"
     file.rmdir()
     for content in ("null", "[]", '{"a": null}', "[[1]]"):
         file.write_text(content)
-        RegisteredConversations(file).note_conversation("one", "c1", "w1")
+        RegisteredConversations(file).remember_conversation_of_token("one", "c1", "w1")
     file.write_text("broken")
     assert RegisteredConversations(file).find_conversations("one") == {}
     assert RegisteredConversations().find_conversations("one") == {}

@@ -37,7 +37,7 @@ PLACES = {  # which argument of what is read by people
     "_refuse_while_running": (0,),
     "_refuse_while_held": (0,),
     "ask_and_write": (2,),
-    "_note_failure": (1,),
+    "_set_store_trouble": (1,),
     "_record_fold_failure": (1,),
     "store_error_of": (1,),
     "leveldb_error_of": (1,),

@@ -618,7 +618,7 @@ class FakeWorkbench(StandIn):
     def model_of_conversation(self, conversation: str) -> str:
         return self.own.get(conversation, self.main_model_name)
 
-    async def set_conversation_model(self, conversation: str, name: str) -> None:
+    async def save_conversation_model(self, conversation: str, name: str) -> None:
         self.own[conversation] = name or self.main_model_name
 
     async def attach_content(self, name: str, content: bytes, media_type: str) -> Attachment:

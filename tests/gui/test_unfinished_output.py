@@ -20,7 +20,7 @@ from helix_desktop.gui.unfinished_output import UnfinishedOutput
 def heard(*events: Event) -> UnfinishedOutput:
     unfinished = UnfinishedOutput()
     for event in events:
-        unfinished.note_streamed_event(event)
+        unfinished.update_unfinished_output(event)
     return unfinished
 
 
@@ -44,7 +44,7 @@ def test_what_has_become_a_fact_is_told_no_more() -> None:
         FactAppended(Recorded("a", 2, 0.0, ToolReturned("c1", stored, 1))),
     )
     assert unfinished.unfinished_events_of("a") == (ToolPrinted("a", "c2", "y"),)
-    unfinished.note_streamed_event(ActivityChanged("a", ConversationActivity.IDLE))
+    unfinished.update_unfinished_output(ActivityChanged("a", ConversationActivity.IDLE))
     assert unfinished.unfinished_events_of("a") == ()
 
 

@@ -53,7 +53,7 @@ def test_the_most_urgent_state_counts(bench: FakeWorkbench, watched: WorkspaceAc
     seen.append(watched.most_urgent_state)
     tell(bench, watched, ActivityChanged("a", ConversationActivity.FAILED, "no answer"))
     seen.append(watched.most_urgent_state)
-    watched.note_failure_seen("a")
+    watched.mark_failure_seen("a")
     assert [*seen, watched.most_urgent_state] == [
         ConversationActivity.ASKING,
         ConversationActivity.TOOLS,
@@ -142,7 +142,7 @@ def test_a_failure_is_said_in_the_list_until_the_conversation_goes_on_also_after
     bench: FakeWorkbench, watched: WorkspaceActivity, memory: WindowMemory, application: QApplication
 ) -> None:
     tell(bench, watched, ActivityChanged("a", ConversationActivity.FAILED, "no answer"))
-    watched.note_failure_seen("a")
+    watched.mark_failure_seen("a")
     watched.stop_watching_workspace()
     again = WorkspaceActivity(bench, memory, application)
     assert (again.failed_conversations(), again.most_urgent_state) == (("a",), ConversationActivity.FAILED)

@@ -36,7 +36,7 @@ class Rows(history_rows.HistoryMessages):
 
     def read_row(self, value: Mapping[str, object]) -> None:
         if value.get("kind"):
-            self.told.leave_out(str(value["kind"]))
+            self.told.report_left_out(str(value["kind"]))
         else:
             self.add_user_message(value.get("text"), 5.0, beside=bool(value.get("beside")))
 
@@ -64,7 +64,7 @@ def test_rows_that_cannot_be_read_are_told_and_kept_and_do_not_end_the_reading()
     assert complaint.startswith("a.jsonl, line 3: a content of type float")
     assert complaint.endswith("; the line was left out.")
     assert kinds.endswith(": half (1), hook (1), snapshot (2).")
-    told.leave_out("other", b"of another file\n")
+    told.report_left_out("other", b"of another file\n")
     assert told.unread[-1] == b"of another file\n"
 
 
@@ -73,7 +73,7 @@ def test_complaints_alone_are_told_without_a_list_of_kinds() -> None:
     told.complain_about_row(row(b"x\n"), "why")
     assert told.complaint_sentences("a") == ("a.jsonl, line 3: why; the line was left out.",)
     told = history_rows.ReadingComplaints()
-    told.leave_out("snapshot")
+    told.report_left_out("snapshot")
     assert told.unread == []
 
 

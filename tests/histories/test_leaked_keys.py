@@ -25,5 +25,5 @@ def test_ordinary_text_has_none_and_each_place_is_counted() -> None:
     assert list(find_keys("ask-me, task-force, AKIA, sk-short")) == []
     keys = LeakedKeyPlaces()
     for key in find_keys(f"{MADE_UP[0]} {MADE_UP[0]} {MADE_UP[0]}"):
-        keys.note_key("a", key)
+        keys.count_key_in_conversation("a", key)
     assert keys.places == {MADE_UP[0]: {"a": 3}}

@@ -31,8 +31,8 @@ def shows(misses: MissedReferences, *texts: str) -> None:
 
 def heard() -> MissedReferences:
     misses = MissedReferences(Words())
-    misses.note_earlier_message(user("Look at merge_tables in src/tables.py"))
-    misses.note_earlier_message(returned("c", OUTPUT))
+    misses.add_earlier_message(user("Look at merge_tables in src/tables.py"))
+    misses.add_earlier_message(returned("c", OUTPUT))
     return misses
 
 
@@ -46,7 +46,7 @@ def test_a_name_that_stands_nowhere_any_more_is_missed() -> None:
 
 def test_words_of_prose_and_what_is_new_are_not_missed() -> None:
     misses = heard()
-    misses.note_earlier_message(says("Documentation and configuration come later."))
+    misses.add_earlier_message(says("Documentation and configuration come later."))
     shows(misses, "nothing")
     assert misses.missed_by_reply(says("The documentation of brand_new_name")) == set()
 
@@ -95,7 +95,7 @@ def test_no_limit_hides_what_a_reply_needs() -> None:
     misses = MissedReferences(Words())
     entries = []
     for number in range(9):
-        misses.note_earlier_message(returned("c", f"identifier_{number:03}"))
+        misses.add_earlier_message(returned("c", f"identifier_{number:03}"))
         entries.append(ShownEntry(f"{number}", f"identifier_{number:03}"))
     shows(misses, "nothing")
     reply = says(" ".join(f"identifier_{number:03}" for number in range(9)))
@@ -110,7 +110,7 @@ def test_an_entry_whose_marker_fits_better_is_opened_in_vain_first_and_once() ->
     misses = MissedReferences(Words())
     right = ShownEntry("right", "merge_tables lives here", "output of bash ls")
     wrong = ShownEntry("wrong", "something else entirely", "read tables of the warehouse")
-    misses.note_earlier_message(returned("c", right.text))
+    misses.add_earlier_message(returned("c", right.text))
     reply, view = says("In the tables of the warehouse I call merge_tables"), ["the tables of the warehouse"]
     opened = misses.pages_to_recall({"merge_tables"}, reply, [right, wrong], view, summarised=False)
     assert [(page.entry, page.holds >= {"merge_tables"}) for page in opened if page.entry] == [
@@ -127,7 +127,7 @@ def test_after_some_in_vain_the_agent_searches() -> None:
     misses = MissedReferences(Words())
     wrong = [ShownEntry(f"w{number}", "nothing of use", "about the warehouse") for number in range(9)]
     right = ShownEntry("right", "merge_tables lives here", "about ships")
-    misses.note_earlier_message(returned("c", right.text))
+    misses.add_earlier_message(returned("c", right.text))
     pages = misses.pages_to_recall(
         {"merge_tables"}, says("warehouse merge_tables"), [right, *wrong], ["warehouse"], summarised=False
     )
@@ -157,7 +157,7 @@ def test_names_of_public_code_are_never_missed() -> None:
     ]
     assert not any(map(is_publicly_known, own))
     misses = MissedReferences(Words())
-    misses.note_earlier_message(returned("c", "AttributeError in merge_tables"))
+    misses.add_earlier_message(returned("c", "AttributeError in merge_tables"))
     shows(misses, "nothing")
     assert misses.missed_by_reply(says("AttributeError in merge_tables")) == {"merge_tables"}
 
@@ -187,7 +187,7 @@ TEXT = "\n".join(f"line_{number:05} of topic_{number // 20:03} " + "word " * 9 f
 
 def read(missed: set[str], reply: str, view: str, recalls: RecallMode = RecallMode.SEARCHED) -> list[RecalledPage]:
     misses = MissedReferences(Words())
-    misses.note_earlier_message(returned("c", TEXT))
+    misses.add_earlier_message(returned("c", TEXT))
     return misses.pages_to_recall(
         missed,
         says(reply),

@@ -151,7 +151,7 @@ def test_contents_of_checkpoints_that_come_while_others_are_counted_are_counted_
     finish(index)
     monkeypatch.undo()
     finish(index)
-    assert index.get_mark("checkpoints") == 4
+    assert index.stored_mark("checkpoints") == 4
 
 
 def test_gaps_in_the_numbers_do_no_harm(index: IndexFile, feed: ListFeed) -> None:

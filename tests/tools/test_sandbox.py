@@ -60,7 +60,7 @@ async def ran(
             CommandAuthor.USER, shell_command_line(line), box.folders[0], environment, place=ProcessPlace.SANDBOX
         ),
         lambda lifeline: box.wrap_command(
-            shell_command_line(line), lifeline, network=network, free=free, held=held, opened=opened
+            shell_command_line(line), lifeline, network=network, outside=free, held=held, opened=opened
         ),
     )
     try:

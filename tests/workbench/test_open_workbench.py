@@ -143,7 +143,7 @@ async def test_the_list_measures_by_the_model_chosen_now_also_what_is_not_open(d
         await told(session, "read README.md")
     await bench.choose_model_for_role("anthropic/claude-sonnet-4-5")
     assert [row.window for row in bench.list_conversations()] == [200_000, 200_000]
-    bench.use_conversation_model(second.id, MODEL)
+    bench.set_model_until_closed(second.id, MODEL)
     row = bench.conversation_row(second.id)
     assert row is not None
     assert row.window == 32_000
@@ -592,7 +592,7 @@ async def test_two_forks_of_one_conversation_have_a_model_each(desks: Desks, fol
         models = {"one/a": "first · a", "two/b": "first · b"}
         sessions = [await bench.fork_conversation(begun.id, title=title) for title in models.values()]
         for session, model in zip(sessions, models, strict=True):
-            await bench.set_conversation_model(session.id, model)
+            await bench.save_conversation_model(session.id, model)
         for session in sessions:
             session.send_message((Text("Which?"),))
         for session in sessions:
@@ -607,5 +607,5 @@ async def test_two_forks_of_one_conversation_have_a_model_each(desks: Desks, fol
         assert (opened.main_model_name, opened.model_of_conversation(again.id)) == (MODEL, "two/b")
         await told(again, "go on")
         assert len(two.bodies) == 2
-        await opened.set_conversation_model(again.id, "")
+        await opened.save_conversation_model(again.id, "")
         assert opened.model_of_conversation(again.id) == MODEL

@@ -43,7 +43,7 @@ class ExactTextView(QPlainTextEdit):
         option = self.document().defaultTextOption()
         option.setTextDirection(Qt.LayoutDirection.LeftToRight)  # Otherwise a line's first letter decides on the order.
         self.document().setDefaultTextOption(option)
-        self._note_visible_end()
+        self._append_next_piece_of_text()
         self.verticalScrollBar().valueChanged.connect(self._append_next_part_near_end)
 
     def describe_length_and_warnings(self) -> str:
@@ -94,9 +94,9 @@ class ExactTextView(QPlainTextEdit):
     def _append_next_part_near_end(self) -> None:
         bar = self.verticalScrollBar()
         if self._more and bar.value() + 2 * bar.pageStep() >= bar.maximum():
-            self._note_visible_end()
+            self._append_next_piece_of_text()
 
-    def _note_visible_end(self) -> None:
+    def _append_next_piece_of_text(self) -> None:
         piece = list(islice(self._lines, _PIECE))
         self._more = len(piece) == _PIECE
         text = "\n".join(piece)

@@ -120,7 +120,7 @@ class ConversationTimeline:
         """Reads one more fact; True if it added a point or an event. A fact new to the history advances it too."""
         if recorded.seq > self.history.seq:
             self.history.advance_state(recorded)
-        self._keep_cost_for_fold(recorded)
+        self._add_writing_cost_of_fold(recorded)
         match recorded.fact:
             case facts.ModelReplied():
                 ledger = self.history.record.ledger
@@ -214,7 +214,7 @@ class ConversationTimeline:
             event.saved_dollars += share * dollars
         self._settled_seq = until
 
-    def _keep_cost_for_fold(self, recorded: facts.Recorded) -> None:
+    def _add_writing_cost_of_fold(self, recorded: facts.Recorded) -> None:
         """What was paid to write a fold belongs to that fold, and not to those before it."""
         spent = recorded.fact
         if isinstance(spent, facts.Spent) and spent.purpose in _WRITES_FOLDS:

@@ -61,7 +61,7 @@ class CallGroups:
     def close_group(self) -> None:
         self._closed = True
 
-    def note_call_result(self, index: int, *, ok: bool, seconds: float) -> Iterable[int]:
+    def add_call_result_to_group(self, index: int, *, ok: bool, seconds: float) -> Iterable[int]:
         group = self.group_of_item(index)
         if group is None:
             return ()

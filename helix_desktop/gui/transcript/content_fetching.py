@@ -95,7 +95,7 @@ class FetchedTranscriptContent(QObject):
 
         wanted = tuple(self._undrawn)
 
-        def keep_drawn_formulas(found: Sequence[FormulaPicture | None]) -> None:
+        def remember_drawn_formulas(found: Sequence[FormulaPicture | None]) -> None:
             self._drawn |= dict(zip(wanted, found, strict=True))
             while len(self._drawn) > FORMULAS:
                 self._drawn.pop(next(iter(self._drawn)))
@@ -104,7 +104,7 @@ class FetchedTranscriptContent(QObject):
             if self._undrawn:
                 self._draw_missing_formulas()
 
-        self._doing.run_in_background(draw_formulas(wanted), then=keep_drawn_formulas, owner=self)
+        self._doing.run_in_background(draw_formulas(wanted), then=remember_drawn_formulas, owner=self)
 
     def get_subagent_items(self, conversation: str) -> TranscriptItems | None:
         found = self._kept.get(conversation)
@@ -128,21 +128,21 @@ class FetchedTranscriptContent(QObject):
             return
         self._asked.add(key)
 
-        def keep_fetched(found: object) -> None:
+        def remember_fetched(found: object) -> None:
             self._asked.discard(key)
             self._kept[key] = found
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
             self.content_arrived.emit()
 
-        def note_fetch_failure(error: HelixError) -> None:
+        def remember_fetch_failure(error: HelixError) -> None:
             self._asked.discard(key)
             digest = key[1] if isinstance(key, tuple) else key
             if isinstance(digest, Digest):
                 self._trouble[digest] = translate_sentences(str(error))
             self.content_arrived.emit()
 
-        self._doing.run_in_background(work, then=keep_fetched, owner=self, failed=note_fetch_failure)
+        self._doing.run_in_background(work, then=remember_fetched, owner=self, failed=remember_fetch_failure)
 
     async def _read_entry_text(self, stored: Stored) -> str:
         content = await self._source.read(stored.digest, 0, min(stored.size, FIRST))

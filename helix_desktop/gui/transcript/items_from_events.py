@@ -20,7 +20,7 @@ def show_session_event(items: TranscriptItems, event: session_events.Event, now:
         case session_events.ActivityChanged(_, running):
             change = items.set_run_state(running)
         case session_events.QuestionAsked(_, number, question):
-            change = items.build_changes(items.calls.note_question(number, question.call.id))
+            change = items.build_changes(items.calls.set_call_of_question(number, question.call.id))
         case session_events.QuestionAnswered(_, number):
             change = items.build_changes(items.calls.mark_call_running_after_answer(number, now))
     return change

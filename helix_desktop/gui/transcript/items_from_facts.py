@@ -279,7 +279,7 @@ class TranscriptItems:
         self._has_answer_name, self._broken_reply_seq, self._last_cut = False, 0, 0
         return self._clear_latest_failure()
 
-    def _note_conversation_start(self, recorded: facts.Recorded, _fact: facts.ConversationStarted) -> Iterable[int]:
+    def _remember_conversation_start(self, recorded: facts.Recorded, _fact: facts.ConversationStarted) -> Iterable[int]:
         self._starts.append(recorded)
         return ()
 
@@ -311,10 +311,10 @@ class TranscriptItems:
         while self.all[index].part != answered.ref.part:
             index += 1
         self.calls.add_result(fact.call, index, recorded)
-        return (index, *self.groups.note_call_result(index, ok=fact.ok, seconds=fact.seconds))
+        return (index, *self.groups.add_call_result_to_group(index, ok=fact.ok, seconds=fact.seconds))
 
     def _show_permission_decision(self, _recorded: facts.Recorded, fact: facts.Decided) -> Iterable[int]:
-        return self.calls.note_decision(fact)
+        return self.calls.set_decision_of_call(fact)
 
     def _show_fold_of_parts(self, recorded: facts.Recorded, fact: facts.Folded) -> Iterable[int]:
         self._folds[fact.fold] = fact
@@ -397,7 +397,7 @@ class TranscriptItems:
             self._append_item(TranscriptItem(TranscriptItemKind.REWOUND, recorded))
         return range(len(self.all))
 
-    def _note_excluded_reply(self, recorded: facts.Recorded, fact: facts.Excluded) -> Iterable[int]:
+    def _remember_excluded_broken_reply(self, recorded: facts.Recorded, fact: facts.Excluded) -> Iterable[int]:
         """A reply that broke off leaves the view before it is asked for again."""
         if fact.ref == facts.Span(self._last_cut, self._last_cut):
             self._broken_reply_seq = self._last_cut
@@ -518,7 +518,7 @@ def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 _STEPS: dict[type, Callable[..., Iterable[int]]] = {
-    facts.ConversationStarted: TranscriptItems._note_conversation_start,  # noqa: SLF001 - the table belongs to the class
+    facts.ConversationStarted: TranscriptItems._remember_conversation_start,  # noqa: SLF001 - the table belongs to the class
     facts.UserSaid: TranscriptItems._show_user_message,  # noqa: SLF001 - the table belongs to the class
     facts.ModelReplied: TranscriptItems._show_reply,  # noqa: SLF001
     facts.ToolReturned: TranscriptItems._show_tool_result,  # noqa: SLF001
@@ -527,7 +527,7 @@ _STEPS: dict[type, Callable[..., Iterable[int]]] = {
     facts.Unfolded: TranscriptItems._list_items_changed_by_unfolding,  # noqa: SLF001
     facts.Refolded: TranscriptItems._list_items_changed_by_unfolding,  # noqa: SLF001
     facts.DocumentEdited: TranscriptItems._update_edited_document,  # noqa: SLF001
-    facts.Excluded: TranscriptItems._note_excluded_reply,  # noqa: SLF001
+    facts.Excluded: TranscriptItems._remember_excluded_broken_reply,  # noqa: SLF001
     facts.FoldFailed: TranscriptItems._add_fact_note,  # noqa: SLF001
     facts.TodoSet: TranscriptItems._show_plan,  # noqa: SLF001
     facts.FilesChanged: TranscriptItems._collect_file_changes,  # noqa: SLF001

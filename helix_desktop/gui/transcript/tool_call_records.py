@@ -68,7 +68,7 @@ class ToolCallRecords:
         self._returned[call] = index
         self.item_by_result[recorded.seq] = index
 
-    def note_decision(self, decided: Decided) -> tuple[int, ...]:
+    def set_decision_of_call(self, decided: Decided) -> tuple[int, ...]:
         index = self._open.get(decided.call, self._returned.get(decided.call))
         if index is None:
             return ()
@@ -81,7 +81,7 @@ class ToolCallRecords:
             record.printed = (record.printed + text)[-SHOWN_LIVE:]
         return self._items_of_open_call(call)
 
-    def note_question(self, number: int, call: str) -> tuple[int, ...]:
+    def set_call_of_question(self, number: int, call: str) -> tuple[int, ...]:
         self._by_question[number] = call
         return self._items_of_open_call(call)
 

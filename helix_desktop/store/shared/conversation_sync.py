@@ -47,7 +47,7 @@ class OpenConversations:
         """Its facts may change within; ActionRefused while something goes on there."""
         yield
 
-    def note_branch(self, conversation: str, branch: str) -> None:
+    def on_moved_to_branch(self, conversation: str, branch: str) -> None:
         """What was written here is now in the branch; in its own place where something was forgotten in it on another machine."""
 
 
@@ -235,7 +235,7 @@ class ConversationSync:
         self._waiting.pop(head.name, None)
         version, conversation = self._seen.get(head.name, (0, ""))
         if version == head.version:
-            self.leases.note_lease(conversation, head.lease_seconds_left)
+            self.leases.set_lease_end(conversation, head.lease_seconds_left)
             return
         try:
             contents = fact_segments.decode_head(self.seal.decrypt_row(head.name, head.sealed))
@@ -259,7 +259,7 @@ class ConversationSync:
         if head.version == known.version and await self.thread.run_there(is_released, conversation):
             return
         seen = SharedProgress(conversation, contents.last, contents.chain, head.version, head.writer, contents)
-        self.leases.note_lease(conversation, head.lease_seconds_left)
+        self.leases.set_lease_end(conversation, head.lease_seconds_left)
         if contents.is_removed or (contents.last, contents.chain) == (known.seq, known.chain):
             if seen != known:
                 seen = replace(seen, seq=known.seq, chain=known.chain)
@@ -300,7 +300,7 @@ class ConversationSync:
             branch = await self.thread.run_there(self._branch_if_both_wrote, seen, taken, after)
         if branch:
             self.leases.taken_over.discard(seen.conversation)
-            self.open_conversations.note_branch(seen.conversation, branch)
+            self.open_conversations.on_moved_to_branch(seen.conversation, branch)
 
     async def _merge_rewritten_facts(self, known: SharedProgress, seen: SharedProgress) -> None:
         """Something was forgotten in it, here or there."""
@@ -312,7 +312,7 @@ class ConversationSync:
             if at is not None:
                 branch = await self.thread.run_there(self._branch_if_both_wrote, seen, lines[at:], at)
         self.leases.set_writer_from_head(seen)
-        self.open_conversations.note_branch(seen.conversation, branch or seen.conversation)
+        self.open_conversations.on_moved_to_branch(seen.conversation, branch or seen.conversation)
 
     def _append_if_compatible(
         self, seen: SharedProgress, lines: list[StoredFact], after: int, *, anew: bool = True
@@ -445,7 +445,7 @@ class ConversationSync:
         for one in unknown:  # Such a conversation is sent again as a whole.
             self._seen.pop(self._head_row_name(one.conversation), None)
         for one in won:
-            self.leases.note_lease(one.conversation, seconds, asked)
+            self.leases.set_lease_end(one.conversation, seconds, asked)
             self._seen[self._head_row_name(one.conversation)] = (one.version, one.conversation)
             self.leases.taken_over.discard(one.conversation)
             self.leases.set_writer_from_head(one)

@@ -52,7 +52,7 @@ class KnownLeases:
         writer, _ = self._writers.get(conversation, (b"", ""))
         return writer == self._machine and self.seconds_left(conversation) > seconds
 
-    def note_lease(self, conversation: str, left: float, asked: float | None = None) -> None:
+    def set_lease_end(self, conversation: str, left: float, asked: float | None = None) -> None:
         """It lasts for so long from `asked` on, or from now on."""
         self._ends[conversation] = (self._now() if asked is None else asked) + left
 

@@ -156,7 +156,7 @@ class PostgresPool:
 
     def run_in_transaction(self, statements: Sequence[Statement]) -> list[Rows]:
         """Do these in one transaction, and give the rows of each. Tried once more where its connection had died meanwhile."""
-        while (connection := self._take_free_connection()) is not None:
+        while (connection := self._pop_free_connection()) is not None:
             try:
                 return self._run_statements(connection, statements)
             except self._psycopg.Error as error:
@@ -164,7 +164,7 @@ class PostgresPool:
                     raise
         return self._run_statements(self._open_postgres_connection(), statements)
 
-    def _take_free_connection(self) -> Connection | None:
+    def _pop_free_connection(self) -> Connection | None:
         with self._lock:
             return self._free.pop() if self._free else None
 

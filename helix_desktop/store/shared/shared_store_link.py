@@ -227,9 +227,9 @@ class SharedStoreLink:
             await self.sync_forgotten_content()
             await self.send_waiting_content()
         except HelixError as error:
-            await self._note_failure(error)
+            await self._set_store_trouble(error)
             raise
-        self._note_success()
+        self._set_store_reached()
 
     async def _sync_until_stopped(self) -> None:
         pause = LOOK_EVERY_SECONDS
@@ -248,23 +248,23 @@ class SharedStoreLink:
             except ActionRefused:  # A session is working here; the entries are forgotten after that.
                 pause = 1.0
             except HelixError as error:
-                await self._note_failure(error)
+                await self._set_store_trouble(error)
                 pause = min(max(pause, 1.0) * 2, SLOWEST_RETRY_SECONDS)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not all machines at once
                 continue
             else:
-                self._note_success()
+                self._set_store_reached()
                 pause = LOOK_EVERY_SECONDS
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), pause)
 
-    def _note_success(self) -> None:
+    def _set_store_reached(self) -> None:
         before, self.away, self.trouble = self.away, 0.0, ""
         self._progress = replace(self._progress, contact=clock.time())
         if before:
             self.changed()
 
-    async def _note_failure(self, error: HelixError) -> None:
+    async def _set_store_trouble(self, error: HelixError) -> None:
         self.away = self.away or clock.time()
         self.trouble = str(error)
         last = await self._stores.thread.run_there(self._stores.cache.reader.last_entry_number)

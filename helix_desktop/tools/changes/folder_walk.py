@@ -162,13 +162,13 @@ class FolderWalk:
                 name = inner.pop()
                 below = f"{path}/{name}"
                 if below.count("/") > _DEEPEST or len(below) > _LONGEST:
-                    self._note_uncovered(path, below, "too deep", is_beyond_limits=True)
+                    self._add_uncovered_entry(path, below, "too deep", is_beyond_limits=True)
                     continue
                 try:
                     opened = self._open_covered_folder(name, handle, below)
                 except OSError as error:
                     if error.errno not in GONE:  # The folder exists, so keep what is known about it.
-                        self._note_uncovered(path, below, UNREADABLE, is_beyond_limits=True)
+                        self._add_uncovered_entry(path, below, UNREADABLE, is_beyond_limits=True)
                         met.update(known for known in self._known if known == below or known.startswith(f"{below}/"))
                     continue
                 met.add(below)
@@ -286,7 +286,7 @@ class FolderWalk:
                 record is None and may_leave_out(name) and self._is_entry_skipped(handle, path, name, st, now)
             ) and not (name.startswith(".helix-undo-") and self._add_if_undo_leftover(path, name)):
                 fresh += 1
-                self._note_new_entry(handle, path, name, st, stamp, now)
+                self._add_new_entry(handle, path, name, st, stamp, now)
         for name, st in folders:
             if self._is_entry_skipped(handle, path, name, st, now):
                 continue
@@ -303,7 +303,7 @@ class FolderWalk:
             self._seen[path] = seen
         return inner
 
-    def _note_new_entry(
+    def _add_new_entry(
         self, handle: int, path: str, name: str, st: os.stat_result, stamp: bytes, now: dict[str, bytes]
     ) -> None:
         whole = f"{path}/{name}"
@@ -327,7 +327,7 @@ class FolderWalk:
                     now[name] = stamp + pack_item(TreeItem(PathKind.LINK, 0o777, 0, target))
             case _:
                 now[name] = stamp + pack_item(TreeItem(PathKind.OTHER, st.st_mode & 0o7777))
-                self._note_uncovered(path, whole, "a socket, pipe or device")
+                self._add_uncovered_entry(path, whole, "a socket, pipe or device")
 
     def _is_stamp_reliable(self, st: os.stat_result) -> bool:
         """Whether a later change must show in the times."""
@@ -346,7 +346,7 @@ class FolderWalk:
     ) -> bool:
         folder = stat.S_ISDIR(st.st_mode)
         if folder and (st.st_dev, st.st_ino) in self._closed:
-            self._note_uncovered(path, f"{path}/{name}", "belongs to Helix Desktop")
+            self._add_uncovered_entry(path, f"{path}/{name}", "belongs to Helix Desktop")
             return True
         if folder and is_record_of_kind(self._known.get(path, {}).get(name, b""), PathKind.FOLDER):
             return False  # What was covered stays covered, whatever is put into it or beside it.
@@ -356,10 +356,10 @@ class FolderWalk:
 
         rule = self._coverage.find_rule_leaving_out(name, beside.__contains__, has_entry_within, folder=folder)
         if rule:
-            self._note_uncovered(path, f"{path}/{name}", rule)
+            self._add_uncovered_entry(path, f"{path}/{name}", rule)
         return bool(rule)
 
-    def _note_uncovered(self, folder: str, path: str, why: str, *, is_beyond_limits: bool = False) -> None:
+    def _add_uncovered_entry(self, folder: str, path: str, why: str, *, is_beyond_limits: bool = False) -> None:
         self.found.uncovered.setdefault(folder, []).append(UncoveredEntry(path, why, is_beyond_limits))
 
 

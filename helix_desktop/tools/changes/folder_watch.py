@@ -37,7 +37,7 @@ class FolderWatch:
     def begin_full_walk(self) -> None:
         """Before a walk of everything: forget what is behind."""
         self.is_in_doubt = not self.is_watching
-        self.take_changed_folders()
+        self.pop_changed_folders()
 
     def watch_listed_folder(self, path: str, handle: int, same: bool = False) -> None:  # noqa: FBT001, FBT002 -- as the walk calls it
         """A folder is about to be listed: what changes in it from now on is told. `same`: it is the one of the last walk."""
@@ -51,7 +51,7 @@ class FolderWatch:
             self._folders[number] = path
             self._watched.add(path)
 
-    def take_changed_folders(self) -> set[str]:
+    def pop_changed_folders(self) -> set[str]:
         """The folders in which something may be different; taken off the queue."""
         found: set[str] = set()
         while self.is_watching:
@@ -64,10 +64,10 @@ class FolderWatch:
             while at < len(held):
                 number, mask, _, length = _EVENT.unpack_from(held, at)
                 at += _EVENT.size + length
-                self._note_kernel_event(number, mask, found)
+                self._apply_kernel_event(number, mask, found)
         return found
 
-    def _note_kernel_event(self, number: int, mask: int, found: set[str]) -> None:
+    def _apply_kernel_event(self, number: int, mask: int, found: set[str]) -> None:
         if mask & _OVERFLOW:
             self._mark_changes_missed()
         elif mask & _IGNORED:

@@ -109,7 +109,7 @@ class KnownFolders:
         before, self._standing = self._standing, tuple(map(_device_and_inode, self._roots))
         # A workspace folder was moved, or its drive was mounted or unmounted, without any notice.
         thorough |= before != self._standing
-        folders = self.watch.take_changed_folders()
+        folders = self.watch.pop_changed_folders()
         folders |= {path.rpartition("/")[0] for group in self._linked.values() for path, _ in group}
         try:
             if not thorough and not self.watch.is_in_doubt and len(folders) <= FEW_CHANGES:

@@ -27,7 +27,7 @@ from helix_desktop.tools.command_lines.program_tables import WrapperProgram, wor
 from helix_desktop.tools.command_lines.shell_parser import ANY, MANY, UnreadableCommand, is_certain_word
 
 
-def find_behind_git(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_git(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """The same command without git's own options, and what those and its subcommand start."""
     found: list[StartedProgram] = []
     at = 0
@@ -40,54 +40,54 @@ def find_behind_git(line: ProgramFinder, rest: list[str]) -> list[StartedProgram
         elif word.startswith("-c") and not equals and word not in program_tables.GIT_VALUES:
             name, value = "-c", word[2:]
         elif name not in program_tables.GIT_FLAGS and name not in program_tables.GIT_VALUES:
-            line.doubts.append("git has an option that is not known")
-        _check_git_setting(line, "-c" if word == "-c" else name, value)
+            finder.doubts.append("git has an option that is not known")
+        _check_git_setting(finder, "-c" if word == "-c" else name, value)
         at += 1
     words = rest[at:]
     if not words:
         return found
     if not is_certain_word(words[0]):
-        line.doubts.append("the shell fills in what git does")
+        finder.doubts.append("the shell fills in what git does")
     elif words[0] not in program_tables.GIT_COMMANDS:
-        line.doubts.append(f"git {words[0]} may stand for something else")
-    return [*([StartedProgram(("git", *words))] if at else []), *found, *_find_behind_git_subcommand(line, words)]
+        finder.doubts.append(f"git {words[0]} may stand for something else")
+    return [*([StartedProgram(("git", *words))] if at else []), *found, *_find_behind_git_subcommand(finder, words)]
 
 
-def _check_git_setting(line: ProgramFinder, option: str, value: str) -> None:
+def _check_git_setting(finder: ProgramFinder, option: str, value: str) -> None:
     if option in ("--exec-path", "--config-env") and value:
-        line.doubts.append("git is told where its programs are")
+        finder.doubts.append("git is told where its programs are")
     elif option == "-c" and not value.casefold().startswith(program_tables.GIT_SAFE_SETTINGS):
-        line.doubts.append("git is given a setting that may run a program")
-        line.texts.append(value)
+        finder.doubts.append("git is given a setting that may run a program")
+        finder.texts.append(value)
 
 
-def _find_behind_git_subcommand(line: ProgramFinder, words: list[str]) -> list[StartedProgram]:
+def _find_behind_git_subcommand(finder: ProgramFinder, words: list[str]) -> list[StartedProgram]:
     name, rest = words[0], words[1:]
     if name == "submodule" and "foreach" in rest:
         behind = [word for word in rest[rest.index("foreach") + 1 :] if word not in ("--recursive", "-q", "--quiet")]
-        return line.find_in_text(" ".join(behind), bash=False)
+        return finder.find_in_text(" ".join(behind), bash=False)
     if name == "bisect" and rest[:1] == ["run"]:
-        return line.find_in_words(tuple(rest[1:]), sure=True)
+        return finder.find_in_words(tuple(rest[1:]), sure=True)
     if name == "config" and any(word.casefold().startswith("alias.") for word in rest):
-        line.doubts.append("git is given another name for a command")
+        finder.doubts.append("git is given another name for a command")
     if name in ("filter-branch", "for-each-repo", "hook", "difftool", "mergetool", "instaweb", "send-email"):
-        line.doubts.append(f"git {name} runs other programs")
+        finder.doubts.append(f"git {name} runs other programs")
     if name in ("merge", "pull") and any(re.match(r"-s|--strategy(=|$)", word) for word in rest):
-        line.doubts.append("git is told which program merges")
+        finder.doubts.append("git is told which program merges")
     found = option_values(rest, tuple(program_tables.GIT_COMMAND_OPTIONS - {"-u", "-x"}))
     if name == "rebase":
         found += option_values(rest, ("-x",))
     if name in ("clone", "fetch", "ls-remote", "pull") and any("::" in word for word in rest):
-        line.doubts.append("git is given an address that runs a program")
+        finder.doubts.append("git is given an address that runs a program")
     if any(re.match(r"-O.|-O$|-u$|-c$|--config", word) for word in rest) and name in ("grep", "clone"):
-        line.doubts.append(f"git {name} is given a program or a setting")
-    return [one for value in found for one in line.find_in_text(value, bash=False)]
+        finder.doubts.append(f"git {name} is given a program or a setting")
+    return [one for value in found for one in finder.find_in_text(value, bash=False)]
 
 
 _REPLACED = re.compile(r"\{[\d#%./+-]*\}")
 
 
-def find_behind_shell(line: ProgramFinder, words: list[str]) -> list[StartedProgram]:
+def find_behind_shell(finder: ProgramFinder, words: list[str]) -> list[StartedProgram]:
     """`sh -c text`, or a script; a shell that reads commands from its input hides them. The first word is its name."""
     name, *rest = words
     if any(word in ("--version", "--help") for word in rest[:1]):
@@ -107,31 +107,31 @@ def find_behind_shell(line: ProgramFinder, words: list[str]) -> list[StartedProg
     if at >= len(rest) or MANY in rest[at]:
         raise UnreadableCommand("another shell reads commands that are not part of this command")
     if not runs:
-        return line.add_started_script(rest[at])
+        return finder.add_started_script(rest[at])
     if name in program_tables.OTHER_SHELLS:
         raise UnreadableCommand(f"the commands that {name} would run cannot be read")
-    return line.find_in_text(rest[at], bash=name in ("bash", "rbash"))
+    return finder.find_in_text(rest[at], bash=name in ("bash", "rbash"))
 
 
-def find_behind_eval(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_eval(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     rest = rest[1:] if rest[:1] == ["--"] else rest
     if len(rest) < 2:
-        return line.find_in_text(rest[0]) if rest else []
-    return [*line.find_in_text(" ".join(rest)), *line.find_in_words(tuple(rest), sure=False)]
+        return finder.find_in_text(rest[0]) if rest else []
+    return [*finder.find_in_text(" ".join(rest)), *finder.find_in_words(tuple(rest), sure=False)]
 
 
-def find_behind_source(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    return line.add_started_script(rest[0]) if rest else []
+def find_behind_source(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    return finder.add_started_script(rest[0]) if rest else []
 
 
-def find_behind_trap(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_trap(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     rest = rest[1:] if rest[:1] == ["--"] else rest
-    return line.find_in_text(rest[0]) if rest and rest[0] not in ("-", "-l", "-p") else []
+    return finder.find_in_text(rest[0]) if rest and rest[0] not in ("-", "-l", "-p") else []
 
 
-def find_behind_command(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_command(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     looks = rest and rest[0].startswith("-") and set(rest[0]) & set("vV")
-    return [] if looks else line.find_behind_wrapper(program_tables.WRAPPERS["command"], rest)
+    return [] if looks else finder.find_behind_wrapper(program_tables.WRAPPERS["command"], rest)
 
 
 def refuse_renaming(_: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
@@ -141,40 +141,40 @@ def refuse_renaming(_: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     return []
 
 
-def find_behind_declare(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_declare(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     if any(word.startswith("-") and "n" in word for word in rest) and "=" in " ".join(rest):
         raise UnreadableCommand("it makes one variable refer to another")
-    line.has_arithmetic |= any("[" in word.partition("=")[0] for word in rest)
-    return line.find_in_assignments(rest)
+    finder.has_arithmetic |= any("[" in word.partition("=")[0] for word in rest)
+    return finder.find_in_assignments(rest)
 
 
-def refuse_risky_variables(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def refuse_risky_variables(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """`read A`, `printf -v A`, `getopts`: whatever is named may be set."""
-    line.has_arithmetic |= any("[" in word for word in rest)
+    finder.has_arithmetic |= any("[" in word for word in rest)
     for word in rest:
         if word == "PATH" or word in program_tables.LOADING_VARIABLES or word in program_tables.COMMAND_VARIABLES:
             raise UnreadableCommand(f"it sets {word}, which can make programs run other programs")
     return []
 
 
-def find_behind_printf(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    return refuse_risky_variables(line, rest[1:2]) if rest[:1] == ["-v"] else []
+def find_behind_printf(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    return refuse_risky_variables(finder, rest[1:2]) if rest[:1] == ["-v"] else []
 
 
-def note_arithmetic(line: ProgramFinder, _: list[str]) -> list[StartedProgram]:
-    line.has_arithmetic = True
+def mark_arithmetic(finder: ProgramFinder, _: list[str]) -> list[StartedProgram]:
+    finder.has_arithmetic = True
     return []
 
 
-def note_test_command(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    line.has_arithmetic |= "-v" in rest or "-R" in rest
+def mark_arithmetic_of_test(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    finder.has_arithmetic |= "-v" in rest or "-R" in rest
     return []
 
 
 # --- Commands that run another one, each with its own rules for arguments
 
 
-def find_behind_env(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_env(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     found: list[StartedProgram] = []
     while rest:
         word = rest.pop(0)
@@ -185,27 +185,27 @@ def find_behind_env(line: ProgramFinder, rest: list[str]) -> list[StartedProgram
         elif re.match(r"-[vi]*S|--split-string", word):
             value = word.partition("=")[2] if word.startswith("--") else word[word.index("S") + 1 :]
             value = value or (rest.pop(0) if rest else "")
-            return [*found, *find_behind_env(line, _split_env_text(value) + rest), *line.guess_programs([value])]
+            return [*found, *find_behind_env(finder, _split_env_text(value) + rest), *finder.guess_programs([value])]
         elif word.startswith(("--unset=", "--chdir=", "-u", "-C")) and is_certain_word(word):
             continue
         elif word.startswith("-"):
-            return [*found, *line.guess_programs([word, *rest])]
+            return [*found, *finder.guess_programs([word, *rest])]
         elif "=" in word and MANY not in word:
-            found += line.find_in_assignments([word])
+            found += finder.find_in_assignments([word])
         else:
-            return [*found, *line.find_in_words((word, *rest), sure=True)]
+            return [*found, *finder.find_in_words((word, *rest), sure=True)]
     return found
 
 
-def find_behind_sudo(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_sudo(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     at = find_end_of_options(program_tables.WRAPPERS["sudo"], rest)
     opens = any(re.match(r"-[A-Za-z]*[sie]|--(?:shell|login|edit)", word) for word in rest[:at])
     if opens and (at is None or at >= len(rest)):
         raise UnreadableCommand("another shell reads commands that are not part of this command")
-    return line.find_behind_wrapper(program_tables.WRAPPERS["sudo"], rest)
+    return finder.find_behind_wrapper(program_tables.WRAPPERS["sudo"], rest)
 
 
-def find_behind_xargs(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_xargs(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     prefix = WrapperProgram(
         "0prtxoe", "aEILnPsdJRS", program_tables.word_set("null interactive no-run-if-empty verbose exit show-limits open-tty"),
         program_tables.word_set("arg-file delimiter max-lines max-args max-procs max-chars eof replace process-slot-var"),
@@ -214,14 +214,14 @@ def find_behind_xargs(line: ProgramFinder, rest: list[str]) -> list[StartedProgr
     rest = [f"-I{word[2:]}" if re.match(r"-i.", word) else word for word in rest if not re.fullmatch(r"-l\d*", word)]
     at = find_end_of_options(prefix, rest)
     if at is None:
-        return line.guess_programs(rest)
+        return finder.guess_programs(rest)
     words = rest[at:]
     for mark in option_values(rest[:at], ("-I", "-J", "--replace")):
         words = [word.replace(mark, MANY) if mark else word for word in words]
-    return line.find_in_words((*words, MANY), sure=True) if words else []
+    return finder.find_in_words((*words, MANY), sure=True) if words else []
 
 
-def find_behind_find(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_find(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     found: list[StartedProgram] = []
     for at, word in enumerate(rest):
         if not is_certain_word(word) and word.startswith("-"):
@@ -229,11 +229,11 @@ def find_behind_find(line: ProgramFinder, rest: list[str]) -> list[StartedProgra
         if word in ("-exec", "-execdir", "-ok", "-okdir"):
             ends = [n for n in range(at + 1, len(rest)) if rest[n] in (";", "+")]
             words = rest[at + 1 : min(ends, default=len(rest))]
-            found += line.find_in_words(tuple(each.replace("{}", MANY) for each in words), sure=True)
+            found += finder.find_in_words(tuple(each.replace("{}", MANY) for each in words), sure=True)
     return found
 
 
-def find_behind_parallel(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_parallel(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """The command is a text for a shell; without one, each argument is."""
     ends = [n for n, word in enumerate(rest) if re.fullmatch(r":::[:+]*", word)]
     words = rest[: min(ends, default=len(rest))]
@@ -246,63 +246,63 @@ def find_behind_parallel(line: ProgramFinder, rest: list[str]) -> list[StartedPr
             words[0],
         )
         if not takes and not flag:
-            return line.guess_programs(words)
+            return finder.guess_programs(words)
         words = words[2 if takes else 1 :]
     if not words:
         raise UnreadableCommand("its arguments are run as commands")
     return [
-        *line.find_in_text(_REPLACED.sub("$x", " ".join(words)) + ' "$@"'),
-        *line.find_in_words((*words, MANY), sure=False),
+        *finder.find_in_text(_REPLACED.sub("$x", " ".join(words)) + ' "$@"'),
+        *finder.find_in_words((*words, MANY), sure=False),
     ]
 
 
-def find_behind_flock(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_flock(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     bare = program_tables.word_set("shared exclusive nonblock nb unlock close no-fork verbose")
     prefix = WrapperProgram("sexnuFo", "wE", bare, program_tables.word_set("timeout wait conflict-exit-code"))
     at = find_end_of_options(prefix, rest)
     if at is None:
-        return line.guess_programs(rest)
+        return finder.guess_programs(rest)
     behind = rest[at + 1 :]
     if behind[:1] in (["-c"], ["--command"]):
-        return line.find_in_text(behind[1]) if len(behind) > 1 else []
-    return line.find_in_words(tuple(behind), sure=True) if behind else []
+        return finder.find_in_text(behind[1]) if len(behind) > 1 else []
+    return finder.find_in_words(tuple(behind), sure=True) if behind else []
 
 
-def find_behind_su_or_script(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_su_or_script(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """`script -c text`, `su -c text`; without that, a shell reads what to run."""
     found = option_values(rest, ("-c", "--command", "--session-command"), clusters=True)
     if "--" in rest:
-        return line.guess_programs(rest)
+        return finder.guess_programs(rest)
     if not found and not any(word in ("--version", "--help", "-V", "-h") for word in rest):
         raise UnreadableCommand("another shell reads commands that are not part of this command")
-    return [one for value in found for one in line.find_in_text(value, bash=False)]
+    return [one for value in found for one in finder.find_in_text(value, bash=False)]
 
 
-def find_behind_runuser(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_runuser(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     if rest[:1] == ["-u"] and len(rest) > 2:
-        return line.find_in_words(tuple(rest[3:] if rest[2] == "--" else rest[2:]), sure=True)
-    return find_behind_su_or_script(line, rest)
+        return finder.find_in_words(tuple(rest[3:] if rest[2] == "--" else rest[2:]), sure=True)
+    return find_behind_su_or_script(finder, rest)
 
 
-def find_behind_watch(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_watch(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     bare = program_tables.word_set("beep color errexit chgexit no-title exec precise no-wrap differences")
     prefix = WrapperProgram("bcCdegprtwx", "nq", bare, program_tables.word_set("interval"))
     at = find_end_of_options(prefix, rest)
     if at is None:
-        return line.guess_programs(rest)
-    return [*line.find_in_text(" ".join(rest[at:])), *line.find_in_words(tuple(rest[at:]), sure=False)]
+        return finder.guess_programs(rest)
+    return [*finder.find_in_text(" ".join(rest[at:])), *finder.find_in_words(tuple(rest[at:]), sure=False)]
 
 
-def find_behind_fd(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_fd(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     for at, word in enumerate(rest):
         if word in ("-x", "-X", "--exec", "--exec-batch"):
-            return line.find_in_words(tuple(re.sub(r"\{[./]*\}", MANY, each) for each in rest[at + 1 :]), sure=True)
-    return line.find_in_options("fd", rest)
+            return finder.find_in_words(tuple(re.sub(r"\{[./]*\}", MANY, each) for each in rest[at + 1 :]), sure=True)
+    return finder.find_in_options("fd", rest)
 
 
-def find_behind_make(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+def find_behind_make(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     if any(re.match(r"--eval|SHELL=|MAKEFLAGS=|\.SHELLFLAGS", word) for word in rest):
-        line.doubts.append("make gets a recipe on the command line")
+        finder.doubts.append("make gets a recipe on the command line")
     if "-" in rest or any(
         word.startswith(("-f-", "-f/dev", "--file=-", "--file=/dev")) or ANY in word for word in rest
     ):
@@ -345,10 +345,10 @@ WRAPPER_READERS: dict[str, WrapperReader] = {
     "printf": find_behind_printf,
     "read": refuse_risky_variables,
     "getopts": refuse_risky_variables,
-    "let": note_arithmetic,
-    "unset": note_arithmetic,
-    "test": note_test_command,
-    "[": note_test_command,
+    "let": mark_arithmetic,
+    "unset": mark_arithmetic,
+    "test": mark_arithmetic_of_test,
+    "[": mark_arithmetic_of_test,
     **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), find_behind_declare),
     **dict.fromkeys(
         ("alias", "enable", "hash", "bind", "fc", "complete", "compgen", "mapfile_callback"), refuse_renaming

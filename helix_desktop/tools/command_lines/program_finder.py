@@ -157,7 +157,7 @@ class ProgramFinder:
         code = self.has_inline_code or len(self.doubts) > doubts
         return [WrittenCommand(tuple(simple.words), tuple(starts), code)]
 
-    def note_program(self, name: str, rest: Sequence[str]) -> None:
+    def collect_texts_and_placed_files(self, name: str, rest: Sequence[str]) -> None:
         """What is told of a program for the rules that hold something back."""
         if name in program_tables.FILE_PLACING_PROGRAMS:
             self.places_files = True
@@ -213,7 +213,7 @@ class ProgramFinder:
             raise UnreadableCommand("the program to run comes from a shell expansion")
         if words[0] != name:
             self.scripts.append(words[0])
-        self.note_program(name, words[1:])
+        self.collect_texts_and_placed_files(name, words[1:])
         self.check_inline_code(words)
         found = [StartedProgram(words, sure)]
         if name.startswith("git-"):  # Each git command also exists as a program, such as git-push.

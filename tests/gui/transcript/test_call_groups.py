@@ -58,7 +58,7 @@ def test_two_calls_and_those_that_run_or_wait_stand_by_themselves() -> None:
     told.reply("", call(9))  # asks, or runs: it has no result yet
     items = grown(told)
     assert shown(items) == [0, 1, 5]
-    items.calls.note_question(1, "c9")
+    items.calls.set_call_of_question(1, "c9")
     assert not items.is_item_hidden(5)
 
 

@@ -335,7 +335,7 @@ def test_a_call_that_waits_for_the_user_or_another_does_not_run_and_its_time_beg
     told.reply("", call(1), call(2))
     items = grown(told.facts)
     items.set_run_state(ConversationActivity.ASKING)
-    assert items.calls.note_question(7, "c1") == (0,)
+    assert items.calls.set_call_of_question(7, "c1") == (0,)
     assert (items.tool_call_state(0).waiting, items.tool_call_state(1).waiting) == (True, False)
     items.calls.mark_call_running_after_answer(7, 5_000.0)
     state = items.tool_call_state(0)

@@ -88,7 +88,7 @@ class Desk(OpenConversations):
             raise ActionRefused("The agent works.")
         yield
 
-    def note_branch(self, conversation: str, branch: str) -> None:
+    def on_moved_to_branch(self, conversation: str, branch: str) -> None:
         self.parted_.append((conversation, branch))
 
 

@@ -32,7 +32,7 @@ def leases(clock: Clock) -> KnownLeases:
     made = KnownLeases(HERE, clock)
     for name, writer, left in (("mine", HERE, 10.0), ("theirs", THERE, 10.0), ("over", THERE, 0.0)):
         made.set_writer_from_head(SharedProgress(name, writer=writer, contents=HeadContents(name, f"laptop of {name}")))
-        made.note_lease(name, left)
+        made.set_lease_end(name, left)
     return made
 
 
@@ -65,7 +65,7 @@ def test_leases_that_last_are_listed_whoever_has_them(leases: KnownLeases, clock
     assert leases.list_held() == ["mine", "theirs"]
     clock.seconds += 9
     assert leases.list_held() == ["mine", "theirs"]
-    leases.note_lease("mine", 5.0)
+    leases.set_lease_end("mine", 5.0)
     clock.seconds += 1
     assert leases.list_held() == ["mine"]
 
@@ -77,9 +77,9 @@ def test_this_machine_may_write_only_for_as_long_as_its_lease_lasts(leases: Know
 
 
 def test_a_lease_counts_from_when_it_was_asked_for(leases: KnownLeases) -> None:
-    leases.note_lease("mine", 10.0, asked=97.0)
+    leases.set_lease_end("mine", 10.0, asked=97.0)
     assert leases.seconds_left("mine") == 7.0
-    leases.note_lease("mine", 10.0)
+    leases.set_lease_end("mine", 10.0)
     assert leases.seconds_left("mine") == 10.0
     assert leases.seconds_left("unknown") == -100.0
 

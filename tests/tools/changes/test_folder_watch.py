@@ -28,10 +28,10 @@ def test_a_change_names_its_folder_and_leaves_no_doubt(tmp_path: Path) -> None:
     entered(watch, tmp_path, "0")
     entered(watch, tmp_path / "a", "0/a")
     (tmp_path / "a" / "f").write_text("x")
-    assert (watch.take_changed_folders(), watch.is_in_doubt) == ({"0/a"}, False)
+    assert (watch.pop_changed_folders(), watch.is_in_doubt) == ({"0/a"}, False)
     entered(watch, tmp_path / "a", "0/a", same=True)
     (tmp_path / "a" / "f").unlink()
-    assert (watch.take_changed_folders(), watch.is_in_doubt) == ({"0/a"}, False)
+    assert (watch.pop_changed_folders(), watch.is_in_doubt) == ({"0/a"}, False)
     watch.close()
 
 
@@ -42,12 +42,12 @@ def test_a_moved_folder_is_a_doubt_and_its_old_watch_is_not_trusted(tmp_path: Pa
     entered(watch, tmp_path, "0")
     entered(watch, tmp_path / "a", "0/a")
     (tmp_path / "a").rename(tmp_path / "b")
-    watch.take_changed_folders()
+    watch.pop_changed_folders()
     assert watch.is_in_doubt
     watch.begin_full_walk()
     entered(watch, tmp_path / "b", "0/b", same=True)
     (tmp_path / "b" / "f").write_text("x")
-    assert watch.take_changed_folders() == {"0/b"}
+    assert watch.pop_changed_folders() == {"0/b"}
     watch.close()
 
 
@@ -80,14 +80,14 @@ def test_every_kind_of_change_in_a_folder_is_told(tmp_path: Path) -> None:
     }
     for what, change in changes.items():
         change()
-        assert (watch.take_changed_folders(), watch.is_in_doubt) == ({"0/a"}, False), what
-    assert watch.take_changed_folders() == set()
+        assert (watch.pop_changed_folders(), watch.is_in_doubt) == ({"0/a"}, False), what
+    assert watch.pop_changed_folders() == set()
     (tmp_path / "f").read_text()
     (tmp_path / "elsewhere" / "g").touch()
-    assert watch.take_changed_folders() == set(), "only folders that were entered, and no reading"
+    assert watch.pop_changed_folders() == set(), "only folders that were entered, and no reading"
     watch.close()
     assert not watch.is_watching
-    assert watch.take_changed_folders() == set()
+    assert watch.pop_changed_folders() == set()
 
 
 def test_a_folder_that_moves_out_and_a_queue_that_ran_over_are_doubts(tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ def test_a_folder_that_moves_out_and_a_queue_that_ran_over_are_doubts(tmp_path: 
     assert not watch.is_in_doubt
     entered(watch, tmp_path / "a", "0/a")
     (tmp_path / "a" / "b").rename(tmp_path / "b")
-    assert watch.take_changed_folders() == {"0/a"}
+    assert watch.pop_changed_folders() == {"0/a"}
     assert watch.is_in_doubt, "all below it has another path now"
     watch.begin_full_walk()
-    watch._note_kernel_event(-1, folder_watch._OVERFLOW, set())
+    watch._apply_kernel_event(-1, folder_watch._OVERFLOW, set())
     assert watch.is_in_doubt
     watch.close()
 
@@ -112,9 +112,9 @@ def test_a_folder_that_is_gone_is_watched_anew_when_it_is_there_again(tmp_path: 
     watch.begin_full_walk()
     entered(watch, tmp_path / "a", "0/a")
     (tmp_path / "a").rmdir()
-    watch.take_changed_folders()
+    watch.pop_changed_folders()
     (tmp_path / "a").mkdir()
     entered(watch, tmp_path / "a", "0/a", same=True)
     (tmp_path / "a" / "f").touch()
-    assert watch.take_changed_folders() == {"0/a"}
+    assert watch.pop_changed_folders() == {"0/a"}
     watch.close()
