@@ -140,6 +140,18 @@ def _is_agent_present(host: object) -> bool:
 
 
 @pytest.fixture
+def clocks_changed_today() -> Iterator[None]:
+    """It is about one o'clock in the afternoon, and in the night the clocks went an hour ahead."""
+    ahead = 12 - time.gmtime().tm_hour
+    day = time.gmtime(time.time() + ahead * 3_600).tm_yday - 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", f"AAA{-ahead}BBB,{day}/1,{(day + 100) % 365}/1")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.fixture
 def expect() -> Expect:
     """`expect(pattern)`: a log record or a warning of Qt that matches belongs to this test."""
     return lambda pattern: SURPRISES.expected.append(re.compile(pattern))

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import asdict, replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -271,7 +270,7 @@ class GatewayApp:
         """Figures of its conversations; for the window of all of them, and of today."""
         if not registration.sees_all:
             return {"figures": await self._figures_of_registration(registration)}
-        midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+        midnight = time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1))
         agents: list[Json] = [asdict(seen) for seen in self.agent_activity.values()]
         figures, today = await self._all_figures_since(0.0), await self._all_figures_since(midnight)
         return {"agents": agents, "figures": figures, "today": today}

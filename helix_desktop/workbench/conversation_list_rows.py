@@ -54,7 +54,7 @@ def facts_paid_here(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.
 
 
 def last_midnight() -> float:
-    return datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    return time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1))
 
 
 def _local_day(at: float) -> str:

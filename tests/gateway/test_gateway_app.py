@@ -20,6 +20,7 @@ from helix_desktop import program_folders
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import ModelFailed, NotFound
 from helix_desktop.gateway import gateway_app, request_parsing
+from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.gateway_app import GatewayApp
 from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
@@ -432,3 +433,24 @@ async def test_a_long_reply_goes_on_in_pieces_that_leave_others_room(
         assert end == {"type": "http.response.body", "body": b"", "more_body": False}
         assert all(0 < len(piece["body"]) <= 100 and piece["more_body"] for piece in pieces)
         assert json.loads(b"".join(piece["body"] for piece in pieces))["content"][0]["text"] == "fine"
+
+
+@pytest.mark.usefixtures("clocks_changed_today")
+async def test_the_figures_of_today_begin_at_midnight_of_this_computer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    tell = LocalAgentConversations.figures_since
+
+    async def figures_since(room: LocalAgentConversations, since: float = 0.0) -> Sequence[Figures]:
+        asked.append(since)
+        return await tell(room, since)
+
+    monkeypatch.setattr(LocalAgentConversations, "figures_since", figures_since)
+    async with running(tmp_path, sees_all=True) as here:
+        await here.ask("look")
+        await here.status()
+    ever, today = asked
+    assert ever == 0
+    assert time.localtime(today)[3:6] == (0, 0, 0)
+    assert time.localtime(today)[:3] == time.localtime()[:3]

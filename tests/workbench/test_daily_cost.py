@@ -33,3 +33,10 @@ def test_what_was_spent_yesterday_keeps_nobody_from_working_today(monkeypatch: p
     today.add_cost_if_today(cost(2, now))
     monkeypatch.setattr("helix_desktop.workbench.conversation_list_rows.time.time", lambda: now + 86_400)
     assert today.cost_today == 0
+
+
+@pytest.mark.usefixtures("clocks_changed_today")
+def test_a_day_on_which_the_clocks_change_begins_at_midnight_too() -> None:
+    assert time.localtime().tm_isdst
+    assert time.localtime(last_midnight())[3:6] == (0, 0, 0)
+    assert time.localtime(last_midnight())[:3] == time.localtime()[:3]

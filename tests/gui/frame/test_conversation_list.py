@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
+import pytest
 from PySide6.QtCore import QModelIndex, QPoint, Qt
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication
@@ -159,3 +161,13 @@ def test_only_the_lines_that_changed_are_drawn_anew(theme: Theme) -> None:
     )
     lines = {changed.at(at)[0].row() for at in range(changed.count())}
     assert lines in ({5}, set(range(10)))  # all of them where a minute has passed meanwhile
+
+
+@pytest.mark.usefixtures("clocks_changed_today")
+def test_today_begins_at_midnight_also_where_the_clocks_changed_in_the_night() -> None:
+    now = time.time()
+    hours, minutes, seconds = time.localtime(now)[3:6]
+    midnight = int(now) - (hours - 1) * HOUR - minutes * 60 - seconds  # The night was an hour shorter.
+    found = group_conversations([Row("a", "Late", midnight - 1), Row("b", "Early", midnight)], now=now)
+    texts = [line.text if isinstance(line, ConversationGroupHeading) else line.title for line in found]
+    assert texts == ["Today", "Early", "Earlier", "Late"]
