@@ -95,3 +95,14 @@ def test_a_port_that_is_anothers_is_not_reserved_and_an_address_has_port_and_tok
         other.listen()
         assert reserve_port(other.getsockname()[1]) is None
     assert agent_address(4356, "token") == "http://127.0.0.1:4356/t/token"
+
+
+def test_an_address_can_be_listened_at_again_at_once_also_where_connections_were_ended_from_here() -> None:
+    first = listen_on_loopback(0)
+    port = first.getsockname()[1]
+    with first, socket.create_connection(("127.0.0.1", port)) as client:
+        served, _ = first.accept()
+        served.close()  # The end that closes first waits for late packets for a minute, and holds the address.
+        assert client.recv(1) == b""
+    with listen_on_loopback(port) as again:
+        assert again.getsockname()[1] == port

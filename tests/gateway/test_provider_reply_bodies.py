@@ -81,6 +81,8 @@ async def test_a_refusal_is_read_as_far_as_it_can_be(monkeypatch: pytest.MonkeyP
     assert (damaged.text, damaged.parse_refusal_json()) == (b"", None)
     monkeypatch.setattr(provider_reply_bodies, "MOST_REFUSAL_BYTES", 100)
     assert len((await read(gzip.compress(PLAIN), "gzip")).text) <= 100
+    monkeypatch.setattr(provider_reply_bodies, "MOST_REPLY_BYTES", len(PLAIN))
+    assert (await read(PLAIN)).content == PLAIN, "as much as may be"
     monkeypatch.setattr(provider_reply_bodies, "MOST_REPLY_BYTES", 100)
     with pytest.raises(httpx.DecodingError, match="more than 100 bytes"):
         await read(PLAIN)

@@ -542,3 +542,12 @@ def test_lines_that_a_resumed_session_wrote_anew_get_the_times_of_their_requests
     )
     assert [one.time - begun for one in messages] == [0, 1, 700, 700, 900, 904, 950, 960]
     assert [one.seconds for one in messages] == [0, 0, 0, 0, 0, 3, 0, 0]
+
+
+def test_the_last_line_of_a_session_gets_its_time_back_like_the_others() -> None:
+    anew = {"timestamp": stamp(1.8e9 + 20_000)}
+    rows = [said("go", timestamp=stamp(1.8e9))]
+    for number in range(1, 4):
+        rows.append(reply(f"m{number}", TEXT, requestId=request_id(1.8e9 + number), **anew))
+        messages, _ = read(*rows)
+        assert [one.time - 1.8e9 for one in messages] == list(range(number + 1))

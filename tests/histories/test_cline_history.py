@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -200,3 +202,23 @@ def test_any_number_of_tags_is_read_in_one_pass() -> None:
         "d": "2<c>3</c>",
     }
     assert cline_history.folder_in_cline_text("# Current Working Directory (" * 9_000) == ""
+
+
+def fields_one_by_one(text: str) -> dict[str, str]:
+    """The same as the reader's, looked for anew behind each tag."""
+    found: dict[str, str] = {}
+    at = 0
+    while opening := re.compile(r"<(\w+)>").search(text, at):
+        end = text.find(f"</{opening[1]}>", opening.end())
+        at = opening.end()
+        if end >= 0:
+            found[opening[1]] = text[opening.end() : end].strip("\n")
+            at = end + len(opening[1]) + 3
+    return found
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_field_ends_at_the_first_tag_behind_it_that_closes_it(seed: int) -> None:
+    chance = random.Random(seed)
+    text = "".join(chance.choice(["<a>", "</a>", "<b>", "</b>", "one", "\n"]) for _ in range(chance.randint(1, 14)))
+    assert cline_history._fields_of_call(text) == fields_one_by_one(text)

@@ -306,6 +306,7 @@ def test_an_output_of_every_shape_says_whether_its_call_failed() -> None:
         ("one", "one", "one", ""),
         ("  one  ", "one", "one", ""),
         ("two", "onetwothree", "onetwothree", ""),
+        ("one\ttwo", "one two", "one two", ""),
     ],
 )
 def test_what_the_model_saw_of_an_output_is_kept_where_it_was_less(
