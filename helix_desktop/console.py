@@ -45,8 +45,8 @@ class Terminal:
     """Standard input, output and error of this process; `source` and `target` are files in their place.
 
     `gather`: take standard input to its end first, into a temporary file, so that whoever reads this console never
-    waits for whoever fills it. A target appears whole or not at all, when the block ends without an error; what is no
-    file (a device, a pipe) is written to as it stands. Binary on every platform.
+    waits for whoever fills it. A target appears whole or not at all, when the block ends without an
+    error; what is no file (a device, a pipe) is written to as it stands. Binary on every platform.
     """
 
     def __init__(self, *, source: Path | None = None, target: Path | None = None, gather: bool = False) -> None:

@@ -2,8 +2,8 @@
 and work.
 
 A page of 58 KB can stand for gigabytes, and libraries decompress a piece as a whole before anybody can count. Here each coding hands on
-at most 64 KiB at a time, and counts: whatever was nested in what, no more than the limit is made by any of them. So the work is bounded too,
-and may be done in a thread. Everything that reads compressed bytes from outside uses this.
+at most 64 KiB at a time, and counts: whatever was nested in what, no more than the limit is made by any of them. So the work is bounded
+too, and may be done in a thread. Everything that reads compressed bytes from outside uses this.
 """
 
 from __future__ import annotations

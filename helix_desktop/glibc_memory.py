@@ -1,8 +1,8 @@
 """Limits how much freed memory glibc keeps instead of giving it back to the system.
 
 As it comes, glibc gives every thread a heap of its own, puts buffers of megabytes between small things there, and gives back
-only what is free at a heap's end. Outputs of commands, tables of the stores and texts of requests leave holes in it: over a
-day's work the program would grow by a tenth every hour.
+only what is free at a heap's end. Outputs of commands, tables of the stores and texts of requests
+leave holes in it: over a day's work the program would grow by a tenth every hour.
 """
 
 import asyncio

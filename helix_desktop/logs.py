@@ -1,7 +1,7 @@
 """The log: one JSON object a line, in files that rotate and that only the user can read.
 
-It says what happened and never what was said: no contents, no keys. As a second lock, every secret the program has
-handled, and whatever looks like one, is blotted out of each line before it is written.
+It says what happened and never what was said: no contents, no keys. As a second lock, every secret the
+program has handled, and whatever looks like one, is blotted out of each line before it is written.
 """
 
 import json

@@ -2,8 +2,8 @@
 
 The owner listens on a socket in a private directory; whoever connects must be the same user. A request is a command
 line; the owner runs it and the two ends are joined: what the caller's input holds is fetched piece by piece as the
-command reads it, what the command writes goes to the caller's output. So every command works beside an open window,
-with binary data of any size, and is written once.
+command reads it, what the command writes goes to the caller's output. So every command works beside
+an open window, with binary data of any size, and is written once.
 
 A frame is one letter, the length of what follows (four bytes, big endian), and that: H hello, from the owner, who will
 answer · A arguments (JSON) · R "read a piece of your input" · I of such a piece, D the piece is whole · O output · S a
@@ -134,8 +134,8 @@ class RequestListener:
             raise
 
     async def finish_requests(self) -> None:
-        """Take no more requests, and wait for those that run; after `patience` seconds they are ended. In a task that is being
-        cancelled as well, where `asyncio.timeout` of Python 3.11.2 does not time out.
+        """Take no more requests, and wait for those that run; after `patience` seconds they are ended. In a task
+        that is being cancelled as well, where `asyncio.timeout` of Python 3.11.2 does not time out.
         """
         self._stop_listening()
         try:

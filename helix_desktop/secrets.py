@@ -119,8 +119,8 @@ class SharedStoreKey:
 
 @dataclass(frozen=True, slots=True)
 class SharedStoreLogin:
-    """What a shared workspace logs in to its store with. `address`: of the store, without a login; under another address, which
-    a changed setting may name, there is no such login. Empty for what versions up to 0.2 kept.
+    """What a shared workspace logs in to its store with. `address`: of the store, without a login; under another address,
+    which a changed setting may name, there is no such login. Empty for what versions up to 0.2 kept.
     """
 
     workspace: str

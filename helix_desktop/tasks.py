@@ -1,8 +1,8 @@
 """The only place that creates tasks, threads and pools of threads: each has a name and an owner, and ends in order.
 
 An owner (a window, a workspace, a session) holds one `OwnedTasks`. What fails in a task is logged with its trace and
-given to `report`; nothing vanishes because nobody awaited it. `aclose` cancels the newest first, and gives each task
-`limit` seconds to end: what one part started late often leans on what started early.
+given to `report`; nothing vanishes because nobody awaited it. `aclose` cancels the newest first, and
+gives each task `limit` seconds to end: what one part started late often leans on what started early.
 """
 
 import asyncio

@@ -113,8 +113,8 @@ class TiktokenCounter:
     """Counts with one encoding, loaded when first needed; safe to call from any thread.
 
     Texts of up to a million characters are counted exactly (but for the cuts between pieces). Beyond, sixteen pieces spread
-    over the text are counted and the rest is taken to be like them, so a 200 MB output costs milliseconds: an estimate,
-    within some percent for text that is of one kind.
+    over the text are counted and the rest is taken to be like them, so a 200 MB output costs
+    milliseconds: an estimate, within some percent for text that is of one kind.
     """
 
     def __init__(self, name: str = "o200k_base", *, folder: Path | None = None) -> None:

@@ -1,8 +1,8 @@
 """A foreign agent's process and the messages to and from it.
 
 The SDK (`acp.connection`) numbers requests and matches answers. Its own transport reads lines without a limit and handles each
-notification in a task of its own; here updates are taken in one after another, each before the next message is read, so that a flood waits
-in the pipe and the answer to a prompt comes after all that was said.
+notification in a task of its own; here updates are taken in one after another, each before the next message
+is read, so that a flood waits in the pipe and the answer to a prompt comes after all that was said.
 """
 
 import asyncio

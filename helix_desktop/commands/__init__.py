@@ -1,7 +1,7 @@
 """Holds one module for each noun of the command line: it declares the noun's arguments and runs it.
 
-`ask_command` has `add_ask_command`, which declares, and `run_ask_command`. Only the noun in use is imported. A command may be
-handed to a running program, so what a workbench needs is imported where the work is done.
+`ask_command` has `add_ask_command`, which declares, and `run_ask_command`. Only the noun in use is imported. A command
+may be handed to a running program, so what a workbench needs is imported where the work is done.
 """
 
 import argparse

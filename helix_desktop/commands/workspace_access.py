@@ -253,8 +253,8 @@ async def run_command_of_caller(
     argv: list[str],
     console: Console,
 ) -> int:
-    """Run a caller's command line on the open workspace. It is this workspace, and where this program keeps things, whatever
-    the arguments name: a folder may be meant as seen from the caller's.
+    """Run a caller's command line on the open workspace. It is this workspace, and where this program
+    keeps things, whatever the arguments name: a folder may be meant as seen from the caller's.
     """
     try:  # In a thread, because this slow import would freeze an open window.
         arguments = await asyncio.to_thread(lambda: commands.build_command_line_parser(argv).parse_args(argv))

@@ -130,8 +130,8 @@ def _print_notices(
 
 
 def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -> str:
-    """The ID of the workspace the agent's conversations go to: the one that is named, or that of this folder, which is made where
-    there is none. Empty, for Connected agents, where the folder is nobody's project.
+    """The ID of the workspace the agent's conversations go to: the one that is named, or that of this folder, which
+    is made where there is none. Empty, for Connected agents, where the folder is nobody's project.
     """
     workspaces, folder = AllWorkspaces(where.workspaces_folder), Path.cwd().resolve()
     if named:

@@ -1,8 +1,8 @@
 """The event loop of the window: qasync's, but for timers that are far away.
 
 qasync gives each of them a timer of Qt, and keeps that and what it refers to until it would have fired, cancelled or not. A stream has a
-limit of minutes for each of its pieces: thousands of them would stand there at any moment. Here they wait in a heap with one
-timer for the first, and cancelled ones are swept out, as asyncio's own loops do.
+limit of minutes for each of its pieces: thousands of them would stand there at any moment. Here they wait
+in a heap with one timer for the first, and cancelled ones are swept out, as asyncio's own loops do.
 """
 
 import asyncio

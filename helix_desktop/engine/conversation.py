@@ -172,8 +172,8 @@ class Conversation:
 
     @asynccontextmanager
     async def append_together(self) -> AsyncIterator["ConversationDraft"]:
-        """What is appended to the draft is in the state at once, and in the journal at the end, in one transaction. Nobody else
-        appends meanwhile. Where it fails or is cut off, the state is read again.
+        """What is appended to the draft is in the state at once, and in the journal at the end, in one transaction.
+        Nobody else appends meanwhile. Where it fails or is cut off, the state is read again.
         """
         await self._lock.acquire()
         known, is_whole = self.state.last_seq, False

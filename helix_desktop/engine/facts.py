@@ -2,8 +2,8 @@
 
 Numbers: `seq` counts a conversation's facts from 1, so a fork's copied facts keep their numbers and every
 reference into them stays true. Tokens are counted once, when a fact is made, with one base encoding (o200k_base);
-`token_budget.py` corrects them per model. Texts of any size live in the fact, except tool outputs, attachments and
-oversized messages: those are entries of the cache and the fact carries a `Stored`.
+`token_budget.py` corrects them per model. Texts of any size live in the fact, except tool outputs,
+attachments and oversized messages: those are entries of the cache and the fact carries a `Stored`.
 
 How a fact becomes JSON, and back from any version, is in `fact_encoding.py`. To change a fact: give
 every new field a default (old journals lack it), or raise its version there and add the step.
@@ -243,8 +243,8 @@ NO_LONGER = "[What stood here before, under the same name, no longer holds.]"  #
 
 @dataclass(frozen=True, slots=True)
 class UserSaid:
-    """`steering`: sent while the agent worked; it follows all results of the step before. `by`: for a message of the program,
-    where it comes from: `rules:src/AGENTS.md`, `skill:pdf`, `plan`, `hook:Stop`, `agent`.
+    """`steering`: sent while the agent worked; it follows all results of the step before. `by`: for a message of the
+    program, where it comes from: `rules:src/AGENTS.md`, `skill:pdf`, `plan`, `hook:Stop`, `agent`.
     """
 
     parts: tuple[UserPart, ...]
@@ -391,8 +391,8 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """The view continues as it was at `to`; the facts after it stay in the journal and are shown collapsed. `again`: to get another
-    answer to a message, or to return to one; the user can choose between the answers.
+    """The view continues as it was at `to`; the facts after it stay in the journal and are shown collapsed. `again`:
+    to get another answer to a message, or to return to one; the user can choose between the answers.
     """
 
     to: int
@@ -427,8 +427,8 @@ class ConversationStarted:
 class BroughtIn:
     """The facts before this one that are not of this program come from `origin`, as the file was when it had `size` bytes and was
     `modified` (nanoseconds since 1970). `run` names the import; `first`: the first fact that it appended. `undone`: it was undone.
-    `cost`: dollars that were paid there for these facts. `unread`: the lines of the file that this program does not read, as they are, but
-    for those of earlier imports.
+    `cost`: dollars that were paid there for these facts. `unread`: the lines of the file that this
+    program does not read, as they are, but for those of earlier imports.
     """
 
     origin: Origin
@@ -444,8 +444,8 @@ class BroughtIn:
 @dataclass(frozen=True, slots=True)
 class Received:
     """What a connected agent's messages became. For each of them the hash of all messages up to it, and the last fact that
-    stands for it; so its next request is recognised, also after a restart. `session`: the name the agent gives its
-    conversation; `head`: a hash of its instructions and tools.
+    stands for it; so its next request is recognised, also after a restart. `session`: the name the
+    agent gives its conversation; `head`: a hash of its instructions and tools.
     """
 
     chain: tuple[str, ...]
@@ -513,8 +513,8 @@ class ModelRole(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ModelSet:
     """Prices in dollars per million tokens; 0: unknown. `effort`: how long it is to think before
-    it answers, "low", "medium" or "high"; empty: as it is used to. `temperature`, `top_p`: None: the provider's own.
-    `cache_seconds`: how long its provider's cache lives after a request; 0: not known.
+    it answers, "low", "medium" or "high"; empty: as it is used to. `temperature`, `top_p`: None: the provider's
+    own. `cache_seconds`: how long its provider's cache lives after a request; 0: not known.
     """
 
     role: ModelRole

@@ -1,16 +1,16 @@
 """When saving context pays: clearing old parts, and handing over. Plain functions on plain numbers.
 
-The unit of every price and cost is one fresh input token: a cost of 12,000 is what 12,000 uncached input tokens cost.
-Tokens are those of the meter; shares of the window are for the caller to turn into tokens.
+The unit of every price and cost is one fresh input token: a cost of 12,000 is what 12,000 uncached input tokens
+cost. Tokens are those of the meter; shares of the window are for the caller to turn into tokens.
 
 One idea answers all questions. A provider's cache makes a carried token cheap (`read`) and a rewritten one dear
 (`write`), so a fold trades one rewrite now for less rent on every later step. Where the context grows steadily the
-cheapest moment is when the rent paid so far equals the price of acting. Nobody knows how long a session will go on: as many
-steps are expected as there were, and a fold must have paid within half of them.
+cheapest moment is when the rent paid so far equals the price of acting. Nobody knows how long a session
+will go on: as many steps are expected as there were, and a fold must have paid within half of them.
 
 What a conversation has recalled counts too (`FoldExperience`): recalls take a share of what folds save, and where they take
-all of it nothing more is folded for gain. A recall reads the context again, so a fold that takes many small or much used
-parts away costs more than it saves: what the agent wrote itself stays until a handover.
+all of it nothing more is folded for gain. A recall reads the context again, so a fold that takes many small
+or much used parts away costs more than it saves: what the agent wrote itself stays until a handover.
 
 `resources/help/savings.md` has the figures, and `python -m tests.benchmarks.policies --traces DIR`
 measures them, beside other systems' policies and under four price tables.
@@ -102,8 +102,8 @@ def clearing_threshold(
 ) -> float:
     """The tokens a clearing must free to pay, when `rest` tokens are written anew behind the first part it clears.
 
-    `rest` is what stays there: what is cleared is not rewritten. `growth`: clearable tokens added per step (mean of the
-    last 20); `cold`: the learned chance that the provider's cache is cold at the next request.
+    `rest` is what stays there: what is cleared is not rewritten. `growth`: clearable tokens added per step (mean of
+    the last 20); `cold`: the learned chance that the provider's cache is cold at the next request.
     """
     rent_per_token = (price.read * (1 - cold) + price.write * cold) * seen.net_share
     rewrite = (price.write - price.read) * (1 - cold)

@@ -235,8 +235,8 @@ class FoldSteward:
             await self.conversation.append_facts(*ready.spent)
 
     def can_skip_folding(self, tokens: int) -> bool:
-        """Whether nothing is to be done before a step that so many tokens of outputs and messages come in for: they are shown
-        whole and fit, no fold waits to be adopted, and the provider's cache is warm.
+        """Whether nothing is to be done before a step that so many tokens of outputs and messages come in for:
+        they are shown whole and fit, no fold waits to be adopted, and the provider's cache is warm.
         """
         situation = self.current_situation()
         meter = situation.meter
@@ -344,8 +344,8 @@ class FoldSteward:
         return recorded
 
     async def adopt_ready_fold(self) -> tuple[facts.Recorded, ...]:
-        """Append what is ready, if the covered facts are still the same; clearing is taken along. What was begun in a
-        turn that is over by now waits for the next one: between turns the last one stays whole.
+        """Append what is ready, if the covered facts are still the same; clearing is taken along. What was begun
+        in a turn that is over by now waits for the next one: between turns the last one stays whole.
         """
         ready = self._ready
         if ready is None:

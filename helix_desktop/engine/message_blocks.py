@@ -1,7 +1,7 @@
 """One message fact as blocks: raw, with a part folded, or with a part taken out. Pure, and the same for ever.
 
-Here the small laws that concern a single part are kept: the arguments of a call are a JSON object and its name one
-that every provider takes, whatever the model wrote. The fact itself stays as it was.
+Here the small laws that concern a single part are kept: the arguments of a call are a JSON object and
+its name one that every provider takes, whatever the model wrote. The fact itself stays as it was.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The passages of a text that hold some words: the lines as they are, where they stand, and where else to look.
 
 What comes back from a recall is carried on every step that follows, so a passage is shorter than a page. A passage is chosen
-by the words that are rare in the text, and a word that is not there does no harm. What was shown once is not shown again: a
-file that was read five times has each line five times.
+by the words that are rare in the text, and a word that is not there does no harm. What was shown
+once is not shown again: a file that was read five times has each line five times.
 """
 
 import math
@@ -64,8 +64,8 @@ def find_passages_in_texts(
 def _choose_passages(
     tokens: TokenCounter, lines: Sequence[str], hits: Hits, text_of: Callable[[int], Span], limit: int, most: int
 ) -> list[Span]:
-    """The passages there is room for, `most` at most, each around a line that no better one shows. `text_of`:
-    between which lines a passage around a line may lie.
+    """The passages there is room for, `most` at most, each around a line that no better one shows.
+    `text_of`: between which lines a passage around a line may lie.
     """
     chosen: list[Span] = []
     shown: set[str] = set()

@@ -192,8 +192,8 @@ class PermissionAnswer:
 @dataclass(frozen=True, slots=True)
 class CallContext:
     """What a tool may use while it runs: whom to ask, and where to show what it prints as it goes. `whole_tokens`: up to how
-    many tokens an entry is best recalled whole; 0: not known. `note_begun`: called when nothing holds the call back any more.
-    `is_shown`: whether an output with this content stands whole in the view.
+    many tokens an entry is best recalled whole; 0: not known. `note_begun`: called when nothing holds
+    the call back any more. `is_shown`: whether an output with this content stands whole in the view.
     """
 
     conversation: str
@@ -208,8 +208,8 @@ class ToolSet(Protocol):
     """All tools of a conversation under one roof: built in, recall, sub-agents, the user's MCP servers.
 
     `run_tool_call` asks for permission where that is needed. It never raises for a call the model got wrong or the user
-    refused: that is an Outcome with `ok=False` whose output says so. Cancelling it stops the tool and all it started;
-    what there is of an output by then may still be returned.
+    refused: that is an Outcome with `ok=False` whose output says so. Cancelling it stops the tool
+    and all it started; what there is of an output by then may still be returned.
     """
 
     def offered_specs(self) -> tuple[ToolSpec, ...]: ...

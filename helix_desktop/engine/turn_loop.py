@@ -229,8 +229,8 @@ class TurnLoop:
                 return unwrap_call(replace(part, name=name, tokens=tokens))
 
     async def _prepare_retry(self, reply: Reply) -> None:
-        """Ask again after a pause. Words of a broken stream stay in the journal and leave the view, so that the request
-        is the one that failed; a reply that met its length limit is continued instead.
+        """Ask again after a pause. Words of a broken stream stay in the journal and leave the view, so that
+        the request is the one that failed; a reply that met its length limit is continued instead.
         """
         if reply.stop is facts.Stop.CUT and reply.parts:
             partial = self._conversation.state.branch.steps[-1]

@@ -1,8 +1,8 @@
 """What the model is sent, computed from the facts: `view(facts)`, pure, and `ConversationState.advance_state`, the same step by step.
 
 A view is: the system prompt, the rules files, then the branch's messages in order, with the text of a fold in place of
-what it covers. Settings (system prompt, rules, tools, policy, models) are those appended last; messages, folds, pins
-and exclusions follow the branch, so a rewind to `k` shows them as they stood at `k`.
+what it covers. Settings (system prompt, rules, tools, policy, models) are those appended last; messages,
+folds, pins and exclusions follow the branch, so a rewind to `k` shows them as they stood at `k`.
 """
 
 from collections.abc import Iterable

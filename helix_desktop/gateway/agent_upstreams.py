@@ -33,8 +33,8 @@ _GEMINI_SIGN_INS = {"gemini-api-key": "", "oauth-personal": "a Google account", 
 
 @dataclass(frozen=True, slots=True)
 class AgentUpstream:
-    """Where the requests of one of an agent's providers go behind the gateway. `provider`: as the agent calls it; empty: its usual
-    ones. `address`: empty for the provider itself. `source`: what names the address.
+    """Where the requests of one of an agent's providers go behind the gateway. `provider`: as the agent calls it; empty:
+    its usual ones. `address`: empty for the provider itself. `source`: what names the address.
     """
 
     provider: str = ""

@@ -2,8 +2,8 @@
 
 The list of messages is cut into its values in the bytes themselves. What was there before, byte for byte, is not parsed
 again, and what no fold touches goes on as the bytes it came as. Values are parsed one by one and long texts in slices,
-so that other threads go on between: the parser holds the interpreter. Slices and no process of its own: its messages would
-have to be made in this one as well, from bytes no shorter, and that in one go.
+so that other threads go on between: the parser holds the interpreter. Slices and no process of its own:
+its messages would have to be made in this one as well, from bytes no shorter, and that in one go.
 """
 
 from __future__ import annotations
@@ -199,8 +199,8 @@ class BodyParser:
     def parse_body(
         self, wire: str, content: BodyBytes, session: str, *, may_go_on_unread: bool = False
     ) -> ParsedBody | None:
-        """The body; None where it is none of this protocol. ValueError where it is no JSON. `may_go_on_unread`: of a long body that
-        resembles none before, only the first messages are made.
+        """The body; None where it is none of this protocol. ValueError where it is no JSON. `may_go_on_unread`:
+        of a long body that resembles none before, only the first messages are made.
         """
         before, same = self._find_most_similar(wire, content, session)
         found = _parse_from_difference(wire, content, before, same) if before is not None else None

@@ -25,8 +25,8 @@ ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[WorkspaceService 
 
 
 class GatewayWorkspaces:
-    """The rooms of workspaces, each opened when it is first asked for: here, or where the workspace is open already. Of those
-    nobody uses only a few stay open, so a hundred projects take no more memory than a few.
+    """The rooms of workspaces, each opened when it is first asked for: here, or where the workspace is open already.
+    Of those nobody uses only a few stay open, so a hundred projects take no more memory than a few.
     """
 
     def __init__(self, where: ProgramFolders, usual: str, serve: ServeWorkspaceCommands, ask: AskAgentModel) -> None:

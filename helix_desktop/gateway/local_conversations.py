@@ -266,8 +266,8 @@ class LocalAgentConversations:
             track.is_recorded.set()
 
     async def _rewind_or_fork(self, place: RequestPosition, track: KnownMessages, arrival: Arrival) -> KnownMessages:
-        """The request leaves the known line. An agent that names its conversation has rewound it; of others it may be
-        another session with the same beginning, which gets a conversation of its own.
+        """The request leaves the known line. An agent that names its conversation has rewound it; of others
+        it may be another session with the same beginning, which gets a conversation of its own.
         """
         seq = place.seqs[-1] if place.seqs else 0
         if _belongs_to_same_session(arrival, track):

@@ -67,8 +67,8 @@ class LastSentValues:
 
 
 class ProcessTalk:
-    """Questions and answers of two processes over one connection, a line each; either end may ask. `send` writes a line, `answer`
-    answers a question of the other end, `failure` is what a refusal of it becomes here.
+    """Questions and answers of two processes over one connection, a line each; either end may ask. `send` writes a line,
+    `answer` answers a question of the other end, `failure` is what a refusal of it becomes here.
     """
 
     def __init__(

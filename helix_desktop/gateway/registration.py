@@ -26,8 +26,8 @@ class GatewayRegistration:
     """`upstream`: where everything goes; empty: to each protocol's own provider, or to what `upstreams` names for it.
     `folds_plans`: also of agents signed in with a subscription. `key`: of the keyring, for requests that come without one
     and go to `key_host`, and to nowhere else. `folder`: where the agent works; its workspace is used unless `workspace` names one. `proxies`: the environment's
-    settings for the way to the provider, certificates among them, as the agent has them; None: as this process has them. `since`: figures count from
-    then on. `sees_all`: its status tells about all agents; for the window.
+    settings for the way to the provider, certificates among them, as the agent has them; None: as this process has them. `since`:
+    figures count from then on. `sees_all`: its status tells about all agents; for the window.
     """
 
     token: str = field(repr=False)

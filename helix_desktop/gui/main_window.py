@@ -54,8 +54,8 @@ SHOWN_NAME_LENGTH = 40  # In characters. Headings cut names to this length.
 
 
 class MainWindow(WindowFrame):
-    """`activity_ended`: see workspace_activity.py. `model_setup_wanted`: a model is needed. `settings_wanted` carries a
-    page's name. `chat_added` carries a ChatPage for a second
+    """`activity_ended`: see workspace_activity.py. `model_setup_wanted`: a model is needed.
+    `settings_wanted` carries a page's name. `chat_added` carries a ChatPage for a second
     conversation, `conversation_opened` its workspace, its session, and the messages that waited for it.
     """
 

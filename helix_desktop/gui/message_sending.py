@@ -169,8 +169,8 @@ class _MessageToSend:
         self.window.jump_to_end_of(self.session)
 
     def discard_empty_conversation(self, error: HelixError | None) -> None:
-        """A command that was to be the first message was not sent: the conversation begun for it goes to the trash, unless
-        something else was said there meanwhile, and the command is where it was written.
+        """A command that was to be the first message was not sent: the conversation begun for it goes to the trash,
+        unless something else was said there meanwhile, and the command is where it was written.
         """
         window, session, new = self.window, self.session, (self.bench.id, "new")
 

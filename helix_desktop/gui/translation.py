@@ -1,8 +1,8 @@
 """Translates the window's texts into the user's language and formats numbers for it.
 
 Every string a person reads goes through `tr`, in English, with `{name}` for what is put in. A language is one JSON
-file in `resources/translations` from the English to the other text; tests/gui/test_translation.py finds every `tr("…")` of
-the package and holds each catalogue to be complete and to keep the names in braces.
+file in `resources/translations` from the English to the other text; tests/gui/test_translation.py finds every
+`tr("…")` of the package and holds each catalogue to be complete and to keep the names in braces.
 """
 
 import json

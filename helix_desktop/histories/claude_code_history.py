@@ -3,8 +3,8 @@
 Tried with what 2.1.197 writes here and with files of 1.0 and 2.0. A reply stands in several lines with one `message.id`, one per
 content block, and results may stand between them. Lines form a tree by `parentUuid`. A compaction is a `compact_boundary` and,
 behind it, the summary as a message; what came before is still in the file. What the program showed the model beside the messages
-stands in `attachment` lines. Sub-agents stand in the same file (`isSidechain`, until 2.0) or in `<session>/subagents/`. A large
-result stands in `<session>/tool-results/`, and the line has what the model saw of it.
+stands in `attachment` lines. Sub-agents stand in the same file (`isSidechain`, until 2.0) or in `<session>/subagents/`.
+A large result stands in `<session>/tool-results/`, and the line has what the model saw of it.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Tasks of Cline: `…/saoudrizwan.claude-dev/tasks/<id>/api_conversation_history.json`, messages in Anthropic's form.
 
 Tried with what 2.18.0 of its command line writes here. Most models are asked to write their calls as tags, and the result comes in a
-user's text; both are read as what they are. What Cline cut out of the middle of a long task is told in `ui_messages.json` as a range of
-messages; it becomes a fold (untried).
+user's text; both are read as what they are. What Cline cut out of the middle of a long task is told
+in `ui_messages.json` as a range of messages; it becomes a fold (untried).
 """
 
 import re

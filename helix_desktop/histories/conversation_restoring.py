@@ -60,8 +60,8 @@ Lines = Sequence[bytes]
 @dataclass(frozen=True, slots=True)
 class AgentFormat:
     """What is needed to write for an agent. `provider`: whose sealed reasoning it can send back. `variable` names the folder of its
-    sessions, which is otherwise `usual` in the home folder. `id_fields` hold a session's id, `compaction` is a field of a compaction's
-    line and its value; without them its own lines are not given back.
+    sessions, which is otherwise `usual` in the home folder. `id_fields` hold a session's id, `compaction`
+    is a field of a compaction's line and its value; without them its own lines are not given back.
     """
 
     kind: str

@@ -32,8 +32,8 @@ class HistoryRow:
 
 @dataclass(slots=True)
 class ReadingComplaints:
-    """What is told of reading a file: a sentence for each row that cannot be read, and how many rows are no messages. `unread`: these rows
-    as they stand in the file; `row`: the one that is being read.
+    """What is told of reading a file: a sentence for each row that cannot be read, and how many rows are
+    no messages. `unread`: these rows as they stand in the file; `row`: the one that is being read.
     """
 
     complaints: list[str] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """Writes sessions for opencode, whose reader is `opencode_history`. Resumed by 1.18.33: `opencode --session ID`.
 
-A session is the document that `opencode export` writes and `opencode import` reads. Where opencode has its database, the session's rows
-are added to it in one transaction; what is in it is not touched.
+A session is the document that `opencode export` writes and `opencode import` reads. Where opencode has
+its database, the session's rows are added to it in one transaction; what is in it is not touched.
 """
 
 import itertools

@@ -1,8 +1,8 @@
 """Copies of histories that have changed and are not imported yet, made before their program can write over them or delete them.
 
 Below one folder: `open` holds what changes now, and is copied on as the files grow. A folder with a number is sealed: nothing is added to
-it, and it is deleted when all of it is imported. In each, a copy has the path of its file. A file that was written anew, and not only
-added to, seals what was copied of it before; so does a database with fewer rows.
+it, and it is deleted when all of it is imported. In each, a copy has the path of its file. A file that was written
+anew, and not only added to, seals what was copied of it before; so does a database with fewer rows.
 """
 
 import os

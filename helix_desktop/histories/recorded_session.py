@@ -34,8 +34,8 @@ class RecordedMessage:
 
     `parts`: a reply's parts in their order, reasoning as the provider sealed it; without them, reasoning, text, calls.
     `shown`: what the model was shown of a tool's output, where that is not `text`. `beside`: not a person's own words, or said
-    while the agent worked. A `failure` is no message: the recorder notes that a request failed. `is_summary`: a compaction's, of what no
-    longer stands in the file.
+    while the agent worked. A `failure` is no message: the recorder notes that a request failed.
+    `is_summary`: a compaction's, of what no longer stands in the file.
     """
 
     role: Speaker

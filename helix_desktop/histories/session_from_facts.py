@@ -59,8 +59,8 @@ def build_session_from_facts(
     *,
     is_folded: bool = False,
 ) -> RecordedSession:
-    """The conversation with its compactions. `folder`: where its work was done; `origin`: also where `facts` are a part. `is_folded`:
-    results as the folds made here show them, not only as the other program had.
+    """The conversation with its compactions. `folder`: where its work was done; `origin`: also where `facts` are
+    a part. `is_folded`: results as the folds made here show them, not only as the other program had.
     """
     shown = _results_shown_shorter(recorded_facts) if origin.kind else {}
     for fold in build_state(recorded_facts).live_folds if is_folded else ():

@@ -104,8 +104,8 @@ def _command_line_of_words(words: list[object]) -> str | None:
 class MessageTranslation:
     """Messages for another agent. A reply whose calls do not all translate has them as text, and so have their results.
 
-    `left_out_reasoning` and `left_out_context`: how many parts that the other agent cannot read, and how many messages that the
-    first agent itself had put in, are not in it. `as_text`: how many calls stand as text.
+    `left_out_reasoning` and `left_out_context`: how many parts that the other agent cannot read, and how many messages
+    that the first agent itself had put in, are not in it. `as_text`: how many calls stand as text.
     """
 
     def __init__(self, target: str, *, same_agent: bool, provider: str) -> None:

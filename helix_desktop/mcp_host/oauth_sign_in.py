@@ -110,8 +110,8 @@ class StoredSignIn:
 async def open_signed_in_client(
     url: str, kept: StoredSignIn, page: Open | None, headers: Mapping[str, str], wanted: Callable[[], None]
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client that sends the server's token and renews it. `page`: opens an address for the user, who has just asked to
-    sign in; without it, a server that wants that is refused, and `wanted` is told.
+    """A client that sends the server's token and renews it. `page`: opens an address for the user, who
+    has just asked to sign in; without it, a server that wants that is refused, and `wanted` is told.
     """
     await kept.read_stored_sign_in()
     asked: list[str] = []  # The pending sign-in's `state`, which a browser that we sent returns.

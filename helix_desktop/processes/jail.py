@@ -4,8 +4,8 @@
 
 It stays the ancestor of everything the command starts (orphans are given to it, PR_SET_CHILD_SUBREAPER), and kills all
 of that when the command ends, when the lifeline (a pipe the program holds) is closed, or when it is told to terminate.
-An `attended` command has the terminal: it gets the signals, is asked to end before it is killed, and what it leaves in the background
-when it ends by itself goes on.
+An `attended` command has the terminal: it gets the signals, is asked to end before it is killed, and
+what it leaves in the background when it ends by itself goes on.
 With `scoped` it reaches no abstract socket of others; with `landlock` the command itself is locked in first: it writes nothing outside `write`, reads nothing outside `read`
 (empty: anywhere) and nothing in `closed` that is not in `write`, opens no socket but, with `network`, those of the internet.
 """

@@ -62,8 +62,8 @@ def _too_many_files_error() -> InvalidInput:
 
 
 def runs_only_own_scripts(command: str, home: Path, roots: Sequence[Path], folder: Path) -> bool:
-    """Whether all that a command names is surely the user's own: a script in their settings folder, by its full path, with
-    words that lead to nothing in the workspace's folders. Whatever cannot be told is not.
+    """Whether all that a command names is surely the user's own: a script in their settings folder, by its full
+    path, with words that lead to nothing in the workspace's folders. Whatever cannot be told is not.
     """
     plain = _HOME_DIR.sub(str(home), command.strip())
     if not plain or not _CERTAIN.fullmatch(plain):

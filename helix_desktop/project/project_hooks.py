@@ -1,7 +1,7 @@
 """Hooks as Claude Code's settings files describe them: programs that run when something happens.
 
-A hook is trusted with its command and with the files it names (hook_reach.py), and runs in the sandbox. What it answers can hold a call back or add words; it can
-never allow what a rule or the user has not allowed.
+A hook is trusted with its command and with the files it names (hook_reach.py), and runs in the sandbox. What it answers
+can hold a call back or add words; it can never allow what a rule or the user has not allowed.
 """
 
 import fnmatch
@@ -196,8 +196,8 @@ _CLAUDE: Mapping[str, tuple[str, Callable[[Mapping[str, Any], str], dict[str, An
 
 @dataclass(frozen=True, slots=True)
 class HookAnswer:
-    """What a hook came to. `blocks`: why what was about to happen does not; `asks`: why the user is to be asked; `says`:
-    words for the model; `note`: for the user, what went wrong with it or what it may not do.
+    """What a hook came to. `blocks`: why what was about to happen does not; `asks`: why the user is to be asked;
+    `says`: words for the model; `note`: for the user, what went wrong with it or what it may not do.
     """
 
     blocks: str = ""

@@ -1,7 +1,7 @@
 """Hides calls of the recall tools, and the reasoning that led to them, from the replies the client sees.
 
-A veil is fed one event after the other of one or several replies that follow each other, and gives the bytes the client
-gets: one uninterrupted message. Where nothing is hidden these are the bytes that came.
+A veil is fed one event after the other of one or several replies that follow each other, and gives the bytes
+the client gets: one uninterrupted message. Where nothing is hidden these are the bytes that came.
 """
 
 from abc import ABC, abstractmethod

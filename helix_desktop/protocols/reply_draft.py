@@ -113,8 +113,8 @@ class ReplyDraft:
         return [CallDelta(part.index, part.id, part.name, rest)]
 
     def finished_parts(self, *, cut: bool = False) -> tuple[ReplyPart, ...]:
-        """The parts so far. In a reply that was cut, or met its length limit, a call whose arguments had not begun is
-        left out: with nothing after its name it would look like a call without arguments.
+        """The parts so far. In a reply that was cut, or met its length limit, a call whose arguments had not
+        begun is left out: with nothing after its name it would look like a call without arguments.
         """
         made = (self._finish_part(part, cut=cut) for part in self._parts.values())
         return tuple(part for part in made if part is not None)

@@ -63,8 +63,8 @@ class Wired:
 
     @property
     def identity_key(self) -> str:
-        """What makes it the same message: the calls of a reply, or its words; of others all they say. Reasoning, marks for the
-        provider's cache and white space are no part of it, because clients change them.
+        """What makes it the same message: the calls of a reply, or its words; of others all they say. Reasoning, marks
+        for the provider's cache and white space are no part of it, because clients change them.
         """
         calls, words = self.pieces_of_kind(PieceKind.CALL), False
         if self.speaker is Speaker.ASSISTANT and calls:

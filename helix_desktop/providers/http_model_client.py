@@ -1,7 +1,7 @@
 """One configured model: sends requests, tries again where that helps, and reads the reply from the stream.
 
-Another try is made only while nothing of the reply has been shown. A stream that breaks later is a Reply with CUT and
-what came; a stream that ends without a reason is one too, never a complete answer.
+Another try is made only while nothing of the reply has been shown. A stream that breaks later is a Reply
+with CUT and what came; a stream that ends without a reason is one too, never a complete answer.
 """
 
 import asyncio

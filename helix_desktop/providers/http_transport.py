@@ -95,8 +95,8 @@ def build_http_client(
     kept: int = 64,
     proxies: Mapping[str, str] | None = None,
 ) -> httpx.AsyncClient:
-    """A client for providers. `proxies`: the proxies and certificates of somebody else's environment, under the names of its
-    variables in lower case; `kept`: how many idle connections stay open.
+    """A client for providers. `proxies`: the proxies and certificates of somebody else's environment,
+    under the names of its variables in lower case; `kept`: how many idle connections stay open.
     """
     import httpx
 

@@ -1,8 +1,8 @@
 """What requests would be billed, by a provider's prompt cache as Anthropic documents it.
 
 A request marks at most four of its blocks. It reads from the cache the longest beginning that an earlier request had marked,
-that is at most 20 blocks before one of its own marks and was used in the last five minutes; what follows up to its last mark
-is written. A beginning shorter than 1,024 tokens is not cached at all.
+that is at most 20 blocks before one of its own marks and was used in the last five minutes; what
+follows up to its last mark is written. A beginning shorter than 1,024 tokens is not cached at all.
 
 The unit is one fresh input token. Tokens are those of o200k_base, four more for each message.
 """

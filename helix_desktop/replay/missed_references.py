@@ -2,8 +2,8 @@
 
 A miss is known by use: the recorded reply names an identifier or a path, or a call in it repeats a line, that stood in the
 session and stands nowhere in the view, not even inside a longer path or line. A word of ordinary prose is no identifier: it
-has a joint in it. A name that any reader of public code knows (`resources/known_names.txt`) is never missed. `RecallMode` says
-how the agent gets it back. Nothing here asks what the engine thinks it kept.
+has a joint in it. A name that any reader of public code knows (`resources/known_names.txt`) is never missed.
+`RecallMode` says how the agent gets it back. Nothing here asks what the engine thinks it kept.
 """
 
 import functools

@@ -31,8 +31,8 @@ class ReplayFigures:
     `longest_admission`: of them, for one batch of outputs. `plain_sent`, `plain_billed`, `plain_peak`: what sending
     everything every time would have come to. `billed` is without recalls, `recalls_billed` is what asking for them,
     writing and carrying what they brought came to, `searches_billed` the part of it for what no hash names and only a
-    summary stands for; both hold the head, whose tokens `head_tokens` is. `standing_plain`: of `standing`, what stands
-    in more than a marker or a list of names.
+    summary stands for; both hold the head, whose tokens `head_tokens` is. `standing_plain`: of
+    `standing`, what stands in more than a marker or a list of names.
     """
 
     name: str

@@ -55,8 +55,8 @@ WORD_WITH_CALL = "again "  # One token. The text with a recall repeats this word
 class ReplayTerms:
     """What a replay is about besides the session. `head`: tokens of system prompt and tools, in every request;
     `recalls`: how what a reply misses is recalled and billed; `output_growth`: by what share of itself each output would
-    be longer if nothing of the context were sent, in proportion to what is left out. A randomized trial of compressed prompts
-    (arXiv 2603.23525) saw 3 % more output where a fifth was kept, which is 0.0375 here.
+    be longer if nothing of the context were sent, in proportion to what is left out. A randomized trial of compressed
+    prompts (arXiv 2603.23525) saw 3 % more output where a fifth was kept, which is 0.0375 here.
     """
 
     policy: Policy

@@ -1,7 +1,7 @@
 """Connects an agent permanently: the resident holds the gateway's port first, then the address is written.
 
-An agent cannot ask who listens at an address: it sends its key. So the resident must hold the port before the address
-is written, and again at every login; where that cannot be promised nothing is written.
+An agent cannot ask who listens at an address: it sends its key. So the resident must hold the port before
+the address is written, and again at every login; where that cannot be promised nothing is written.
 """
 
 import asyncio

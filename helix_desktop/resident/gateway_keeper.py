@@ -26,8 +26,8 @@ INHERITS = sys.platform != "win32"  # Gateways inherit the listening socket, so 
 
 
 class GatewayKeeper:
-    """A gateway that was killed is started again on the same socket; who connects meanwhile waits. `command`: how a gateway is
-    started; it hears its registrations on its standard input, and ends with it.
+    """A gateway that was killed is started again on the same socket; who connects meanwhile waits. `command`:
+    how a gateway is started; it hears its registrations on its standard input, and ends with it.
     """
 
     def __init__(self, command: Sequence[str]) -> None:

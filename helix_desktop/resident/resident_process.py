@@ -1,7 +1,7 @@
 """The resident process: who is registered with it, and what it therefore keeps running.
 
-Callers reach it as every command reaches a running program (`running_instance.py`): a socket in a folder of this user's alone, where both ends
-see whose the other is. A registration lasts as long as the connection that asked for it.
+Callers reach it as every command reaches a running program (`running_instance.py`): a socket in a folder of this user's alone, where
+both ends see whose the other is. A registration lasts as long as the connection that asked for it.
 """
 
 import asyncio

@@ -25,8 +25,8 @@ _OFF = 9e9  # In seconds since 1970. One that is off counts as handled until 225
 
 @dataclass(frozen=True, slots=True)
 class WorkSchedule:
-    """`options`: of `task add`, as words. `days`: of `WEEKDAYS`. `missed`: "once" also after a time when nothing ran, or "never".
-    `handled`: due times up to here were handled, in seconds since 1970.
+    """`options`: of `task add`, as words. `days`: of `WEEKDAYS`. `missed`: "once" also after a time when
+    nothing ran, or "never". `handled`: due times up to here were handled, in seconds since 1970.
     """
 
     id: str

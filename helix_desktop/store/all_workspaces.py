@@ -172,8 +172,8 @@ class AllWorkspaces:
     ) -> KnownWorkspace:
         """A new workspace from an export. What the file asks for (such as folders, permissions and MCP servers) is only proposed.
 
-        Nothing is left behind when it fails or is cancelled. What could not be imported is listed in the new
-        workspace's `notes.txt`. `report` hears on the loop how many bytes of how many are done.
+        Nothing is left behind when it fails or is cancelled. What could not be imported is listed in the
+        new workspace's `notes.txt`. `report` hears on the loop how many bytes of how many are done.
         """
         workspace_export.read_export_manifest(path)
         named = _check_workspace_name(name) if name else ""

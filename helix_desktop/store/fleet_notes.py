@@ -1,8 +1,8 @@
 """What workers and people tell each other beside the list of tasks: who works, what is to stop, what may be spent and was.
 
 A note is a name, a number and an end on the database's clock. A worker renews its own as long as it lives. Where a limit is set, what
-a step has cost is added before the task's next one, in the transaction that notes it in the task: a worker that dies between the
-two leaves nothing that is counted twice or never.
+a step has cost is added before the task's next one, in the transaction that notes it in the task: a
+worker that dies between the two leaves nothing that is counted twice or never.
 """
 
 from collections import defaultdict

@@ -13,8 +13,8 @@ RunStatements = Callable[[Sequence[Statement]], Awaitable[list[Rows]]]
 
 @dataclass(frozen=True, slots=True)
 class SqlDialect:
-    """Where the two databases differ. `prefix` of the tables, the clock in seconds since 1970 and its next midnight (UTC), how a claim
-    skips what others claim, and a number that grows when a standby takes over.
+    """Where the two databases differ. `prefix` of the tables, the clock in seconds since 1970 and its next midnight
+    (UTC), how a claim skips what others claim, and a number that grows when a standby takes over.
     """
 
     prefix: str

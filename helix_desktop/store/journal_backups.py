@@ -110,8 +110,8 @@ def change_each_backup(workspace: Path, change: Callable[[JournalFile], object])
 
 
 def delete_extra_backups(workspace: Path, now: float) -> None:
-    """Keep the newest of each of the last seven days that have one, and of each of four weeks before; of each older version
-    of the format; and one from a time that has not come yet, which takes no other's place.
+    """Keep the newest of each of the last seven days that have one, and of each of four weeks before; of each older
+    version of the format; and one from a time that has not come yet, which takes no other's place.
     """
     keep: set[Path] = set()
     days: dict[int, Path] = {}

@@ -2,8 +2,8 @@
 
 Every write is synced: an unsynced one in a log that has since been replaced would not be covered by a later sync. After
 any failed write the handle is not trusted: LevelDB's log can be misaligned behind it, and a sync that is tried again proves
-nothing. The next write opens the database anew first, which reads the log back and writes it out once more. Reads check
-LevelDB's checksums; what proves content is our own SHA-256, one floor up.
+nothing. The next write opens the database anew first, which reads the log back and writes it out
+once more. Reads check LevelDB's checksums; what proves content is our own SHA-256, one floor up.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """Reading a workspace without writing to it: its disk is full or may only be read, or nobody has it open and it is searched.
 
 Opening the stores writes: LevelDB begins a log, SQLite shares memory through a file. So they are opened in a folder elsewhere
-that stands in for the workspace: small files are copied, and LevelDB's tables, which nothing ever changes, are links. Nothing of
-the workspace itself is touched, and what is written to the copy is gone with it.
+that stands in for the workspace: small files are copied, and LevelDB's tables, which nothing ever changes, are
+links. Nothing of the workspace itself is touched, and what is written to the copy is gone with it.
 """
 
 import os

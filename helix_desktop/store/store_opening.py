@@ -1,5 +1,5 @@
-"""Opening a workspace's stores: a ladder. Open; else set the damaged files aside, mend, check everything, and say what was
-recovered and what was not. Nothing is ever overwritten that could still be needed.
+"""Opening a workspace's stores: a ladder. Open; else set the damaged files aside, mend, check everything,
+and say what was recovered and what was not. Nothing is ever overwritten that could still be needed.
 """
 
 import errno

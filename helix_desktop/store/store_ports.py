@@ -33,8 +33,8 @@ Batch = tuple[str, Sequence[Fact]]  # A conversation's id, and facts to append t
 class StoreJournal:
     """ports.JournalPort on the journal file. Facts of several conversations that come together share one transaction, and one sync.
 
-    `changed` is called, on the event loop, after facts were written; `damaged` when a fact was met that is. `asked`: so many facts of
-    a conversation are written within; it raises ActionRefused where another machine writes there.
+    `changed` is called, on the event loop, after facts were written; `damaged` when a fact was met that is. `asked`: so many facts
+    of a conversation are written within; it raises ActionRefused where another machine writes there.
     """
 
     def __init__(

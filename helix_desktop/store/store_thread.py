@@ -1,7 +1,7 @@
 """The threads of one open workspace: one that owns its stores, one that keeps the index, one that answers from it.
 
-LevelDB and the journal are only ever touched from `store_wanted_files`. The index asks for its content there too, so nothing is shared;
-a question to the index waits neither for a commit nor for the index being made.
+LevelDB and the journal are only ever touched from `store_wanted_files`. The index asks for its content there too, so
+nothing is shared; a question to the index waits neither for a commit nor for the index being made.
 """
 
 import asyncio

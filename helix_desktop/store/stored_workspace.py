@@ -237,8 +237,8 @@ class StoredWorkspace:
         return await stores.thread.run_there(lambda: ReleasedConversations(stores.journal).list_released_entries())
 
     async def release_conversations(self, wanted: Collection[str]) -> Sequence[str]:
-        """Those of these that the shared store has whole leave this disk; with them goes content that nothing else here uses. The store is
-        told before what this machine uses, and from then on that includes what left.
+        """Those of these that the shared store has whole leave this disk; with them goes content that nothing else here uses.
+        The store is told before what this machine uses, and from then on that includes what left.
         """
         if self.link is None or self._shared is None or not wanted:
             return ()
@@ -265,8 +265,8 @@ class StoredWorkspace:
         self.cache.changed()
 
     async def delete_conversations_for_good(self, ids_instead_of_trashed: Collection[str] = ()) -> EmptyTrashResult:
-        """Remove the conversations in the trash, or only these wherever they are, for good, with what only they use;
-        from the backups too. The recorder does not bring them back.
+        """Remove the conversations in the trash, or only these wherever they are, for good, with
+        what only they use; from the backups too. The recorder does not bring them back.
 
         Minutes for a large workspace. No turn may be going on: what it has put and not yet named in
         a fact counts as used by nobody.

@@ -1,8 +1,8 @@
 """One process owns a workspace: a lock of our own, held on an open file.
 
 LevelDB's lock does not do: a second open in the same process, once closed, drops it. `flock` belongs to the open file,
-so a second try is refused inside this process as well, and a process that dies lets go of it. A command that it was just starting
-holds its open files for a moment longer: that is waited for.
+so a second try is refused inside this process as well, and a process that dies lets go of it. A
+command that it was just starting holds its open files for a moment longer: that is waited for.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """The guard: files that other programs run later are read before and after a command, and what it changed is put back.
 
 A command may write everywhere in the roots, also what git, a shell or an editor will run once the command and its
-sandbox are gone. What it changed there is taken away at once and held in memory; then the user is asked, by name,
-whether it is to be there after all. Nothing here depends on the sandbox or on undo.
+sandbox are gone. What it changed there is taken away at once and held in memory; then the user is
+asked, by name, whether it is to be there after all. Nothing here depends on the sandbox or on undo.
 """
 
 # ruff: noqa: PTH111, PTH112, PTH113, PTH114, PTH115, PTH118, PTH119, PTH120 -- every folder of a workspace is looked at: paths as texts are faster

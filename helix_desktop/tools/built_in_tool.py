@@ -90,8 +90,8 @@ class FilesSeen:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceResources:
-    """What all tools of a workspace work on. `files_seen`: by conversation; it outlives the session. `editor_files`: by conversation, where
-    an editor works in it: the text of a file as it has it, saved or not.
+    """What all tools of a workspace work on. `files_seen`: by conversation; it outlives the session. `editor_files`:
+    by conversation, where an editor works in it: the text of a file as it has it, saved or not.
     """
 
     roots: WorkspaceRoots

@@ -1,8 +1,8 @@
 """Opening a path beneath a folder without ever leaving it, whatever happens to the folder meanwhile.
 
 Checking a path and opening it afterwards is a race that a symlink swapper wins more often than not. So nothing is
-checked: the kernel resolves the path and refuses to leave (openat2), or, where it cannot, we go step by step from
-one directory handle to the next and never follow a link the kernel would follow for us.
+checked: the kernel resolves the path and refuses to leave (openat2), or, where it cannot, we go step
+by step from one directory handle to the next and never follow a link the kernel would follow for us.
 
 Both ways follow relative links that stay inside, and raise OSError with EXDEV for what leads out.
 """

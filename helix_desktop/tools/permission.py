@@ -44,8 +44,8 @@ class ActionEffect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolAction:
-    """One thing a tool is about to do. `reason_to_ask`: why it is asked for even where a rule or the mode would allow it;
-    `asks_in_every_mode`: in every mode; `separate_permission`: the name it has to be
+    """One thing a tool is about to do. `reason_to_ask`: why it is asked for even where a rule or the mode
+    would allow it; `asks_in_every_mode`: in every mode; `separate_permission`: the name it has to be
     allowed by, where allowing the tool is not enough. `only_reads`: of a server's tool, that the user marked it as one that only reads.
     """
 
@@ -64,8 +64,8 @@ class ToolAction:
 
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
-    """Empty fields fit everything; `tool` and `path` are patterns. `command`: of a rule that allows exact, or a prefix when it
-    ends in ` *`; one that asks or denies holds for every command that begins so, however started.
+    """Empty fields fit everything; `tool` and `path` are patterns. `command`: of a rule that allows exact, or a prefix when
+    it ends in ` *`; one that asks or denies holds for every command that begins so, however started.
     """
 
     decision: str
@@ -94,8 +94,8 @@ class PermissionRule:
 
 @dataclass(frozen=True, slots=True)
 class PermissionDecision:
-    """`verdict` is allow, ask or deny; `decided_by` is rule or mode; `scopes` is what the user may be offered; `separate_permission`: as of an
-    action, or `held` (by a rule) or `hidden` (nobody can tell what it runs).
+    """`verdict` is allow, ask or deny; `decided_by` is rule or mode; `scopes` is what the user may be offered; `separate_permission`:
+    as of an action, or `held` (by a rule) or `hidden` (nobody can tell what it runs).
     """
 
     verdict: str

@@ -89,8 +89,8 @@ class GitCheckout:
 @dataclass(frozen=True, slots=True)
 class CopiedRepository:
     """What a copy was made of. `base`: the commit, empty for a folder without git; `branch`: empty where HEAD was on none; `objects`:
-    folders of the objects it borrows; `notes`: what is not in it, in sentences; `carried`: what was not committed, with its size and
-    its time in the copy, or nothing for a file that is gone.
+    folders of the objects it borrows; `notes`: what is not in it, in sentences; `carried`: what was
+    not committed, with its size and its time in the copy, or nothing for a file that is gone.
     """
 
     source: str
@@ -324,8 +324,8 @@ def _check_unfiltered(checkout: GitCheckout, names: list[bytes]) -> None:
 
 
 def move_branch_forward(source: GitCheckout, copy: GitCheckout, commit: str, name: str) -> None:
-    """Take a commit over into the user's repository, as `refs/helix/<name>`, and move their branch there. git refuses where HEAD is
-    no longer what was merged, or where a file they have changed would be overwritten.
+    """Take a commit over into the user's repository, as `refs/helix/<name>`, and move their branch there. git refuses
+    where HEAD is no longer what was merged, or where a file they have changed would be overwritten.
     """
     pack = copy.run("pack-objects", "--revs", "--stdout", "-q", given=f"{commit}\n^{source.head}\n".encode())
     source.run("unpack-objects", "-q", "--strict", given=pack)

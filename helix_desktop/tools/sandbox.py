@@ -1,10 +1,10 @@
 """What keeps a command inside the workspace: bubblewrap, else Landlock, else nothing, and then that is said.
 
 Inside: the system can be read, but not the program's own data, the desktop's sockets and the user's home, of which
-only toolchains and what the user opened is there (`home_folder.py`); only the roots, caches of the workspace's own and a scratch
-folder in place of /tmp can be written; no network unless allowed.
-What other programs run later stays as it is where it is there already (`autorun_guard.py` sees to the rest). No powers of root,
-no mounts, no new namespaces, and a limit for processes and memory.
+only toolchains and what the user opened is there (`home_folder.py`); only the roots, caches of the
+workspace's own and a scratch folder in place of /tmp can be written; no network unless allowed.
+What other programs run later stays as it is where it is there already (`autorun_guard.py` sees to
+the rest). No powers of root, no mounts, no new namespaces, and a limit for processes and memory.
 """
 
 import asyncio
@@ -91,8 +91,8 @@ class Sandbox:
         held: HeldPaths = ((), ()),
         opened: CommandOpenings = NOTHING_OPENED,
     ) -> list[str]:
-        """The command line that runs `argv` locked in; `outside`: only watched, for what the user allowed outside. `held`:
-        folders inside the roots that stay where they are, and files that stay as they are.
+        """The command line that runs `argv` locked in; `outside`: only watched, for what the user allowed outside.
+        `held`: folders inside the roots that stay where they are, and files that stay as they are.
         """
         if outside or self.kind is SandboxKind.NONE:
             return _wrap_in_jail({"lifeline": lifeline}, argv)

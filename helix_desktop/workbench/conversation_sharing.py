@@ -36,8 +36,8 @@ Connect = Callable[[], Awaitable[ConversationSync]]
 
 @dataclass(frozen=True, slots=True)
 class SharingStatus:
-    """The state of sharing. `state`: "off", "starting", "in step", "waiting", "away" (since `since`) or "refused" (`why` says what a
-    person has to do). `waiting`: facts and entries that the others do not have yet.
+    """The state of sharing. `state`: "off", "starting", "in step", "waiting", "away" (since `since`) or "refused" (`why`
+    says what a person has to do). `waiting`: facts and entries that the others do not have yet.
     """
 
     state: str = "off"
@@ -178,8 +178,8 @@ class WorkspaceSharing:
             raise _unconfirmed_error() from error
 
     async def ensure_in_store(self, conversation: str) -> bool:
-        """Returns when the store has the facts that a conversation has now, under its head. False where another machine writes in it, so
-        that what was written here is a branch. Away where the store does not answer.
+        """Returns when the store has the facts that a conversation has now, under its head. False where another machine writes
+        in it, so that what was written here is a branch. Away where the store does not answer.
         """
         if self._connect is None and self._bench.workspace.link is not None:  # Sharing is stopping.
             raise _unconfirmed_error()

@@ -74,8 +74,8 @@ def workbench_of(workspace: StoredWorkspace) -> "Workbench | None":
 @dataclass(frozen=True, slots=True)
 class ProgramDependencies:
     """What all workbenches of a program share. `closed`: folders of the program's own that no tool may enter. `fetching`:
-    whether agents are offered fetch_url. `instructions`: the user's own, for every workspace; asked for before each step, in a thread.
-    `machine`: what other machines call this one; empty: its name in the network.
+    whether agents are offered fetch_url. `instructions`: the user's own, for every workspace; asked for before each
+    step, in a thread. `machine`: what other machines call this one; empty: its name in the network.
     """
 
     access: ModelAccess
@@ -325,8 +325,8 @@ class Workbench:
     async def fork_conversation(
         self, conversation: str, at: int = 0, *, agent: str = "", title: str = "", in_copy: bool = False
     ) -> Session:
-        """A copy of a conversation up to `at` (0: all of it). `agent`: who continues it, if not this program. `title`: empty keeps the
-        original's. `in_copy`: it works in a copy of the folders as they are now.
+        """A copy of a conversation up to `at` (0: all of it). `agent`: who continues it, if not this program. `title`:
+        empty keeps the original's. `in_copy`: it works in a copy of the folders as they are now.
         """
         original = (await self.open_session(conversation)).conversation.state
         last, copy = original.last_seq, original.own_copy

@@ -1,5 +1,5 @@
-"""Lets the facts of other machines into the conversations that are open here: their sessions hear each fact, and nothing comes in
-while something else goes on there.
+"""Lets the facts of other machines into the conversations that are open here: their sessions hear
+each fact, and nothing comes in while something else goes on there.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,8 +1,8 @@
 """Describes a folder at a moment: each path and what is there. Also how two such states differ, and
 both as bytes for the cache.
 
-Paths are relative, separated by "/" and preceded by the number of their root: `0/src/main.c`. Names of any bytes are
-held as Python holds file names (surrogateescape). `store/FORMATS.md` describes the stored forms.
+Paths are relative, separated by "/" and preceded by the number of their root: `0/src/main.c`. Names of any bytes
+are held as Python holds file names (surrogateescape). `store/FORMATS.md` describes the stored forms.
 """
 
 import json

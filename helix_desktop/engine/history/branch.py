@@ -195,8 +195,8 @@ class ConversationBranch(LiveFolds):
         return 0 < fold.tokens + kept <= self.shown_tokens(cover)
 
     def would_fold_nest(self, cover: facts.Cover) -> bool:
-        """Whether a fold of `cover` would nest with every live span, or lie beside it. Where it cuts no item of the view
-        in two, what it holds is outermost and held whole, with all that nests in it.
+        """Whether a fold of `cover` would nest with every live span, or lie beside it. Where it cuts no item
+        of the view in two, what it holds is outermost and held whole, with all that nests in it.
         """
         low, high = self.item_positions(cover)
         first, last = first_and_last(cover)

@@ -1,7 +1,7 @@
 """The digest of a request: stored with the reply it got, so that "what the model saw" can be checked for ever.
 
-It covers what a model reads (system text, messages, tools, how long to think), each piece with its length before it; not
-which model was asked, nor where a cache breakpoint stood. `store/FORMATS.md` gives the bytes.
+It covers what a model reads (system text, messages, tools, how long to think), each piece with its length before it;
+not which model was asked, nor where a cache breakpoint stood. `store/FORMATS.md` gives the bytes.
 """
 
 import hashlib

@@ -3,8 +3,8 @@
 A step's tokens are those the provider reported; where it reported nothing, what was counted, times the model's factor.
 What the same step would have been with the usual way out is estimated in the proportion of the two counted views: all is
 sent, and when the window is full a summary takes its place, so that what could not have been sent is never called saved.
-Where nothing is folded the two are equal. Everything is kept as running sums, so that each question about a moment is one look-up.
-What another program asked is no saving of ours, and teaches nothing about ours.
+Where nothing is folded the two are equal. Everything is kept as running sums, so that each question about a moment
+is one look-up. What another program asked is no saving of ours, and teaches nothing about ours.
 """
 
 from __future__ import annotations

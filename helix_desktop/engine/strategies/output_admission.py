@@ -52,8 +52,8 @@ def find_command_outputs(
 def find_outputs_to_hold(
     batch: Sequence[ToolReturned], policy: Policy, window: int, factor: float, commands: Collection[int] = ()
 ) -> list[int]:
-    """Which outputs of a batch are too large: each over the limit, then the largest while together they are over
-    the batch's. `commands`: which of them are of commands, and have a limit of their own.
+    """Which outputs of a batch are too large: each over the limit, then the largest while together they
+    are over the batch's. `commands`: which of them are of commands, and have a limit of their own.
     """
     sizes = {index: returned.tokens * factor for index, returned in enumerate(batch)}
     limit = large_output_tokens(window, policy.admission_tokens)

@@ -76,8 +76,8 @@ class ConversationSearchField(QLineEdit):
 
 
 class Sidebar(QWidget):
-    """Shows the conversations of a workspace. `conversation_action_wanted` carries an action ("rename", "pin",
-    "archive", "trash", "restore", "fork", "export-markdown", ...) and a conversation.
+    """Shows the conversations of a workspace. `conversation_action_wanted` carries an action ("rename",
+    "pin", "archive", "trash", "restore", "fork", "export-markdown", ...) and a conversation.
     """
 
     conversation_action_wanted = Signal(str, str)

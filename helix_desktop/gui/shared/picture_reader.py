@@ -1,7 +1,7 @@
 """Opens pictures that come from outside: from models, tools, histories, files.
 
-Only formats that are made of pixels are read. Qt would also read SVG and PDF, whatever name and media type say; these can open
-other files, and a small one can take for ever.
+Only formats that are made of pixels are read. Qt would also read SVG and PDF, whatever name and
+media type say; these can open other files, and a small one can take for ever.
 """
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QSize

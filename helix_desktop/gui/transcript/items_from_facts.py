@@ -1,8 +1,8 @@
 """Turns facts into the items of the chat, in order. Plain Python, one step for each fact.
 
 The chat shows the journal, so items are only ever appended and changed in place. The exceptions are at the end: the
-reply that is being written (live items) is replaced by its fact. What was rewound is hidden, not removed. Which folds
-and pins hold, and what a rewind left behind, is the history's to say.
+reply that is being written (live items) is replaced by its fact. What was rewound is hidden, not
+removed. Which folds and pins hold, and what a rewind left behind, is the history's to say.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Anthropic's Messages.
 
 Prompt caching is asked for at up to four places: behind tools and system prompt, where the last request was marked, behind the last
-message that a fold changed, and behind the last message: the cache looks back no more than 20 blocks from a mark. Thinking goes back
-word for word with its signature, and only to the provider that signed it.
+message that a fold changed, and behind the last message: the cache looks back no more than 20 blocks from
+a mark. Thinking goes back word for word with its signature, and only to the provider that signed it.
 """
 
 import re

@@ -2,8 +2,8 @@
 
 The servers agree on the outline and differ in the details: some leave out the index of a tool call, send a call in one
 piece, its arguments as an object, the usage in a chunk of its own or inside the choice, reasoning under one of three
-names. Writing is conservative (what every server takes), reading liberal, but for one point: a stream that gives no reason
-for its end is not a complete answer.
+names. Writing is conservative (what every server takes), reading liberal, but for one point: a
+stream that gives no reason for its end is not a complete answer.
 """
 
 import re

@@ -2,8 +2,8 @@
 
 Facts are always written here first. Content goes before the segment that leads to it, the segment before the head that names
 it, and the head moves by compare-and-set. Where another machine moved it meanwhile, its facts are fetched and compared: those
-that go on from here are appended; where both wrote, what was written here becomes a branch. One writer at a time is a lease
-on the engine's clock; a writer that is late loses nothing but the head.
+that go on from here are appended; where both wrote, what was written here becomes a branch. One
+writer at a time is a lease on the engine's clock; a writer that is late loses nothing but the head.
 """
 
 import asyncio
@@ -79,8 +79,8 @@ class _OutgoingSegment:
 
 @dataclass(slots=True)
 class ConversationSync:
-    """What one machine does of it. `send_content`: returns when these entries are where the others can read them;
-    `send_last_again`: those that were sent last. `learn_forgotten`: returns when
+    """What one machine does of it. `send_content`: returns when these entries are where the others
+    can read them; `send_last_again`: those that were sent last. `learn_forgotten`: returns when
     `sync_state` knows what other machines have forgotten. `on_new_entries` hears what new facts of others lead to. `now`: a clock that only measures how long ago the engine was asked.
     """
 

@@ -1,7 +1,7 @@
 """Facts of a conversation on their way to other machines: a segment is a run of them as bytes, a head says which segments there are.
 
-A chain runs through the facts of a conversation: its link at a number is the digest of the link before and of that fact's time
-and text. Two machines that have the same link at a number have the same facts up to there.
+A chain runs through the facts of a conversation: its link at a number is the digest of the link before and of that fact's
+time and text. Two machines that have the same link at a number have the same facts up to there.
 """
 
 import hashlib

@@ -1,5 +1,5 @@
-"""What this machine has noted of the shared store: how far the cache was sent, which tombstones were obeyed, what is still to be
-forgotten there. One small file in the workspace. Without it all is compared again from its start.
+"""What this machine has noted of the shared store: how far the cache was sent, which tombstones were obeyed, what is still to
+be forgotten there. One small file in the workspace. Without it all is compared again from its start.
 """
 
 import json

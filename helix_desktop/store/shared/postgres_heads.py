@@ -30,8 +30,8 @@ _CHANGED = (
 
 
 class PostgresHeads:
-    """Heads in the database of an engine of rows. A mark is the oldest transaction that was going on: what is changed under the
-    number of that one or a later one is seen with it, however late it is committed.
+    """Heads in the database of an engine of rows. A mark is the oldest transaction that was going on: what is changed
+    under the number of that one or a later one is seen with it, however late it is committed.
     """
 
     def __init__(self, engine: PostgresRowStore, space: bytes) -> None:

@@ -1,7 +1,7 @@
 """PostgreSQL as an engine: a row is a row. Put-if-absent is `ON CONFLICT DO NOTHING`, durable is `synchronous_commit`.
 
-What fails is one of a few sentences: away (asking later may help), or what a person has to do. A call that met a connection that
-had died meanwhile is made once more on a new one: all of them may be repeated.
+What fails is one of a few sentences: away (asking later may help), or what a person has to do. A call that
+met a connection that had died meanwhile is made once more on a new one: all of them may be repeated.
 """
 
 from __future__ import annotations
@@ -253,8 +253,8 @@ def _sslrootcert_option() -> str:
 
 
 def _are_all_hosts_private(given: Mapping[str, Any]) -> bool:
-    """Whether every host is this machine or in a private network: elsewhere the server must prove who it is. libpq takes
-    what the address does not say from the environment or from a file of services.
+    """Whether every host is this machine or in a private network: elsewhere the server must prove who
+    it is. libpq takes what the address does not say from the environment or from a file of services.
     """
     if given.get("service") or os.environ.get("PGSERVICE"):
         return False

@@ -1,8 +1,8 @@
 """The link between an open workspace and the store it shares: what is new goes there by itself, what is wanted is fetched.
 
 Work never waits for it, unless the workspace's setting is `shared`: then a put returns when the store has it. While the store is
-away, or refuses, everything goes on here, and what waits can be counted. What is forgotten here is noted on the disk before it
-begins, so that it is forgotten there as well, whenever the store answers again.
+away, or refuses, everything goes on here, and what waits can be counted. What is forgotten here is noted on
+the disk before it begins, so that it is forgotten there as well, whenever the store answers again.
 """
 
 import asyncio
@@ -64,8 +64,8 @@ class LinkStatus:
 
 @dataclass(frozen=True, slots=True)
 class LinkedStores:
-    """What the link needs of the workspace. `forget_here`: forget entries that another machine forgot; ActionRefused while something works.
-    `list_used_entries`: the entries that this machine needs there.
+    """What the link needs of the workspace. `forget_here`: forget entries that another machine forgot; ActionRefused
+    while something works. `list_used_entries`: the entries that this machine needs there.
     """
 
     folder: Path

@@ -249,8 +249,8 @@ class SyncState:
         lines: Sequence[StoredFact],
         known: SharedProgress,
     ) -> None:
-        """Two machines wrote behind `at`. What was written here becomes the conversation `branch`, whole and with its numbers, and
-        what the other wrote takes its place: all in one transaction, so no fact is ever missing.
+        """Two machines wrote behind `at`. What was written here becomes the conversation `branch`, whole and with its numbers,
+        and what the other wrote takes its place: all in one transaction, so no fact is ever missing.
         """
         here = self._journal.read_stored_facts(conversation)
         with self._journal.in_one_transaction():

@@ -1,7 +1,7 @@
 """Looking through the folders: what is new since the last look, without reading a file whose inode, size, mode and times are known.
 
-Everything is reached by handles, from a folder to what is in it, and no link is followed. What a time cannot be trusted for, because the
-file changed within the clock's resolution of the look, is read again at the next.
+Everything is reached by handles, from a folder to what is in it, and no link is followed. What a time cannot be trusted
+for, because the file changed within the clock's resolution of the look, is read again at the next.
 """
 
 import errno

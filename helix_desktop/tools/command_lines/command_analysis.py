@@ -3,8 +3,8 @@
     programs("timeout 5 env A=1 git -C sub push")  # Known: timeout, env, git -C sub push, git push
     programs("$TOOL push")                         # Unknown: the program to run comes from a shell expansion
 
-`UnknownPrograms` is what the shell itself hides. What a program does inside (make, scripts, code of its own) is the sandbox's
-matter. Pure: nothing is looked up on the disk.
+`UnknownPrograms` is what the shell itself hides. What a program does inside (make, scripts, code of
+its own) is the sandbox's matter. Pure: nothing is looked up on the disk.
 """
 
 import re
@@ -358,8 +358,8 @@ WRAPPER_READERS: dict[str, WrapperReader] = {
 
 @dataclass(frozen=True, slots=True)
 class KnownPrograms:
-    """`is_plain`: nothing but commands written out in full. `doubts`: where a program is told what to start in a way that is
-    not read. `texts`: words in which another program may be named.
+    """`is_plain`: nothing but commands written out in full. `doubts`: where a program is told what
+    to start in a way that is not read. `texts`: words in which another program may be named.
     """
 
     commands: tuple[WrittenCommand, ...]

@@ -1,8 +1,8 @@
 """Reading a shell command line: which commands are in it, wherever they are written, and with which words.
 
 It reads what bash and POSIX shells read: quotes, expansions, substitutions, groups, loops, `case`, functions, here
-documents. Quotes are taken off; what the shell would fill in becomes `ANY` (some text inside a word) or `MANY` (any number of
-words). What it does not know for certain raises `UnreadableCommand`, so that nobody
+documents. Quotes are taken off; what the shell would fill in becomes `ANY` (some text inside a word) or `MANY`
+(any number of words). What it does not know for certain raises `UnreadableCommand`, so that nobody
 takes a guess for an answer. Grammars made for editors leave a substitution in a here document as plain text.
 """
 
