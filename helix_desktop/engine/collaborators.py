@@ -114,23 +114,29 @@ class TaskSpawner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SessionCollaborators:
+class FoldServices:
+    """What folds are made with. `models` returns the client of a role (main, fast, long) or None."""
+
+    cache: ports.ContentCache
+    tokens: ports.TokenCounter
+    clock: ports.Clock
+    models: Callable[[facts.ModelRole], ports.ModelClient | None]
+    spawn: TaskSpawner
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCollaborators(FoldServices):
     """Everything a session works with.
 
-    `models` returns the client of a role (main, fast, long) or None. `spent` returns the money spent today and in
-    total. `restore` puts files back as they were before the given facts, which are in the order they happened.
+    `spent` returns the money spent today and in total. `restore` puts files back as they were before the given
+    facts, which are in the order they happened.
     `collect_file_changes` returns changes in the folders that no result has reported. `withheld`: see `ToolsOffered`.
     `turn_lease` is held during a turn; it raises ActionRefused while another machine works in the conversation.
     """
 
-    cache: ports.ContentCache
     index: ports.SearchIndex
-    tokens: ports.TokenCounter
-    clock: ports.Clock
     tools: ports.ToolSet
-    models: Callable[[facts.ModelRole], ports.ModelClient | None]
     setup: Callable[[], Awaitable[ConversationSetup]]
-    spawn: TaskSpawner
     restore: Callable[[Sequence[facts.Recorded]], Awaitable[FileRestoration]]
     limits: Callable[[], TurnLimits] = TurnLimits
     spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)

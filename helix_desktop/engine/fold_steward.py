@@ -17,11 +17,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from helix_desktop.engine import document_writer, facts, fold_economics, token_budget
-from helix_desktop.engine.collaborators import TaskSpawner
+from helix_desktop.engine.collaborators import FoldServices
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
 from helix_desktop.engine.large_outputs import OutputAdmission
 from helix_desktop.engine.part_clearing import PartClearer
-from helix_desktop.engine.ports import Clock, ContentCache, ModelClient, SearchIndex, TokenCounter
+from helix_desktop.engine.ports import Clock
 from helix_desktop.engine.session_events import FoldProgress
 from helix_desktop.engine.strategies import marker_clearing, output_admission
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
@@ -65,44 +65,26 @@ class FoldPlanner:
 class FoldSteward:
     """`apply_due_folds` and `excerpt_large_results` are awaited by the turn; `start_folds_after_turn` and background writing take none of its time."""
 
-    def __init__(
-        self,
-        conversation: Conversation,
-        *,
-        cache: ContentCache,
-        index: SearchIndex,
-        tokens: TokenCounter,
-        clock: Clock,
-        models: Callable[[facts.ModelRole], ModelClient | None],
-        spawn: TaskSpawner,
-    ) -> None:
+    def __init__(self, conversation: Conversation, services: FoldServices) -> None:
         self.conversation = conversation
-        self.index = index
-        self._clock = clock
-        self.spawn = spawn
+        self._services = services
+        self._clock, self._spawn = services.clock, services.spawn
+        cache, tokens, models = services.cache, services.tokens, services.models
         self._contents = ViewContents(cache)
-        self._writer = document_writer.DocumentWriter(conversation, cache, tokens, clock, models, self._contents)
+        self._writer = document_writer.DocumentWriter(conversation, cache, tokens, self._clock, models, self._contents)
         self._sweeping = PartClearer(conversation, cache, tokens)
         self._admission = OutputAdmission(conversation, cache, tokens, models, self._contents)
         self._flying: asyncio.Task[object] | None = None
         self._flying_plan: FoldPlan | None = None
         self._ready: document_writer.WrittenDocument | None = None
         self._pause: asyncio.TimerHandle | None = None
-        self._planner = FoldPlanner(conversation, clock)
+        self._planner = FoldPlanner(conversation, services.clock)
         # Set by the session. It is weak, since the session holds this steward.
         self.keep_cache_alive: weakref.WeakMethod[Callable[[], Coroutine[Any, Any, None]]] | None = None
 
     def steward_for_draft(self, draft: ConversationDraft) -> "DraftSteward":
-        cache, tokens = self._admission.cache, self._admission.tokens
-        return DraftSteward(
-            draft,
-            cache=cache,
-            index=self.index,
-            tokens=tokens,
-            clock=self._clock,
-            models=lambda _: None,
-            spawn=_refuse_to_spawn,
-        )
+        own = replace(self._services, models=lambda _: None, spawn=_refuse_to_spawn)
+        return DraftSteward(draft, own)
 
     async def excerpt_large_results(
         self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str] | None = None, seqs: Sequence[int] = ()
@@ -164,7 +146,7 @@ class FoldSteward:
             keep_alive = self.keep_cache_alive() if self.keep_cache_alive else None
             if keep_alive and self.has_no_fold_in_work and _pays_to_keep_cache(situation):
                 with suppress(StoppedByUser):
-                    self.spawn(keep_alive(), name=f"keep the cache of {self.conversation.id} alive")
+                    self._spawn(keep_alive(), name=f"keep the cache of {self.conversation.id} alive")
 
     async def fold_on_demand(self, kind: facts.FoldKind, wish: str = "") -> tuple[facts.Recorded, ...]:
         """Fold on demand. Refused, with the reason, where there is nothing to fold or a fold is being made."""
@@ -307,7 +289,7 @@ class FoldSteward:
         reading = document_writer.gather_material(plan, self.current_situation())
         name = f"{plan.kind.value} of {self.conversation.id}"
         try:
-            self._flying = self.spawn(self._prepare_fold_document(reading), name=name)
+            self._flying = self._spawn(self._prepare_fold_document(reading), name=name)
         except StoppedByUser:
             return
         self._flying_plan = plan
@@ -384,7 +366,7 @@ class FoldSteward:
 
     async def _reduce_in_panic(self, *, overflowed: bool) -> None:
         """The ladder, until the next request fits."""
-        aid = PanicSupport(self.current_situation, self.spawn, self.append_written_fold, self.wait_and_adopt_fold)
+        aid = PanicSupport(self.current_situation, self._spawn, self.append_written_fold, self.wait_and_adopt_fold)
         reduction = PanicReduction(self.conversation, self._writer, self._sweeping, aid)
         await reduction.reduce_until_it_fits(overflowed=overflowed)
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from helix_desktop.engine import content_recall, facts, legal_messages
 from helix_desktop.engine.agent_following import AgentFollower, AgentOutput, AgentReply
 from helix_desktop.engine.blocks import Request, ToolResult, View
+from helix_desktop.engine.collaborators import FoldServices
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.fold_economics import RelativePrices
@@ -130,15 +131,9 @@ class SessionPlayer:
             role: StandInModel(name, self._terms.stand_in, self._tokens, self._bill_fold_request, self._fits_in_window)
             for role, name in MODELS.items()
         }
-        return FoldSteward(
-            self._conversation,
-            cache=self._stores.cache,
-            index=self._stores.index,
-            tokens=self._tokens,
-            clock=LoopClock(),
-            models=clients.get,
-            spawn=self._spawn,
-        )
+        cache = self._stores.cache
+        services = FoldServices(cache, self._tokens, LoopClock(), clients.get, self._spawn)
+        return FoldSteward(self._conversation, services)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(coroutine, name=name)

@@ -379,17 +379,8 @@ class Workbench:
 
     def _build_session(self, conversation: Conversation, *, depth: int = 0, only: Sequence[str] = ()) -> Session:
         crew = self._build_collaborators(conversation, depth, only)
-        steward = FoldSteward(
-            conversation,
-            cache=crew.cache,
-            index=crew.index,
-            tokens=crew.tokens,
-            clock=crew.clock,
-            models=crew.models,
-            spawn=crew.spawn,
-        )
         conversation.listeners.append(self._on_event)
-        return Session(conversation, crew, steward)
+        return Session(conversation, crew, FoldSteward(conversation, crew))
 
     def _build_collaborators(self, conversation: Conversation, depth: int, only: Sequence[str]) -> SessionCollaborators:
         async def compact_stored_entry(digest: Digest, keep: str) -> str:

@@ -200,15 +200,7 @@ async def world(
         limits=lambda: limits,
         spent=lambda: spent,
     )
-    steward = FoldSteward(
-        conversation,
-        cache=cache,
-        index=crew.index,
-        tokens=crew.tokens,
-        clock=crew.clock,
-        models=crew.models,
-        spawn=crew.spawn,
-    )
+    steward = FoldSteward(conversation, crew)
     events: list[Event] = []
     session = Session(conversation, crew, steward)
     session.subscribe_to_events(events.append)

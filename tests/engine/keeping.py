@@ -9,6 +9,7 @@ from typing import Any
 
 from helix_desktop.engine import context_policy, legal_messages
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
+from helix_desktop.engine.collaborators import FoldServices
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
     Fact,
@@ -33,7 +34,7 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import ModelOverloaded
-from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.store.memory_stores import MemoryCache, MemoryJournal
 from helix_desktop.tasks import OwnedTasks
 from tests.engine.agent import SteppedClock
 
@@ -238,13 +239,5 @@ async def keeping(
 def _around(
     conversation: Conversation, cache: MemoryCache, clock: SteppedClock, writers: dict[str, Writer], tasks: OwnedTasks
 ) -> Keeping:
-    steward = FoldSteward(
-        conversation,
-        cache=cache,
-        index=MemoryIndex(conversation.journal, cache),  # type: ignore[arg-type]
-        tokens=Quarters(),
-        clock=clock,
-        models=writers.get,
-        spawn=tasks.spawn_task,
-    )
+    steward = FoldSteward(conversation, FoldServices(cache, Quarters(), clock, writers.get, tasks.spawn_task))
     return Keeping(conversation, steward, cache, clock, writers, tasks)
