@@ -7,8 +7,6 @@ sentence, the default, and what is allowed. The page, the file's checks and its 
 mistake names its line, the key and what was expected; that one setting has its default until it is mended.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 import tomllib
@@ -257,7 +255,7 @@ def _parse_toml_text(path: Path, text: str) -> dict[str, Any]:
         ) from error
 
 
-def _put_into_toml(document: TOMLDocument, setting: ProgramSetting[Any], value: Value) -> None:
+def _put_into_toml(document: "TOMLDocument", setting: ProgramSetting[Any], value: Value) -> None:
     table, _, name = setting.key.rpartition(".")
     inner = cast(Any, document.setdefault(table, {}) if table else document)
     if not isinstance(inner, MutableMapping):

@@ -1,7 +1,5 @@
 """`gateway`: an address for agents people already use, without a window."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import gc
@@ -46,7 +44,7 @@ OPTIONS: Options = {
 }
 
 
-def add_gateway_command(nouns: Subparsers) -> None:
+def add_gateway_command(nouns: "Subparsers") -> None:
     sentence = "run a local server that makes the requests of other agents smaller, with recall and undo"
     gateway = nouns.add_parser("gateway", help=sentence)
     add_options(gateway, OPTIONS)
@@ -108,7 +106,9 @@ async def _provider_key_and_host(where: ProgramFolders, provider: str) -> tuple[
     return key, urlsplit(config.base_url).netloc.lower()
 
 
-async def answer_gateway_request(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def answer_gateway_request(
+    arguments: argparse.Namespace, workspace: "StoredWorkspace", console: "Console"
+) -> int:
     """Answers a gateway that found the workspace open here: work for it as its engine, or close the workspace."""
     from helix_desktop import workbench
     from helix_desktop.gateway import gateway_workspaces, remote_conversations

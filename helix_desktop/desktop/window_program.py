@@ -3,8 +3,6 @@
 Stores, providers and tools are imported in a thread while the event loop turns already, and opened after that.
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import logging
@@ -211,7 +209,7 @@ class WindowProgram:
         except (HelixError, OSError) as error:
             log.warning("a second start will not find this window: %s", error)
 
-    async def _answer_second_start(self, arguments: list[str], _console: Console) -> int:
+    async def _answer_second_start(self, arguments: list[str], _console: "Console") -> int:
         """A second start: come to the front, and go where its link leads. Nothing else is done for others."""
         if arguments[:1] != ["show"]:
             raise InvalidInput("The open window accepts only the command `show`.")

@@ -1,7 +1,5 @@
 """The gateway as a process: it listens on this machine alone, and ends in order."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc
@@ -43,7 +41,7 @@ def read_or_create_token(where: ProgramFolders) -> str:
     return made
 
 
-def _import_gateway_workspaces() -> type[GatewayWorkspaces]:
+def _import_gateway_workspaces() -> "type[GatewayWorkspaces]":
     """Imports most of the program. Called only when the port answers, so requests wait instead of failing."""
     from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
 
@@ -55,14 +53,14 @@ async def serve_gateway(
     sock: socket.socket,
     registrations: GatewayRegistrations,
     usual: str,
-    serve: ServeWorkspaceCommands,
+    serve: "ServeWorkspaceCommands",
     registration_lines: BinaryIO | None = None,
 ) -> None:
     """Until the process is to end, or `registration_lines`, which name registrations, close."""
     here = tasks.OwnedTasks("gateway's engine")
     made: list[GatewayWorkspaces] = []
 
-    async def ensure_workspaces() -> GatewayWorkspaces:
+    async def ensure_workspaces() -> "GatewayWorkspaces":
         if not made:
             kind = await asyncio.to_thread(_import_gateway_workspaces)
             made[:] = made or [kind(where, usual, serve, gateway.ask_agent_model)]

@@ -6,8 +6,6 @@ so some differ a little from the design: `muted`, `faint`, `accent`, `handover` 
 two colours: the fill of meters, dots and marks, and a darker or lighter one for words (`*_text`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -62,7 +60,7 @@ WORKSPACE_COLOURS = (
 )  # fmt: skip
 
 
-def fill_token_of_kind(kind: ContextKind) -> str:
+def fill_token_of_kind(kind: "ContextKind") -> str:
     """The token of a kind of context; with `_text` behind it the one for words."""
     return kind.name.lower()
 

@@ -5,8 +5,6 @@ is styled by `resources/style/helix.qss`, where `$name` is a token and `@13` a l
 standard widget says what it is with the property `look` (`set_widget_look`): "pill", "primary", "chip", "muted", ...
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import cache
@@ -80,11 +78,11 @@ class Theme(QObject):
             found = self._colours[name] = QColor(self.colour_tokens[name])
         return found
 
-    def fill_colour_of_kind(self, kind: ContextKind) -> QColor:
+    def fill_colour_of_kind(self, kind: "ContextKind") -> QColor:
         """The fill of a kind: meters, dots, marks."""
         return self.colour_of_token(fill_token_of_kind(kind))
 
-    def text_colour_of_kind(self, kind: ContextKind) -> QColor:
+    def text_colour_of_kind(self, kind: "ContextKind") -> QColor:
         """The same kind for words, which need more contrast."""
         return self.colour_of_token(f"{fill_token_of_kind(kind)}_text")
 

@@ -4,8 +4,6 @@ It holds nothing that would be missed like a conversation: a file that cannot be
 are paths ("draft", workspace, conversation), so that what belongs to a workspace can be dropped with it.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path
@@ -99,7 +97,7 @@ def _read_memory_file(file: Path) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _blank_text_in_value(value: object, traces: TextForms) -> object:
+def _blank_text_in_value(value: object, traces: "TextForms") -> object:
     match value:
         case str():
             return traces.blank_out(value, "")

@@ -1,7 +1,5 @@
 """Connects the window with what is around it: first start, models, settings, imports, notifications, the tour."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence
@@ -214,11 +212,11 @@ class WindowServices(QObject):
         rows = self._conversations_to_replay()
         self._replay_conversations(sorted(rows, key=lambda row: -row.updated)[:LAST_CONVERSATIONS])
 
-    def _conversations_to_replay(self) -> list[ConversationListRow]:
+    def _conversations_to_replay(self) -> "list[ConversationListRow]":
         bench = self._window.current_workbench
         return [row for row in bench.list_conversations() if not row.trashed and not row.parent] if bench else []
 
-    def _replay_conversations(self, rows: Sequence[ConversationListRow]) -> None:
+    def _replay_conversations(self, rows: "Sequence[ConversationListRow]") -> None:
         from helix_desktop.gui.lab.replay_lab_dialog import ReplayLabDialog
 
         window, bench = self._window, self._window.current_workbench

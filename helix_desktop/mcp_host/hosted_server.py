@@ -4,8 +4,6 @@ The task alone opens and closes the connection (the SDK demands it), starts it a
 pause when it fails, and never makes anybody wait: a server that is not ready has no tools.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import importlib
@@ -74,7 +72,7 @@ class McpServerDependencies:
 class McpServerTool:
     """A tool as the Toolbox takes it (`tools.runner.ForeignTool`)."""
 
-    server: HostedServer
+    server: "HostedServer"
     own_name: str
     spec: ToolSpec
     fingerprint: str
@@ -477,8 +475,8 @@ class HostedServer:
     # --- What the server asks and reports on its own
 
     async def _ask_user_for_server(
-        self, context: ClientRequestContext, params: types.ElicitRequestParams
-    ) -> types.ElicitResult:
+        self, context: "ClientRequestContext", params: "types.ElicitRequestParams"
+    ) -> "types.ElicitResult":
         """The server asks the user for something: a form, or a page to open. It is shown under the server's name."""
         import mcp_types as types
 

@@ -5,8 +5,6 @@ from everywhere in the window. What is to be done is shown exactly (`engine/exac
 made from the value that runs; it cannot be allowed before its end has been shown.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -153,7 +151,7 @@ class PermissionQuestionCard(QWidget):
         )
         self._on_preview_read_further()
 
-    def _build_server_form(self) -> SchemaForm:
+    def _build_server_form(self) -> "SchemaForm":
         from helix_desktop.gui.chat.schema_form import SchemaForm
 
         return SchemaForm(self._question.form, self)
@@ -231,7 +229,7 @@ class PermissionQuestionCard(QWidget):
         self._inside.addWidget(text)
         return text
 
-    def _build_preview(self) -> ExactTextView | ExactDifferenceView:
+    def _build_preview(self) -> "ExactTextView | ExactDifferenceView":
         from helix_desktop.gui.shared.exact_text_view import ExactTextView
 
         difference = self._build_change_preview()
@@ -245,7 +243,7 @@ class PermissionQuestionCard(QWidget):
             self._inside.addLayout(build_row((self._length, 1), self._columns))
         return shown
 
-    def _build_change_preview(self) -> ExactDifferenceView | None:
+    def _build_change_preview(self) -> "ExactDifferenceView | None":
         """A preview as a file difference if the call changes a file; None for a command."""
         question = self._question
         if question.call.name in COMMANDS or not question.preview.startswith("--- "):
@@ -258,7 +256,7 @@ class PermissionQuestionCard(QWidget):
             return None
         return found
 
-    def _build_columns_button(self, difference: ExactDifferenceView) -> QPushButton:
+    def _build_columns_button(self, difference: "ExactDifferenceView") -> QPushButton:
         """Before and after below each other, or beside each other."""
         button = self._build_answer_button(tr("Side by side"), "", "pill")
         button.setCheckable(True)

@@ -4,8 +4,6 @@ Text that Pygments could take long over (one with very long lines, or very much 
 plain colour. Pygments is imported with the first code there is: an empty window needs none of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -65,7 +63,7 @@ def highlight_language_of(file_name: str, media_type: str = "") -> str:
 
 
 @lru_cache(maxsize=64)
-def find_lexer(language: str) -> Lexer | None:
+def find_lexer(language: str) -> "Lexer | None":
     """What reads a language; None: nothing does. Making one takes up to 40 ms."""
     if language in _PLAIN:
         return None
@@ -79,6 +77,6 @@ def find_lexer(language: str) -> Lexer | None:
 
 
 @lru_cache(maxsize=512)
-def _colour_of_token(token: _TokenType) -> str:
+def _colour_of_token(token: "_TokenType") -> str:
     name = ".".join(token) + "."
     return next((colour for kind, colour in _COLOURS if name.startswith(f"{kind}.")), "")

@@ -4,8 +4,6 @@ Mark-up in the text (HTML) is text. A picture is a link to it: nothing is ever l
 a text names it. Text that is too long to be parsed in a frame is shown as it stands.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import field, replace
 from enum import IntFlag
@@ -94,7 +92,7 @@ _STYLES = {"strong": TextStyle.BOLD, "em": TextStyle.ITALIC, "s": TextStyle.STRU
 
 
 @cache
-def _build_markdown_parser(*, typed: bool) -> MarkdownIt:
+def _build_markdown_parser(*, typed: bool) -> "MarkdownIt":
     """Imported on first use. `typed`: by a person, so a pasted `# comment`, `a * b` or `__init__` stays as it is."""
     from markdown_it import MarkdownIt
 
@@ -187,7 +185,7 @@ class _OpenList:
 class _MarkdownBlockBuilder:
     """One pass over the tokens of the parser."""
 
-    tokens: list[Token]
+    tokens: "list[Token]"
     soft_break: str
     blocks: list[Block] = field(default_factory=list)
     lists: list[_OpenList] = field(default_factory=list)
@@ -216,7 +214,7 @@ class _MarkdownBlockBuilder:
             else:
                 self._handle_structure_token(token)
 
-    def _handle_structure_token(self, token: Token) -> None:
+    def _handle_structure_token(self, token: "Token") -> None:
         kind = token.type
         if kind in {"bullet_list_open", "ordered_list_open"}:
             self.lists.append(_OpenList(kind[0] == "o", int(token.attrs.get("start", 1))))
@@ -263,7 +261,7 @@ class _MarkdownBlockBuilder:
         self.marker, self.heading = "", 0
 
 
-def _build_styled_spans(tokens: list[Token], soft_break: str) -> tuple[StyledSpan, ...]:
+def _build_styled_spans(tokens: "list[Token]", soft_break: str) -> tuple[StyledSpan, ...]:
     """Runs of one style. A bare address becomes a link to itself."""
     found: list[StyledSpan] = []
     depth = dict.fromkeys(_STYLES, 0)

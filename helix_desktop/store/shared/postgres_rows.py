@@ -4,8 +4,6 @@ What fails is one of a few sentences: away (asking later may help), or what a pe
 met a connection that had died meanwhile is made once more on a new one: all of them may be repeated.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -213,7 +211,7 @@ class PostgresRowStore:
             self._is_closed = True
             postgres_pool.release_pool(self.server, self._pool)
 
-    def run_transaction(self, *statements: Statement) -> list[Rows]:
+    def run_transaction(self, *statements: "Statement") -> "list[Rows]":
         """Do these in one transaction. Gives the rows of each."""
         try:
             return self._pool.run_in_transaction(statements)
@@ -224,7 +222,7 @@ class PostgresRowStore:
                 "The shared store's standby server did not confirm that it received the content.", remedy=_SAFE
             ) from error
 
-    def _query_rows(self, statement: str, *values: Any) -> Rows:
+    def _query_rows(self, statement: str, *values: Any) -> "Rows":
         return self.run_transaction((statement, values))[0]
 
 
@@ -263,7 +261,7 @@ def _are_all_hosts_private(given: Mapping[str, Any]) -> bool:
     return all(is_private_host(address or host) for host, address in zip_longest(hosts, addresses, fillvalue=""))
 
 
-def error_of_postgres(error: psycopg.Error) -> HelixError:
+def error_of_postgres(error: "psycopg.Error") -> HelixError:
     """What happened, in a sentence; Away where asking later may help."""
     code, text = error.sqlstate or "", _first_line_of_error(error)
     told = text.lower()

@@ -10,8 +10,6 @@ IDs begin with the store's time, so what is new since the last look is a list fr
 forget a small row, its pack is written again without it. The index is in memory: about 200 bytes for a row.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import math
@@ -333,7 +331,7 @@ def _with_checksum(index: bytes) -> bytes:
     return index + hashlib.sha256(index).digest()
 
 
-def _open_bucket(url: str, login: str) -> tuple[str, S3Store]:
+def _open_bucket(url: str, login: str) -> "tuple[str, S3Store]":
     try:
         from obstore.exceptions import BaseError
         from obstore.store import S3Store
