@@ -1,6 +1,9 @@
 """The real agents through `wrap`, in the situations people are in: each is right, or refused before a byte is sent.
 
-python -m tests.faults.wrap_matrix [--steps 6] [--agent NAME] [--situation NAME]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
+python -m tests.faults.wrap_matrix [--steps 6] [--agent NAME] [--situation NAME] [--seed N] [--hidden-faults SHARE]
+
+HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py. The last two are of "provider fails": which requests fail, and how many of those
+behind a recall.
 
 Every agent has a planted key. It may arrive at the provider its user chose and nowhere else.
 """
@@ -40,6 +43,7 @@ from tests.peers.company_proxy import CompanyProxy
 from tests.resident.test_resident_process import is_gone, status, wait_until
 
 LONGEST = 150.0
+SHARE = 0.15  # Of the requests, so many fail.
 FAULTS = ("429", "500", "529", "late", "cut")
 ENDS = {"codex": "429", "gemini": "cut"}  # What these end at without a gateway, too.
 HTTP_KEYS = ("authorization", "x-api-key", "x-goog-api-key")
@@ -69,6 +73,8 @@ class Stage:
     provider: Provider
     elsewhere: Provider
     work: Work
+    seed: str = ""
+    hidden_faults: float = SHARE
     halfway: threading.Event = field(default_factory=threading.Event)
     wrong: list[str] = field(default_factory=list)
 
@@ -261,20 +267,22 @@ def gateway_killed_in_a_stream(stage: Stage) -> None:
 
 def provider_fails(stage: Stage) -> None:
     """Refuses with 429, 500 and 529, is late, and cuts its streams, also behind a recall; the work comes to the same end."""
-    chance, kinds, works = random.Random(stage.agent), Counter[str](), stage.script
+    chance, kinds, works = random.Random(f"{stage.agent}{stage.seed}"), Counter[str](), stage.script
 
     def fail(asked: Asked) -> list[Block] | int:
         messages = WIRE_MODULES[asked.protocol].parse_messages(asked.body)
         calls = [piece.name for message in messages for piece in message.pieces_of_kind(PieceKind.CALL)]
         hidden = "hidden " if calls[-1:] == [HIDDEN] else ""
         ends = "" if hidden else ENDS.get(stage.agent, "")
-        kind = chance.choice([one for one in FAULTS if one != ends]) if chance.random() < 0.15 else ""
+        share = stage.hidden_faults if hidden else SHARE
+        kind = chance.choice([one for one in FAULTS if one != ends]) if chance.random() < share else ""
         stage.provider.cut_after = 0
         kinds[hidden + (kind or "answered")] += 1
         if kind == "late":
             time.sleep(2)
         if kind == "cut":
-            stage.provider.cut_after = chance.choice((1, 200, 400))
+            # Behind half an answer Gemini CLI ends without a gateway, too: it is cut off before any of it.
+            stage.provider.cut_after = -1 if ENDS.get(stage.agent) == "cut" else chance.choice((1, 200, 400))
             return [Says("This is cut off, and nobody should keep it. " * 20)]
         return int(kind) if kind.isdecimal() else works(asked)
 
@@ -370,14 +378,14 @@ SITUATIONS: Mapping[str, tuple[Callable[[Stage], None], tuple[str, ...]]] = {
 
 
 @contextmanager
-def staged(agent: str, steps: int) -> Iterator[Stage]:
+def staged(agent: str, steps: int, *told: Any) -> Iterator[Stage]:
     work = Work(agent, steps)
     work.begin(steps)
     work._delegates = False
     with ExitStack() as lasting:
         home = Path(lasting.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         provider, elsewhere = (lasting.enter_context(Provider(work.script, usage=work.usage)) for _ in range(2))
-        stage = Stage(agent, steps, home, provider, elsewhere, work)
+        stage = Stage(agent, steps, home, provider, elsewhere, work, *told)
         provider.script = stage.script
         (home / "work").mkdir()
         (home / "second").mkdir()
@@ -389,9 +397,9 @@ def staged(agent: str, steps: int) -> Iterator[Stage]:
         yield stage
 
 
-def try_cell(agent: str, situation: str, steps: int) -> list[str]:
+def try_cell(agent: str, situation: str, steps: int, *told: Any) -> list[str]:
     """What was wrong."""
-    with staged(agent, steps) as stage:
+    with staged(agent, steps, *told) as stage:
         SITUATIONS[situation][0](stage)
         if situation != "signed":
             stage.check_work(steps)
@@ -413,6 +421,8 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--agent", choices=ALL)
     parser.add_argument("--situation", choices=tuple(SITUATIONS))
+    parser.add_argument("--seed", default="")
+    parser.add_argument("--hidden-faults", type=float, default=SHARE)
     given = parser.parse_args()
 
     def trials(found: Counter[str]) -> None:
@@ -420,7 +430,7 @@ def main() -> int:
             for agent in agents:
                 if given.situation in (None, situation) and given.agent in (None, agent):
                     began = time.monotonic()
-                    wrong = try_cell(agent, situation, given.steps)
+                    wrong = try_cell(agent, situation, given.steps, given.seed, given.hidden_faults)
                     found["cells"] += 1
                     found.update(f"LOST {agent}, {situation}: {one}" for one in wrong)
                     sys.stdout.write(
