@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import ctypes
 import sys
-from collections.abc import Callable
 
 EVERY = 60.0  # In seconds. Freed memory is returned to the system this often.
 LARGE = 128 << 10  # In bytes. Larger buffers are given back to the system as soon as they are freed.
@@ -26,12 +25,14 @@ def share_one_heap_between_threads(large: int = LARGE, kept: int = LARGE) -> Non
 
 async def return_free_memory() -> None:
     """Gives free pages back to the system once a minute, in a thread."""
-    if (libc := _load_glibc()) is None:
-        return
-    trim: Callable[[int], int] = libc.malloc_trim
     while True:
         await asyncio.sleep(EVERY)
-        await asyncio.to_thread(trim, 0)
+        await asyncio.to_thread(return_free_pages)
+
+
+def return_free_pages() -> None:
+    if (libc := _load_glibc()) is not None:
+        libc.malloc_trim(0)
 
 
 def _load_glibc() -> ctypes.CDLL | None:

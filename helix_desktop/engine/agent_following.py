@@ -126,7 +126,7 @@ class AgentFollower:
         self.repeats += before > 0
         self._reads.add(read)
         return facts.ToolReturned(
-            call=output.call,
+            call=call.id,  # The same text as the output's, but held once.
             output=stored,
             tokens=self.tokens.count_tokens(output.text),
             ok=output.ok,

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import binascii
 import itertools
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -261,7 +262,7 @@ def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[facts.ReplyPart, ...]:
     parts: list[facts.ReplyPart] = []
     for piece in pieces:
         if piece.kind is PieceKind.CALL:
-            parts.append(facts.ToolCall(piece.id, piece.name, piece.text))
+            parts.append(facts.ToolCall(piece.id, sys.intern(piece.name), piece.text))
         elif piece.kind is PieceKind.REASONING and piece.text:
             parts.append(facts.Reasoning(piece.text))
         elif piece.kind is PieceKind.TEXT and piece.text:

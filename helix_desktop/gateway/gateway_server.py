@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import uvicorn
 
-from helix_desktop import atomic_files, running_instance, tasks
+from helix_desktop import atomic_files, glibc_memory, running_instance, tasks
 from helix_desktop.bounded_http_protocol import BoundedHttpProtocol
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway.conversations_port import AgentConversations
@@ -104,6 +104,7 @@ async def _collect_garbage_when_idle(gateway: GatewayApp) -> None:
         await asyncio.sleep(IDLE_SECONDS)
         if gateway.idle_seconds >= IDLE_SECONDS:
             gc.collect()
+            await asyncio.to_thread(glibc_memory.return_free_pages)  # Recording a long history leaves many.
             await asyncio.sleep(COLLECTION_PAUSE_SECONDS)
 
 

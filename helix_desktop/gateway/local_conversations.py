@@ -39,6 +39,7 @@ UNSENT_MESSAGE = Wired(Speaker.USER, (), ())
 MOST_OPEN_CONVERSATIONS = 24  # At most this many conversations are held open.
 MESSAGES_IN_COMMIT = 30
 TITLE_CHARACTERS = 60
+QUIET_SECONDS = 0.025  # For so long after a request, no further part of a long history is recorded.
 AHEAD_SECONDS = 0.05  # A forwarded request is recorded this many seconds later, or sooner if another one needs it.
 _OPENING_TAG = re.compile(r"<([a-zA-Z_-]{1,40})[^<>]*>")  # Of the blocks that clients put before a first message.
 
@@ -54,6 +55,7 @@ class LocalAgentConversations:
         self._figures: dict[str, tuple[float, float, Figures]] = {}  # The figures of conversations that are closed.
         self._read = asyncio.Lock()
         self._is_read = False
+        self._quiet_until = 0.0  # By the loop's clock.
         self._tasks = tasks.OwnedTasks("recording requests")
         self._imports: list[tuple[KnownMessages, Ticket]] = []  # Long histories still being recorded.
 
@@ -68,6 +70,7 @@ class LocalAgentConversations:
         are recorded here already. While a long history is recorded, what follows it goes on as it came and is recorded behind it.
         """
         messages = (*(UNSENT_MESSAGE,) * known_count, *messages)
+        self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
         await self._read_stored_lines_once()
         if (ahead := self._find_running_import(arrival)) is None:
             return await self._receive_when_free(arrival, messages, known_count)
@@ -227,6 +230,8 @@ class LocalAgentConversations:
         """Long histories in parts, each in one commit: where a request is given up, the next one goes on from there."""
         many = _is_long_history(messages, track)
         while (known := len(track.chain)) < len(messages):
+            if many:  # The first request of a session waits for several commits, each behind one of these.
+                await asyncio.sleep(self._quiet_until - asyncio.get_running_loop().time())
             ends = _end_of_next_batch(messages, known)
             batch = [Wired(one.speaker, one.units, one.pieces) for one in messages[known:ends]]
             async with follower.write_in_one_transaction() if many else nullcontext(follower) as writer:

@@ -162,29 +162,32 @@ def ask_all_the_time(urls: Sequence[str]) -> None:
         for at, (agent, url) in enumerate(zip(agents, urls, strict=True)):
             first, _ = agent.step(url)
             agent.say(f"go on {number}")
-            print(f"{time.monotonic():.4f} {at} {first * 1e3:.2f}", flush=True)
+            print(f"{time.monotonic():.4f} {at} {number % 20 == 0:d} {first * 1e3:.2f}", flush=True)
         time.sleep(0.05)
 
 
 class OtherClient:
     def __init__(self, *urls: str) -> None:
         self._process = subprocess.Popen([sys.executable, "-m", "tests.faults.gateway_large", "--ask", *urls], stdout=subprocess.PIPE, text=True)  # fmt: skip
-        self._found: list[tuple[float, int, float]] = []
+        self._found: list[tuple[float, int, bool, float]] = []
         self._thread = tasks.start_thread(self._read, name="other client", daemon=True)
 
     def _read(self) -> None:
         for line in self._process.stdout or ():
-            when, at, wait = line.split()
-            self._found.append((float(when), int(at), float(wait)))
+            when, at, begins_session, wait = line.split()
+            self._found.append((float(when), int(at), begins_session == "1", float(wait)))
 
-    def _between(self, begin: float, end: float, at: int) -> list[float]:
-        return sorted(wait for when, one, wait in list(self._found) if one == at and begin <= when <= end)
+    def _between(self, begin: float, end: float, at: int) -> str:
+        """Those that begin a session by themselves: they wait for several commits, also beside nobody."""
+        found = [each for each in list(self._found) if each[1] == at and begin <= each[0] <= end]
+        first, later = (sorted(wait for *_, begins, wait in found if begins is kind) for kind in (True, False))
+        return f"{said_of(later)}; first of a session: {said_of(first)}"
 
     def report(self, begin: float, two: float, three: float) -> None:
         for at, who in enumerate(("another client", "one without the gateway")):
-            print(f"{who}: before {said_of(self._between(begin - 4, begin, at))}", flush=True)
-            print(f"{who}: beside the two steps {said_of(self._between(begin, two, at))}", flush=True)
-            print(f"{who}: beside recording {said_of(self._between(two, three, at))}", flush=True)
+            print(f"{who}: before {self._between(begin - 4, begin, at)}", flush=True)
+            print(f"{who}: beside the two steps {self._between(begin, two, at)}", flush=True)
+            print(f"{who}: beside recording {self._between(two, three, at)}", flush=True)
         self.end()
 
     def end(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from helix_desktop import program_folders, tasks
+from helix_desktop import glibc_memory, program_folders, tasks
 from helix_desktop.gateway import gateway_server
 from helix_desktop.gateway.gateway_app import GatewayApp
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
@@ -71,13 +71,14 @@ async def test_all_objects_are_looked_through_when_no_agent_asks_for_anything(
     monkeypatch.setattr(gateway_server, "IDLE_SECONDS", 0.0 if idle else 0.001)
     monkeypatch.setattr(gateway_server, "COLLECTION_PAUSE_SECONDS", 1e6)
     monkeypatch.setattr(gc, "collect", lambda: collected.append(1))
+    monkeypatch.setattr(glibc_memory, "return_free_pages", lambda: collected.append(2))
     app._running_requests = 0 if idle else 1
     owned = tasks.OwnedTasks("gateway")
     owned.spawn_task(gateway_server._collect_garbage_when_idle(app), name="collect")
     for _ in range(50):
         await asyncio.sleep(0.001)
     await owned.aclose(limit=1)
-    assert collected == ([1] if idle else []), "once in a while"
+    assert collected == ([1, 2] if idle else []), "once in a while, and what became free is given back"
     assert gc.isenabled()
 
 

@@ -440,6 +440,22 @@ async def test_what_comes_while_a_long_history_is_recorded_waits_for_nothing_and
         assert len(made.list_conversations()) == 1
 
 
+async def test_the_recording_of_a_long_history_pauses_after_another_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first request of a session waited for a part of the history several times."""
+    monkeypatch.setattr(local_conversations, "QUIET_SECONDS", 1_000.0)
+    monkeypatch.setattr(local_conversations, "AHEAD_SECONDS", 0.0)
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        sent = await room.receive_request(*arrival(history(MESSAGES_IN_COMMIT * 4)))
+        for number in range(5):
+            await room.receive_request(*arrival([anthropic_wire.user_message("hello")], f"other {number}"))
+        facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+        assert ToolReturned not in facts
+        await room._tasks.aclose(limit=0)
+
+
 async def test_a_long_history_goes_on_where_recording_it_was_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expect: Expect
 ) -> None:
