@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -64,9 +65,7 @@ class AgentTerminal:
     asked: asyncio.Event = field(default_factory=asyncio.Event)  # The agent has shown it by then, if it does.
 
     def exit_status(self) -> dict[str, Any]:
-        """Empty while it runs. A command that was refused or could not start has failed."""
-        if not self.running.done():
-            return {}
+        """Once it has ended. A command that was refused or could not start has failed."""
         outcome = None if self.running.cancelled() or self.running.exception() else self.running.result()
         if outcome is None or outcome.stopped:
             return {"exitCode": None, "signal": "SIGKILL"}
@@ -214,7 +213,11 @@ class AgentRequests:
     def _build_context(self, ask: Ask, show: Callable[[str], None] = lambda _: None) -> CallContext:
         return CallContext(self.conversation.id, ask, show)
 
-    async def _ask(self, question: PermissionQuestion) -> PermissionAnswer:
+    async def _ask(
+        self, question: PermissionQuestion, was_allowed: Callable[[], bool] = lambda: False
+    ) -> PermissionAnswer:
+        if not question.apart and was_allowed():
+            return PermissionAnswer(allowed=True)  # A card of this turn has shown just this.
         self._open_questions += 1
         try:
             return await self.ask_user(question)
@@ -253,16 +256,11 @@ class AgentRequests:
             seen = resources.files_seen.setdefault(self.conversation.id, FilesSeen())
             seen.set_content_seen(place.full_path, Digest.of_content(before))
 
-        async def ask_unless_allowed(question: PermissionQuestion) -> PermissionAnswer:
-            was_shown = not question.apart and self._was_edit_allowed(
-                resources.roots.display_path(place), before, values
-            )
-            return PermissionAnswer(allowed=True) if was_shown else await self._ask(question)
-
         values = {"path": path, "content": text_at(params, "content")}
-        outcome = await self._run_own_tool(
-            ToolCall("", ToolName.WRITE_FILE, json.dumps(values)), self._build_context(ask_unless_allowed)
-        )
+        was_allowed = partial(self._was_edit_allowed, resources.roots.display_path(place), before, values)
+        ask = partial(self._ask, was_allowed=was_allowed)
+        call = ToolCall("", ToolName.WRITE_FILE, json.dumps(values))
+        outcome = await self._run_own_tool(call, self._build_context(ask))
         if not outcome.ok:
             said = await resources.cache.read_range(outcome.output.digest, 0, 1_000)
             raise ActionRefused(said.decode("utf-8", "replace"))
@@ -304,16 +302,14 @@ class AgentRequests:
     async def _run_in_terminal(self, name: str, call: ToolCall, command: tuple[str, str]) -> CallOutcome:
         terminal = self.terminals[name]
 
-        async def ask_unless_allowed(question: PermissionQuestion) -> PermissionAnswer:
-            was_shown = not question.apart and command in self._allowed_commands
-            return PermissionAnswer(allowed=True) if was_shown else await self._ask(question)
+        ask = partial(self._ask, was_allowed=lambda: command in self._allowed_commands)
 
         def show_live(text: str) -> None:
             whole = terminal.printed + text
             terminal.printed, terminal.is_cut = whole[-terminal.limit_bytes :], len(whole) > terminal.limit_bytes
             self.recorder.notify_of_printed(name, text)
 
-        outcome = await self._run_own_tool(call, self._build_context(ask_unless_allowed, show_live))
+        outcome = await self._run_own_tool(call, self._build_context(ask, show_live))
         start = max(0, outcome.output.size - terminal.limit_bytes)
         whole = await self.kit.resources.cache.read_range(outcome.output.digest, start, terminal.limit_bytes)
         terminal.printed, terminal.is_cut = whole.decode("utf-8", "replace"), start > 0

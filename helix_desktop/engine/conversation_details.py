@@ -178,8 +178,8 @@ class _DetailCollector:
         self._asked = ""  # The assistant's last sentence, which the user's next message may answer.
         # The assistant's last message. What is kept of it depends on whether it also makes a call.
         self._said: DetailSource | None = None
-        self._commands: list[DetailSource] = []
-        self._answered = 0
+        self._called = self._answered = 0  # How many calls there were so far, and how many of them were answered.
+        self._last_call = 0  # The number of the fact with the last call.
         # Failures not solved yet, by action and error: the number of the fact, and a description.
         self._failures: dict[tuple[str, str], tuple[int, str]] = {}
         # True if a call has changed a file or checked something since the user's last message.
@@ -268,7 +268,7 @@ class _DetailCollector:
     def _collect_from_answer(self) -> None:
         """Keeps what is important in the assistant's last message if it called nothing."""
         answer, self._said = self._said, None
-        if answer is None or (self._commands and self._commands[-1].seq == answer.seq):
+        if answer is None or (self._called and self._last_call == answer.seq):
             return
         reported = agent_remarks.extract_report(answer.text) if self._acted else ""
         self._add_detail_line("report", reported, answer.seq)
@@ -290,7 +290,7 @@ class _DetailCollector:
             self._add_detail_line("lesson", self._said.text, source.seq)
             self._said = None
         subject = call_outcomes.subject_of_call(source.tool, given, command)
-        self._tried[len(self._commands)] = _AttemptedCall(source.seq, subject, command, paths)
+        self._tried[self._called] = _AttemptedCall(source.seq, subject, command, paths)
 
     def _collect_written_paths(self, tried: _AttemptedCall, changes: Sequence[FileChanged] = ()) -> None:
         for path in tried.paths:
@@ -298,17 +298,17 @@ class _DetailCollector:
                 self._add_detail_line("written", path, tried.seq)
 
     def _collect_from_call(self, source: DetailSource) -> None:
-        self._commands.append(source)
+        self._called, self._last_call = self._called + 1, source.seq
         self._add_detail_line("command", f"{source.tool} {source.text}", source.seq, COMMAND)
         if _READS.search(source.tool):
             for path in _PATH.findall(source.text[:2_000])[:8]:
                 self._add_detail_line("read", path, source.seq)
 
     def _collect_from_output(self, source: DetailSource) -> None:
-        call = self._commands[self._answered] if self._answered < len(self._commands) else None
+        has_call = self._answered < self._called
         tried = self._tried.pop(self._answered, _AttemptedCall(source.seq, source.tool))
         subject, line = tried.subject, tried.line
-        self._answered += call is not None
+        self._answered += has_call
         label = line[:TRIED] or subject
         for change in source.changes:
             done = "created" if change.before is None else "deleted" if change.after is None else "changed"
@@ -319,7 +319,7 @@ class _DetailCollector:
             self._add_detail_line("artifact", name, source.seq)
         for error in find_error_lines(source.text):
             self._add_detail_line("error", error, source.seq, ERROR_LINE)
-        why = call_outcomes.find_failure_lines(source.text, ok=source.ok, command=bool(line) or not call)
+        why = call_outcomes.find_failure_lines(source.text, ok=source.ok, command=bool(line) or not has_call)
         if line or not why:
             self._collect_written_paths(tried, source.changes)
         if why:

@@ -324,8 +324,9 @@ class DocumentWriter:
         purpose = facts.Purpose(reading.plan.kind.value)
         room = self._material_room_tokens(reading.situation, rung.role)
         if rung.way == "prefix":
-            contents = await self.contents.read_view_contents(reading.view)
-            sent = legal_messages.build_request(reading.view, contents)
+            # A connected agent's model is asked behind the agent's own request.
+            view = View(()) if getattr(rung.client, "has_own_history", False) else reading.view
+            sent = legal_messages.build_request(view, await self.contents.read_view_contents(view))
             request = append_question(sent, question, purpose, answer)
             text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
             if not handover.has_handover_heading(text) and self.tokens.count_tokens(text) < SMALLEST:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import ClassVar
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.agent_following import AgentFollower, AgentOutput, AgentReply
@@ -35,6 +36,7 @@ LONG_TEXT_CHARACTERS = 32_000  # In characters. Longer texts have their tokens c
 class ConnectedAgentModel:
     """Asks the agent's own model to write folds, with the agent's own key."""
 
+    has_own_history: ClassVar[bool] = True
     conversation: str
     model_name: str
     ask: AskAgentModel

@@ -103,10 +103,8 @@ class ConversationMatcher:
     def remove_known_messages(self, conversation: str) -> None:
         self._all_lines = [track for track in self._all_lines if track.conversation != conversation]
         for hashed, entries in list(self._lines_by_hash.items()):
-            left = tuple(entry for entry in entries if entry[0].conversation != conversation)
-            if left:
-                self._lines_by_hash[hashed] = left
-            else:
+            self._lines_by_hash[hashed] = tuple(each for each in entries if each[0].conversation != conversation)
+            if not self._lines_by_hash[hashed]:
                 del self._lines_by_hash[hashed]
         for session, tracks in self._lines_by_session.items():
             self._lines_by_session[session] = [track for track in tracks if track.conversation != conversation]

@@ -538,9 +538,6 @@ def _remove_tagged_blocks(text: str) -> str:
 
 
 def _seq_of_last_message(recorded_facts: Sequence[facts.Recorded]) -> int:
-    for recorded in reversed(recorded_facts):
-        if isinstance(recorded.fact, facts.ModelReplied | facts.ToolReturned | facts.UserSaid):
-            return recorded.seq
-        if isinstance(recorded.fact, facts.Rewound):
-            return 0
-    return 0
+    kinds = facts.ModelReplied | facts.ToolReturned | facts.UserSaid | facts.Rewound
+    last = next((each for each in reversed(recorded_facts) if isinstance(each.fact, kinds)), None)
+    return 0 if last is None or isinstance(last.fact, facts.Rewound) else last.seq

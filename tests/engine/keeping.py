@@ -97,6 +97,7 @@ class Writer:
     gate: asyncio.Event | None = None
     pauses: Sequence[float] = ()
     requests: list[Request] = field(default_factory=list)
+    has_own_history: bool = False
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         self.requests.append(request)

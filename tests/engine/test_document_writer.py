@@ -42,6 +42,17 @@ async def test_the_main_model_writes_over_its_own_context() -> None:
     assert recorded.fact.model == "main"  # type: ignore[union-attr]
 
 
+async def test_a_model_that_has_the_history_itself_is_sent_the_question_alone() -> None:
+    """The gateway asks behind the agent's own request: of a long history, building ours took as much memory again."""
+    kept = await with_history(handover_writer="main")
+    kept.writers["main"].has_own_history = True
+    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    (asked,) = kept.writers["main"].requests
+    assert len(asked.messages) == 1
+    assert "## " in str(asked.messages[-1].parts[-1])
+    assert kept.folds()[0].model == "main"
+
+
 async def test_a_fast_model_reads_a_transcript_of_what_is_covered() -> None:
     kept = await with_history(handover_writer="fast")
     await kept.steward.fold_on_demand(FoldKind.HANDOVER)

@@ -42,7 +42,7 @@ from tests.peers.agent_provider import Asked, Block, Provider, Says
 from tests.peers.company_proxy import CompanyProxy
 from tests.resident.test_resident_process import is_gone, status, wait_until
 
-LONGEST = 150.0
+LONGEST = 600.0
 SHARE = 0.15  # Of the requests, so many fail.
 FAULTS = ("429", "500", "529", "late", "cut")
 ENDS = {"codex": "429", "gemini": "cut"}  # What these end at without a gateway, too.
