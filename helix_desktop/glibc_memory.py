@@ -15,12 +15,12 @@ LARGE = 128 << 10  # In bytes. Larger buffers are given back to the system as so
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # Constants of malloc.h.
 
 
-def share_one_heap_between_threads(large: int = LARGE, kept: int = LARGE) -> None:
+def share_one_heap_between_threads(large_bytes: int = LARGE, kept_bytes: int = LARGE) -> None:
     """Makes all threads share one heap and allocates large blocks outside it. Call this before any thread starts."""
     if (libc := _load_glibc()) is not None:
         libc.mallopt(_M_ARENA_MAX, 1)
-        libc.mallopt(_M_MMAP_THRESHOLD, large)
-        libc.mallopt(_M_TRIM_THRESHOLD, kept)
+        libc.mallopt(_M_MMAP_THRESHOLD, large_bytes)
+        libc.mallopt(_M_TRIM_THRESHOLD, kept_bytes)
 
 
 async def return_free_memory() -> None:

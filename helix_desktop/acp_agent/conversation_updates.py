@@ -78,11 +78,11 @@ class ConversationUpdates:
             for update in self.usage_updates():
                 yield update
 
-    async def updates_of_fact(self, fact: facts.Fact, *, again: bool = False) -> AsyncIterator[Any]:
-        """`again`: of a conversation that is loaded, whose texts were not streamed."""
+    async def updates_of_fact(self, fact: facts.Fact, *, is_replay: bool = False) -> AsyncIterator[Any]:
+        """`is_replay`: of a conversation that is loaded, whose texts were not streamed."""
         match fact:
             case facts.UserSaid(by="") | facts.ModelReplied():
-                for update in self._message_updates(fact, again=again):
+                for update in self._message_updates(fact, is_replay=is_replay):
                     yield update
             case facts.ToolReturned():
                 yield await self._result_update(fact)
@@ -95,8 +95,8 @@ class ConversationUpdates:
             case facts.ConversationChanged(title=str(title)):
                 yield schema.SessionInfoUpdate(session_update="session_info_update", title=title)
 
-    def _message_updates(self, fact: facts.UserSaid | facts.ModelReplied, *, again: bool) -> Iterator[Any]:
-        is_own = isinstance(fact, facts.UserSaid) and self.own_messages and not again
+    def _message_updates(self, fact: facts.UserSaid | facts.ModelReplied, *, is_replay: bool) -> Iterator[Any]:
+        is_own = isinstance(fact, facts.UserSaid) and self.own_messages and not is_replay
         self.own_messages -= 1 if is_own else 0
         for part in () if is_own else fact.parts:
             match part:
@@ -106,9 +106,9 @@ class ConversationUpdates:
                     yield helpers.update_user_message_text(f"[{name}]")
                 case facts.Text(text=text) if isinstance(fact, facts.UserSaid):
                     yield helpers.update_user_message_text(text)
-                case facts.Text(text=text) if again:
+                case facts.Text(text=text) if is_replay:
                     yield helpers.update_agent_message_text(text)
-                case facts.Reasoning(text=text) if again and text:
+                case facts.Reasoning(text=text) if is_replay and text:
                     yield helpers.update_agent_thought_text(text)
 
     def usage_updates(self) -> list[Any]:

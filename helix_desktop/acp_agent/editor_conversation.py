@@ -148,7 +148,7 @@ class EditorConversation:
     async def replay_history(self) -> None:
         """All that was said on the line of messages the conversation is on."""
         for recorded in (await self.open_session()).conversation.state.facts_on_path():
-            async for update in self._updates.updates_of_fact(recorded.fact, again=True):
+            async for update in self._updates.updates_of_fact(recorded.fact, is_replay=True):
                 await self.send_update(update)
         await self.send_commands_and_usage()
 

@@ -107,12 +107,12 @@ async def _read_numbered_lines(console: Console) -> list[tuple[int, str]]:
     return [(number, line.strip()) for number, line in lines if line.strip()]
 
 
-def _parse_task_line(line: str, number: int, usual: dict[str, Any]) -> fleet_tasks.NewFleetTask:
+def _parse_task_line(line: str, number: int, defaults: dict[str, Any]) -> fleet_tasks.NewFleetTask:
     """A line of text, or a JSON object whose fields are named as the options are."""
     try:
         given = json.loads(line) if line.startswith("{") else {"text": line}
         _check_fields(given)
-        return _build_new_task({**usual, **given})
+        return _build_new_task({**defaults, **given})
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"Line {number} is not a JSON object.", remedy="Nothing was added.") from error
     except InvalidInput as error:

@@ -91,11 +91,11 @@ class AgentFollower:
         await self.waiting(self.steward.apply_due_folds())
         return self.conversation.current_view()
 
-    async def record_reply(self, written: AgentReply, saw: int) -> facts.Recorded:
-        """Records a reply. `saw` is the newest fact in the view it answers."""
+    async def record_reply(self, written: AgentReply, newest_seq: int) -> facts.Recorded:
+        """Records a reply. `newest_seq` is the newest fact in the view it answers."""
         parts = tuple(self.with_token_count(part) for part in written.parts)
         usage, seconds, raw = written.usage, written.seconds, written.raw
-        reply = facts.ModelReplied(parts, written.model, written.stop, usage, saw=saw, seconds=seconds, raw=raw)
+        reply = facts.ModelReplied(parts, written.model, written.stop, usage, saw=newest_seq, seconds=seconds, raw=raw)
         return (await self.conversation.append_facts(reply))[0]
 
     async def record_outputs(self, outputs: Sequence[AgentOutput]) -> None:

@@ -63,12 +63,12 @@ def parse_call_arguments(arguments: str) -> Mapping[str, object]:
     return object_at(parse_json_or_none(arguments))
 
 
-def command_of_call(tool: str, given: Mapping[str, object], arguments: str) -> str:
+def command_of_call(tool: str, values: Mapping[str, object], arguments: str) -> str:
     """The command line a call runs; empty for a tool that runs none."""
-    if not _SHELL.search(tool) or (_path_argument(given) and "command" in given):
+    if not _SHELL.search(tool) or (_path_argument(values) and "command" in values):
         return ""
-    line = next((str(given[key]) for key in _COMMAND_KEYS if isinstance(given.get(key), str)), "")
-    return line or ("" if given else arguments)
+    line = next((str(values[key]) for key in _COMMAND_KEYS if isinstance(values.get(key), str)), "")
+    return line or ("" if values else arguments)
 
 
 def find_call_subject(arguments: str) -> tuple[str, str]:
@@ -100,7 +100,7 @@ def _unescape_json(text: str) -> str:
         return text.replace("\\n", " ")
 
 
-def find_changed_paths(tool: str, given: Mapping[str, object], command: str) -> Iterator[str]:
+def find_changed_paths(tool: str, values: Mapping[str, object], command: str) -> Iterator[str]:
     """The files a call writes, creates, renames or deletes, as far as its arguments say so."""
     if command:
         line = strip_here_documents(command[:4_000])
@@ -111,18 +111,18 @@ def find_changed_paths(tool: str, given: Mapping[str, object], command: str) -> 
             if found.strip("./~") and not found.isdigit()
         )
         return
-    verb = given.get("command")
+    verb = values.get("command")
     doing = f"{tool} {verb if isinstance(verb, str) else ''}"
-    path = _path_argument(given)
+    path = _path_argument(values)
     looks = isinstance(verb, str) and _LOOKS.match(verb)
     edits = _EDITS.search(doing) and not _LOOKS.match(tool)
-    writes = any(_TEXT.fullmatch(key) for key in given) or not _SHOWS_AND_CHANGES.search(tool)
+    writes = any(_TEXT.fullmatch(key) for key in values) or not _SHOWS_AND_CHANGES.search(tool)
     if path and edits and writes and not looks:
         yield path
 
 
-def _path_argument(given: Mapping[str, object]) -> str:
-    return next((str(given[key]) for key in _PATH_KEYS if isinstance(given.get(key), str) and given[key]), "")
+def _path_argument(values: Mapping[str, object]) -> str:
+    return next((str(values[key]) for key in _PATH_KEYS if isinstance(values.get(key), str) and values[key]), "")
 
 
 def find_failure_lines(text: str, *, ok: bool, command: bool) -> str:
@@ -170,19 +170,19 @@ def strip_here_documents(command: str) -> str:
     return "".join((*kept, command[at:]))
 
 
-def find_open_tasks(given: Mapping[str, object]) -> list[str] | None:
+def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:
     """Returns the tasks still open in the list a call sends; None if it sends no list."""
-    listed = next((given[key] for key in ("todos", "plan", "tasks") if isinstance(given.get(key), list)), None)
+    listed = next((values[key] for key in ("todos", "plan", "tasks") if isinstance(values.get(key), list)), None)
     if not isinstance(listed, list):
         return None
     tasks = [one for one in listed if isinstance(one, dict) and one.get("status") in ("pending", "in_progress")]
     return [said for one in tasks if isinstance(said := one.get("content") or one.get("step"), str)]
 
 
-def subject_of_call(tool: str, given: Mapping[str, object], command: str) -> str:
+def subject_of_call(tool: str, values: Mapping[str, object], command: str) -> str:
     """What two attempts at the same thing have in common: the last program of a command line, or the file."""
     if not command:
-        return f"{tool} {_path_argument(given)}".strip()
+        return f"{tool} {_path_argument(values)}".strip()
     last = (
         re.split(r"&&|\|\||;|\n", command.strip())[-1] if not command.count("\n") else command.strip().splitlines()[0]
     )

@@ -380,5 +380,5 @@ def _exceeds_page(tokens: TokenCounter, text: str, limit: int) -> bool:
     return len(text) > PAGE_BYTES or tokens.count_tokens(text) > limit
 
 
-async def read_entry_beginning(cache: ContentCache, stored: facts.Stored, most: int) -> str:
-    return (await cache.read_range(stored.digest, 0, min(stored.size, most))).decode("utf-8", "replace")
+async def read_entry_beginning(cache: ContentCache, stored: facts.Stored, limit_bytes: int) -> str:
+    return (await cache.read_range(stored.digest, 0, min(stored.size, limit_bytes))).decode("utf-8", "replace")

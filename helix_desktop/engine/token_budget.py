@@ -231,9 +231,9 @@ def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite 
     return PendingRewrite(lost, dollars, until, is_model=(before.model, before.effort) != (after.model, after.effort))
 
 
-def _first_changed_message(state: Moment, saw: int) -> int | None:
-    """The first message shown in another way than at the fact `saw`; 0: prompt or tools; None: all is as it was."""
-    changing = (one.fact for one in state.record.facts[saw : state.seq])
+def _first_changed_message(state: Moment, newest_seq: int) -> int | None:
+    """The first message shown in another way than at the fact `newest_seq`; 0: prompt or tools; None: all is as it was."""
+    changing = (one.fact for one in state.record.facts[newest_seq : state.seq])
     places = (find_first_changed_fact(fact, state.branch.folds) for fact in changing)
     return min((place for place in places if place is not None), default=None)
 

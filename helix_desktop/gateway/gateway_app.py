@@ -356,21 +356,21 @@ def _provider_address(incoming: IncomingRequest) -> str:
     return registration.upstreams.get(wire) or request_routes.UPSTREAMS[wire]
 
 
-def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, alone: str, most: int) -> BodyPieces:
+def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, system: str, limit: int) -> BodyPieces:
     body = dict(last.body)
-    units = [] if alone else _units_of_body(wire, body)
-    if alone:
+    units = [] if system else _units_of_body(wire, body)
+    if system:
         for name in _HEAD_FIELDS:
             body.pop(name, None)
-        question = f"{alone}\n\n{question}"
+        question = f"{system}\n\n{question}"
         if "max_tokens" in body:
-            body["max_tokens"] = most or 4_000
+            body["max_tokens"] = limit or 4_000
     body.pop("stream_options", None)
     if body.get("stream") and not (wire is responses_wire and request_routes.CODEX_SUBSCRIPTION_URL in last.url):
         body["stream"] = False
     together = [*((unit, False) for unit in units), (wire.user_message(question), True)]
     body = wire.with_messages(body, wire.merge_added(together))
-    return [orjson.dumps(body)] if alone else last.request.body.encode_changed_body(body)
+    return [orjson.dumps(body)] if system else last.request.body.encode_changed_body(body)
 
 
 def _units_of_body(wire: Any, body: Mapping[str, Json]) -> Sequence[Json]:

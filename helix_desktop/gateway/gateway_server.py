@@ -52,7 +52,7 @@ async def serve_gateway(
     where: ProgramFolders,
     sock: socket.socket,
     registrations: GatewayRegistrations,
-    usual: str,
+    usual_workspace: str,
     serve: "ServeWorkspaceCommands",
     registration_lines: BinaryIO | None = None,
 ) -> None:
@@ -63,7 +63,7 @@ async def serve_gateway(
     async def ensure_workspaces() -> "GatewayWorkspaces":
         if not made:
             kind = await asyncio.to_thread(_import_gateway_workspaces)
-            made[:] = made or [kind(where, usual, serve, gateway.ask_agent_model)]
+            made[:] = made or [kind(where, usual_workspace, serve, gateway.ask_agent_model)]
         return made[0]
 
     @contextlib.asynccontextmanager

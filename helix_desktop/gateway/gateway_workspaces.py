@@ -74,28 +74,28 @@ class GatewayWorkspaces:
                     await room.aclose()
                 await stack.aclose()
 
-    async def _find_or_open(self, wanted: str) -> AgentConversations:
-        found = self._conversations_by_id.get(self._ids_by_name.get(wanted, ""))
+    async def _find_or_open(self, workspace: str) -> AgentConversations:
+        found = self._conversations_by_id.get(self._ids_by_name.get(workspace, ""))
         if found is not None and not (isinstance(found, RemoteAgentConversations) and found.is_ended):
             return found
         async with self._lock:
-            identity = await self._find_workspace_id(wanted)
+            identity = await self._find_workspace_id(workspace)
             found = self._conversations_by_id.get(identity)
             if isinstance(found, RemoteAgentConversations) and found.is_ended:
                 found = None
             if found is None:
                 found = self._conversations_by_id[identity] = await self._open_here_or_connect(identity)
-            self._ids_by_name[wanted] = identity
+            self._ids_by_name[workspace] = identity
         return found
 
     def list_open_conversations(self) -> tuple[AgentConversations, ...]:
         return tuple(self._conversations_by_id.values())
 
-    async def _find_workspace_id(self, wanted: str) -> str:
+    async def _find_workspace_id(self, name_or_id: str) -> str:
         try:
-            return (await asyncio.to_thread(self._known.find_known_workspace, wanted)).id
+            return (await asyncio.to_thread(self._known.find_known_workspace, name_or_id)).id
         except NotFound:
-            if wanted != USUAL_WORKSPACE_NAME:
+            if name_or_id != USUAL_WORKSPACE_NAME:
                 raise
             return (await asyncio.to_thread(self._known.create_stored_workspace, USUAL_WORKSPACE_NAME)).id
 

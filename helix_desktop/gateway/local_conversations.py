@@ -334,17 +334,17 @@ class LocalAgentConversations:
                     )
         return answered
 
-    async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown: str) -> None:
-        """The agent's reply is recorded; `shown` is the key of what the agent saw of it; empty: it
+    async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown_key: str) -> None:
+        """The agent's reply is recorded; `shown_key` is the key of what the agent saw of it; empty: it
         broke off, and is paid all the same. None: the last hidden one was it.
         """
-        recording = self._record_reply(ticket, replied, shown)
+        recording = self._record_reply(ticket, replied, shown_key)
         if ticket.is_import:
             self._tasks.spawn_task(recording, name="record a reply")
         else:
             await recording
 
-    async def _record_reply(self, ticket: Ticket, replied: Replied | None, shown: str) -> None:
+    async def _record_reply(self, ticket: Ticket, replied: Replied | None, shown_key: str) -> None:
         track = self._known_messages_of_ticket(ticket)
         if track is None or not ticket.live:
             return
@@ -353,7 +353,7 @@ class LocalAgentConversations:
                 return
             follower = await self._get_open_conversation(track)
             conversation = follower.conversation
-            if replied is not None and not shown:
+            if replied is not None and not shown_key:
                 paid = follower.build_agent_reply(replied)
                 await conversation.append_facts(facts.Spent(facts.Purpose.STEP, paid.model, paid.usage))
                 return
@@ -363,7 +363,7 @@ class LocalAgentConversations:
                     follower.build_agent_reply(replied), _newest_fact_sent(track, ticket)
                 )
             self._matcher.append_message_hash(
-                track, next_message_hash(track.chain, ticket.wire, shown), conversation.state.last_seq
+                track, next_message_hash(track.chain, ticket.wire, shown_key), conversation.state.last_seq
             )
             new_facts: list[facts.Fact] = [
                 facts.Received((track.chain[-1],), (track.last_message_seq,), track.session, track.head)

@@ -106,8 +106,8 @@ class RemoteAgentConversations:
     ) -> list[tuple[str, str, str, bool]]:
         return list(await self._call_other_process("hidden", ticket, replied, tuple(calls), *filter(None, [refusal])))
 
-    async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown: str) -> None:
-        await self._call_other_process("replied", ticket, replied, shown)
+    async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown_key: str) -> None:
+        await self._call_other_process("replied", ticket, replied, shown_key)
 
     async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
         found: Sent | None = await self._call_other_process("overflowed", ticket)

@@ -41,7 +41,7 @@ class ConversationActions:
     gone: Callable[..., object]
     opened: Callable[[Workbench, Session], object]
 
-    def run_conversation_action(self, what: str, bench: Workbench, row: ConversationListRow) -> None:
+    def run_conversation_action(self, action: str, bench: Workbench, row: ConversationListRow) -> None:
         """One of the names of the conversation's menu."""
         acts: dict[str, Callable[[Workbench, ConversationListRow], None]] = {
             "rename": self.ask_new_title,
@@ -56,7 +56,7 @@ class ConversationActions:
             **{f"export-{form}": partial(self.ask_where_to_export, form=form) for form in SUFFIX_BY_EXPORT_FORM},
             **{f"continue-{agent}": partial(self.ask_to_continue, agent=agent) for agent in AGENTS_TO_CONTINUE_IN},
         }
-        acts[what](bench, row)
+        acts[action](bench, row)
 
     def ask_new_title(self, bench: Workbench, row: ConversationListRow) -> None:
         def save_new_title(title: str) -> None:
@@ -117,7 +117,7 @@ class ConversationActions:
         text = tr("“{title}” will be deleted permanently, along with cached content that nothing else uses. This cannot be undone. The agent's own files stay, and the recorder leaves this conversation out from now on.", title=row.title)  # fmt: skip
         self._ask_to_delete_for_good(bench, tr("Delete permanently"), text, (row.id,))
 
-    def _ask_to_delete_for_good(self, bench: Workbench, title: str, text: str, only: Sequence[str] = ()) -> None:
+    def _ask_to_delete_for_good(self, bench: Workbench, title: str, text: str, ids: Sequence[str] = ()) -> None:
 
         def notice_deleted(gone: EmptyTrashResult) -> None:
             self.gone(*gone.conversations)
@@ -126,19 +126,19 @@ class ConversationActions:
             self.notices.show_notice(tr("{what}, {size} freed.", what=words, size=format_byte_size(gone.bytes)))
 
         def delete_now() -> None:
-            self.doing.run_in_background(bench.empty_conversation_trash(only), then=notice_deleted)
+            self.doing.run_in_background(bench.empty_conversation_trash(ids), then=notice_deleted)
 
         ask_to_confirm(self.window, title, text, tr("Delete permanently"), delete_now)
 
-    def fork_and_open(self, bench: Workbench, row: ConversationListRow, at: int = 0, *, in_copy: bool = False) -> None:
-        """At its end, or at the fact `at`; the fork is opened. `in_copy`: it works in a copy of the folders."""
+    def fork_and_open(self, bench: Workbench, row: ConversationListRow, seq: int = 0, *, in_copy: bool = False) -> None:
+        """At its end, or at the fact `seq`; the fork is opened. `in_copy`: it works in a copy of the folders."""
 
         def open_new_fork(session: Session) -> None:
             self.changed()
             self.opened(bench, session)
 
         title = _unique_fork_title(row.title, [each.title for each in bench.list_conversations()])
-        work = bench.fork_conversation(row.id, at, title=title, in_copy=in_copy)
+        work = bench.fork_conversation(row.id, seq, title=title, in_copy=in_copy)
         self.doing.run_in_background(work, then=open_new_fork)
 
     def ask_to_bring_back(self, bench: Workbench, row: ConversationListRow) -> None:

@@ -147,12 +147,12 @@ def _wire_sidebar(window: MainWindow) -> None:
     side.list.beside_wanted.connect(partial(_act_on_conversation, window, "beside"))
 
 
-def _act_on_conversation(window: MainWindow, what: str, conversation: str = "") -> None:
+def _act_on_conversation(window: MainWindow, action: str, conversation: str = "") -> None:
     row = window.find_current_row(conversation)
-    if what == "beside":
+    if action == "beside":
         window.go_to_conversation(conversation, beside=True)
     elif window.current_workbench is not None and row is not None:
-        window.conversation_actions.run_conversation_action(what, window.current_workbench, row)
+        window.conversation_actions.run_conversation_action(action, window.current_workbench, row)
 
 
 def _ask_to_empty_trash(window: MainWindow) -> None:

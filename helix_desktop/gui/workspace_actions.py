@@ -22,7 +22,7 @@ class WorkspaceActions:
     def __init__(self, window: MainWindow) -> None:
         self._window = window
 
-    def run_workspace_action(self, what: str, workspace: str) -> None:
+    def run_workspace_action(self, action: str, workspace: str) -> None:
         """One of the names of the rail's menu."""
         row = next((row for row in self._window.listed_workspaces if row.id == workspace), None)
         if row is None:
@@ -35,7 +35,7 @@ class WorkspaceActions:
             "export": self.ask_workspace_export_file,
             "trash": self.trash_workspace_with_undo,
         }
-        acts[what](row)
+        acts[action](row)
 
     def ask_workspace_name(self, row: WorkspaceListRow) -> None:
         window = self._window

@@ -60,18 +60,18 @@ def write_opencode_session(session: RecordedSession, name: str, begun: float) ->
 
 
 def _opencode_messages(
-    item: RecordedMessage | RecordedCompaction, results: Mapping[str, RecordedMessage], folder: str, when: int
+    item: RecordedMessage | RecordedCompaction, results: Mapping[str, RecordedMessage], folder: str, time_ms: int
 ) -> Iterator[tuple[Line, list[Line]]]:
-    user: Line = {"role": "user", "time": {"created": when}, "agent": "build"}
+    user: Line = {"role": "user", "time": {"created": time_ms}, "agent": "build"}
     if isinstance(item, RecordedCompaction):
         yield user, [{"type": "compaction", "auto": False}]
-        reply = _opencode_reply_info(RecordedMessage("assistant", ""), folder, when)
+        reply = _opencode_reply_info(RecordedMessage("assistant", ""), folder, time_ms)
         yield {**reply, "summary": True, "mode": "compaction", "agent": "compaction"}, [_text_part(item.text)]
     elif item.role == "assistant":
         calls = (part for part in item.parts if isinstance(part, ToolCall))
         words = (_text_part(part.text) for part in item.parts if isinstance(part, Text) and part.text.strip())
-        tools = (_opencode_tool(call, results.get(call.id), when) for call in calls)
-        yield _opencode_reply_info(item, folder, when), [{"type": "step-start"}, *words, *tools]
+        tools = (_opencode_tool(call, results.get(call.id), time_ms) for call in calls)
+        yield _opencode_reply_info(item, folder, time_ms), [{"type": "step-start"}, *words, *tools]
     else:
         own = {"synthetic": True} if item.beside else {}
         files = ({"type": "file", "mime": one.media_type, "filename": one.name or "picture", "url": format_picture_url(one)} for one in item.pictures)  # fmt: skip
@@ -82,16 +82,16 @@ def _text_part(text: str) -> Line:
     return {"type": "text", "text": text}
 
 
-def _opencode_reply_info(message: RecordedMessage, folder: str, when: int) -> Line:
+def _opencode_reply_info(message: RecordedMessage, folder: str, time_ms: int) -> Line:
     model = message.model if message.model.startswith(tuple(_PROVIDERS)) else ""
     about: Line = {"role": "assistant", "mode": "build", "agent": "build", "path": {"cwd": folder, "root": folder}}
-    ends = {"time": {"created": when, "completed": when}, "finish": "tool-calls" if message.calls else "stop"}
+    ends = {"time": {"created": time_ms, "completed": time_ms}, "finish": "tool-calls" if message.calls else "stop"}
     return {**about, "cost": 0, "tokens": _TOKENS, "modelID": model, **ends}
 
 
-def _opencode_tool(call: ToolCall, result: RecordedMessage | None, when: int) -> Line:
+def _opencode_tool(call: ToolCall, result: RecordedMessage | None, time_ms: int) -> Line:
     about: Line = {"type": "tool", "tool": with_plain_name(call).name, "callID": plain_call_id(call.id)}
-    state: Line = {"input": arguments_object(call.arguments), "time": {"start": when, "end": when}}
+    state: Line = {"input": arguments_object(call.arguments), "time": {"start": time_ms, "end": time_ms}}
     if result is None or not result.ok:
         return {**about, "state": {**state, "status": "error", "error": result.text if result else "Interrupted"}}
     files = [{"type": "file", "mime": one.media_type, "filename": one.name, "url": format_picture_url(one)} for one in result.pictures]  # fmt: skip

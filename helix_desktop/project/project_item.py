@@ -144,10 +144,10 @@ class ProjectReading:
                 found.append(folder / entry.name)
         return sorted(found)
 
-    def list_files_below(self, folder: Path, most: int, ending: str = "") -> list[Path]:
+    def list_files_below(self, folder: Path, limit: int, ending: str = "") -> list[Path]:
         """Files and links that lead out, which are not followed, by their paths; each real folder once."""
         waiting, entered, found = [folder], set[str](), list[Path]()
-        while waiting and len(found) < most:
+        while waiting and len(found) < limit:
             folder = waiting.pop()
             if (real := os.path.realpath(folder)) not in entered:
                 entered.add(real)
@@ -156,7 +156,7 @@ class ProjectReading:
                         waiting.append(path)
                     elif path.name.endswith(ending):
                         found.append(path)
-        return sorted(found)[:most]
+        return sorted(found)[:limit]
 
     def read_markdown_files(self, place: Path) -> Iterator[tuple[Path, str]]:
         """The Markdown files below a folder that can be read, by their paths; the first 500."""

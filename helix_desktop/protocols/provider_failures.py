@@ -105,12 +105,12 @@ def failure_of_refusal(refusal: ProviderRefusal) -> ModelFailed:
     )
 
 
-def _request_failure(refusal: ProviderRefusal, evidence: str, told: str) -> ModelFailed | None:
+def _request_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> ModelFailed | None:
     if refusal.status == 413 or (refusal.status <= 500 and _CONTEXT.search(evidence)):
         remedy = "Fold more of the conversation, or choose a model with a larger window."
-        return ContextTooLong(told, remedy=remedy, window=_window_in_refusal(refusal.body, said=evidence))
+        return ContextTooLong(sentence, remedy=remedy, window=_window_in_refusal(refusal.body, sentence=evidence))
     if _NO_TOOLS.search(evidence):
-        return ModelFailed(told, remedy="Choose a model that can call tools.")
+        return ModelFailed(sentence, remedy="Choose a model that can call tools.")
     if 300 <= refusal.status < 400:
         target = refusal.headers.get("location", "")
         host = re.sub(r"^(https?://)?([^/]*@)?([^/?#]*).*$", r"\3", target) or "another address"
@@ -121,43 +121,43 @@ def _request_failure(refusal: ProviderRefusal, evidence: str, told: str) -> Mode
     return None
 
 
-def _window_in_refusal(body: Json, said: str) -> int:
+def _window_in_refusal(body: Json, sentence: str) -> int:
     """The model's window as the refusal names it, in tokens; 0 where it names none."""
     exact = value_at(body, "error", "n_ctx")  # llama.cpp puts the window's size here.
     if isinstance(exact, int) and not isinstance(exact, bool):
         return max(0, exact)
-    found = _WINDOW.search(said)
+    found = _WINDOW.search(sentence)
     return int(re.sub(r"\D", "", next(filter(None, found.groups())))) if found else 0
 
 
-def _account_failure(refusal: ProviderRefusal, evidence: str, told: str) -> ModelFailed | None:
+def _account_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> ModelFailed | None:
     if refusal.status == 402 or _MONEY.search(evidence):
-        return ModelFailed(told, remedy="Check your account's balance and limits with the provider.")
+        return ModelFailed(sentence, remedy="Check your account's balance and limits with the provider.")
     if refusal.status == 401 or (refusal.status < 500 and _KEY.search(evidence)):
-        return ProviderKeyRefused(told, remedy="Set a new key for this provider.")
+        return ProviderKeyRefused(sentence, remedy="Set a new key for this provider.")
     if refusal.status < 500 and _MODEL.search(evidence):
-        return UnknownModel(told, remedy="To see this provider's models, run helix-desktop model list.")
+        return UnknownModel(sentence, remedy="To see this provider's models, run helix-desktop model list.")
     if refusal.status == 403:
         return ProviderKeyRefused(
-            told, remedy="The key for this provider does not permit this request. Use another key or another model."
+            sentence, remedy="The key for this provider does not permit this request. Use another key or another model."
         )
     if refusal.status in {404, 405}:
-        return _not_found_failure(refusal, told)
+        return _not_found_failure(refusal, sentence)
     return None
 
 
-def _not_found_failure(refusal: ProviderRefusal, told: str) -> ModelFailed:
+def _not_found_failure(refusal: ProviderRefusal, sentence: str) -> ModelFailed:
     if "not_found_error" in _error_codes(refusal.body) or text_at(refusal.body, "error", "status") == "NOT_FOUND":
-        return UnknownModel(told, remedy="To see this provider's models, run helix-desktop model list.")
+        return UnknownModel(sentence, remedy="To see this provider's models, run helix-desktop model list.")
     model = f" and the model name {refusal.model!r}" if refusal.model else ""
-    return ModelFailed(told, remedy=f"Check the base URL{model}.")
+    return ModelFailed(sentence, remedy=f"Check the base URL{model}.")
 
 
-def _load_failure(refusal: ProviderRefusal, evidence: str, told: str) -> ModelOverloaded | None:
+def _load_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> ModelOverloaded | None:
     overloaded = "overloaded_error" in evidence or "rate_limit_e" in evidence or "RESOURCE_EXHAUSTED" in evidence
     if refusal.status in _RETRIED_STATUS or refusal.status > 529 or overloaded:
         return ModelOverloaded(
-            told, remedy="You can try again.", retry_after=retry_after_seconds(refusal.headers, refusal.body)
+            sentence, remedy="You can try again.", retry_after=retry_after_seconds(refusal.headers, refusal.body)
         )
     return None
 

@@ -130,16 +130,16 @@ def _user_text_beside_results(message: Message) -> str:
     return " ".join(part.text for part in message.parts if isinstance(part, Text))
 
 
-def _call_named_tool(scene: DemoScene, verb: str, rest: str) -> ScriptedReply:
+def _call_named_tool(scene: DemoScene, word: str, rest: str) -> ScriptedReply:
     """Call the tool the user named; once it has answered, say what came of it."""
     if scene.done:
         return ScriptedReply("\n\n".join(_describe_outcome(call, result, scene.say) for call, result in scene.done))
-    name, arguments = demo_tour.tool_call_for_word(verb, rest)
+    name, arguments = demo_tour.tool_call_for_word(word, rest)
     if not any(tool.name == name for tool in scene.tools):
         return ScriptedReply(
             scene.say(WHO) + " " + scene.say("This conversation does not offer the tool {name}.", name=name)
         )
-    return ScriptedReply("", ((name, demo_tour.add_wanted_content_if_large(arguments, verb, scene)),))
+    return ScriptedReply("", ((name, demo_tour.add_wanted_content_if_large(arguments, word, scene)),))
 
 
 def _describe_outcome(call: ToolCall, result: ToolResult | None, say: Say) -> str:

@@ -184,9 +184,9 @@ def _shorten_line_at(lines: list[str], at: int) -> str:
     return lines[at].strip()[:80] if lines else ""
 
 
-def _cut_to_length(text: str, most: int = 240) -> str:
+def _cut_to_length(text: str, limit: int = 240) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def _without_repeats(lines: Iterable[str]) -> list[str]:

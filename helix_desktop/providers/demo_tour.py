@@ -231,13 +231,13 @@ def _closing_words(scene: DemoScene) -> str:
 # --- A call on its own, if the user's message asks for one
 
 
-def tool_call_for_word(verb: str, rest: str) -> tuple[str, Arguments]:
-    name, argument = _CALLS[verb]
-    if verb == "large":
+def tool_call_for_word(word: str, rest: str) -> tuple[str, Arguments]:
+    name, argument = _CALLS[word]
+    if word == "large":
         return name, {"command": command_with_large_output()}
-    if verb == "todo":
+    if word == "todo":
         return name, {"items": [{"text": item.strip(), "state": "open"} for item in rest.split(";") if item.strip()]}
-    if verb == "write":
+    if word == "write":
         path, _, text = rest.partition(":")
         return name, {"path": path.strip(), "content": f"{text.strip()}\n"}
     return name, {argument: rest} if rest else {}

@@ -213,13 +213,13 @@ class FleetTaskList:
         named = self._seal.keyed_row_name("task key", key.encode()) if self._seal else key.encode()
         return hashlib.sha256(b"task key\0" + named).hexdigest()[:20]
 
-    async def claim_fleet_tasks(self, worker: str, most: int, seconds: float) -> list[FleetTask]:
-        """Up to `most` tasks that nobody has, or whose lease ended, for so long. Away for a while after a standby took over."""
+    async def claim_fleet_tasks(self, worker: str, limit: int, seconds: float) -> list[FleetTask]:
+        """Up to `limit` tasks that nobody has, or whose lease ended, for so long. Away for a while after a standby took over."""
         _, failover, lost, rows = await self._run_statements(
             [
                 *self.notes.build_failover_statements(),
                 self._statement(_OVERDUE, self._space),
-                self._statement(_CLAIM, worker, float(seconds), self._space, self._space, most),
+                self._statement(_CLAIM, worker, float(seconds), self._space, self._space, limit),
             ]
         )
         if failover:
@@ -298,15 +298,15 @@ class FleetTaskList:
         (rows,) = await self._run_statements([self._statement(_RETRY, sealed, self._space, task.id)])
         return bool(rows)
 
-    async def list_fleet_tasks(self, state: str = "", most: int = 100) -> list[FleetTask]:
+    async def list_fleet_tasks(self, state: str = "", limit: int = 100) -> list[FleetTask]:
         """The newest first."""
-        (rows,) = await self._run_statements([self._statement(_LIST, self._space, state, state, most)])
+        (rows,) = await self._run_statements([self._statement(_LIST, self._space, state, state, limit)])
         return await asyncio.to_thread(lambda: [self._decode_row(row) for row in rows])
 
     async def blank_texts_of_tasks(self, blank: Callable[[str], str]) -> tuple[int, list[str]]:
         """Forget a text in what tasks say and answered. Gives how many have changed, and those whose worker still has them."""
         changed, busy = 0, list[str]()
-        for one in await self.list_fleet_tasks(most=_ALL_TASKS):
+        for one in await self.list_fleet_tasks(limit=_ALL_TASKS):
             order = replace(one.order, text=blank(one.order.text))
             why, answer, asked = map(blank, (one.result.why, one.result.answer, one.result.asked))
             came = replace(one.result, why=why, answer=answer, asked=asked)

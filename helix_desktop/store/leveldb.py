@@ -281,10 +281,10 @@ def leveldb_error_of(error: Exception, what: str) -> StoreFailed:
     return StoreFailed(f"{what}: {text.strip()}.", remedy="Check the disk, then try again.")
 
 
-def is_repairable_error(said: str) -> bool:
+def is_repairable_error(text: str) -> bool:
     """Whether an error at opening means files that are missing or make no sense, rather than a disk in trouble."""
     return any(
-        sign in said for sign in ("No such file", "does not exist", "Corruption", "Invalid argument", "missing files")
+        sign in text for sign in ("No such file", "does not exist", "Corruption", "Invalid argument", "missing files")
     )
 
 

@@ -111,8 +111,8 @@ class StoreJournal:
     async def facts_about_cost(self, since: float) -> Sequence[Recorded]:
         return await self._read_checked(self._file.facts_about_cost, since)
 
-    async def fork_conversation(self, conversation: str, at: int, new: str) -> Sequence[Recorded]:
-        recorded = await self._thread.run_there(self._file.copy_conversation, conversation, at, new)
+    async def fork_conversation(self, conversation: str, last: int, fork: str) -> Sequence[Recorded]:
+        recorded = await self._thread.run_there(self._file.copy_conversation, conversation, last, fork)
         self._changed()
         return recorded
 

@@ -236,15 +236,15 @@ class StoredWorkspace:
         stores = self._stores
         return await stores.thread.run_there(lambda: ReleasedConversations(stores.journal).list_released_entries())
 
-    async def release_conversations(self, wanted: Collection[str]) -> Sequence[str]:
+    async def release_conversations(self, conversations: Collection[str]) -> Sequence[str]:
         """Those of these that the shared store has whole leave this disk; with them goes content that nothing else here uses.
         The store is told before what this machine uses, and from then on that includes what left.
         """
-        if self.link is None or self._shared is None or not wanted:
+        if self.link is None or self._shared is None or not conversations:
             return ()
         await self.link.announce_and_send_missing()
         shared, stores = self._shared, self._stores
-        safe = await list_completely_stored(shared, wanted)
+        safe = await list_completely_stored(shared, conversations)
 
         async def release() -> None:
             await stores.thread.run_there(shared.sync_state.released.release_from_disk, safe)

@@ -127,21 +127,21 @@ def _means_no_argument(value: Any, schema: Mapping[str, Any], *, optional: bool)
     return value == "" or (value in (0, -1) and value is not False and schema.get("minimum", value) > value)
 
 
-def _correct_plain_value(value: Any, wanted: str) -> Any:
+def _correct_plain_value(value: Any, wanted_type: str) -> Any:
     """Models write `"5"` for 5, 5 for `"5"` and `"true"` for true; what is plain is taken."""
-    if type(value) is int and wanted == "string":
+    if type(value) is int and wanted_type == "string":
         return str(value)
-    if isinstance(value, float) and wanted == "integer" and value.is_integer():
+    if isinstance(value, float) and wanted_type == "integer" and value.is_integer():
         return int(value)
-    return _parse_value_in_text(value, wanted) if isinstance(value, str) else value
+    return _parse_value_in_text(value, wanted_type) if isinstance(value, str) else value
 
 
-def _parse_value_in_text(value: str, wanted: str) -> Any:
-    if wanted == "integer" and _NUMBER.fullmatch(value.strip()):
+def _parse_value_in_text(value: str, wanted_type: str) -> Any:
+    if wanted_type == "integer" and _NUMBER.fullmatch(value.strip()):
         return int(value)
-    if wanted == "boolean" and value.lower() in ("true", "false"):
+    if wanted_type == "boolean" and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    if wanted in ("array", "object"):
+    if wanted_type in ("array", "object"):
         try:
             return json.loads(value)
         except (ValueError, RecursionError):

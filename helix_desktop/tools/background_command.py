@@ -44,12 +44,12 @@ class BackgroundCommand:
     def describe_run_state(self) -> str:
         return f"running for {time.time() - self.started:.0f} s" if self.is_running else f"ended, exit code {self.code}"
 
-    async def collect_newest_output(self, use: ToolResources, most: int) -> None:
-        """Keep the newest `most` bytes of its output, until it ends."""
+    async def collect_newest_output(self, use: ToolResources, limit_bytes: int) -> None:
+        """Keep the newest `limit_bytes` bytes of its output, until it ends."""
         try:
             async for piece in self.command.iterate_output():
                 self.newest_output += piece
-                surplus = len(self.newest_output) - most
+                surplus = len(self.newest_output) - limit_bytes
                 if surplus > 0:
                     del self.newest_output[:surplus]
                     self.dropped_bytes += surplus

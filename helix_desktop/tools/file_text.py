@@ -52,11 +52,11 @@ def _has_foreign_bytes(content: bytes) -> bool:
     return False
 
 
-def encode_like_before(before: bytes, content: str, shown: str) -> bytes:
+def encode_like_before(before: bytes, content: str, shown_path: str) -> bytes:
     """The content in the encoding, and with the line ends where they are all of one kind, of the file it replaces."""
     if _has_foreign_bytes(before) and b"\0" not in before[:8192] and not content.isascii():
         raise InvalidInput(
-            f"{shown} is not UTF-8, and the new content has characters outside ASCII; nothing was written.",
+            f"{shown_path} is not UTF-8, and the new content has characters outside ASCII; nothing was written.",
             remedy="First convert the file to UTF-8 with a command such as iconv, then read it again.",
         )
     text = decode_file_text(before)
@@ -67,7 +67,7 @@ def encode_like_before(before: bytes, content: str, shown: str) -> bytes:
     return encode_in_same_encoding(content, before)
 
 
-def replace_text_in_file(before: bytes, old: str, new: str, shown: str, *, every: bool) -> bytes:
+def replace_text_in_file(before: bytes, old: str, new: str, shown_path: str, *, every: bool) -> bytes:
     """The file with `old` replaced. Line ends and encoding stay the file's own; what is not certain is refused."""
     whole_text, foreign = decode_file_text(before), _has_foreign_bytes(before)
     if not old:
@@ -78,7 +78,7 @@ def replace_text_in_file(before: bytes, old: str, new: str, shown: str, *, every
         raise InvalidInput("old_text and new_text are the same; nothing to do.")
     if foreign and not new.isascii() and not _BEYOND_ASCII.search(whole_text):
         raise InvalidInput(
-            f"{shown} is not UTF-8, and new_text contains non-ASCII characters; nothing was changed.",
+            f"{shown_path} is not UTF-8, and new_text contains non-ASCII characters; nothing was changed.",
             remedy="Change the file with a command that supports its encoding.",
         )
     windows = "\r\n" in whole_text
@@ -87,14 +87,14 @@ def replace_text_in_file(before: bytes, old: str, new: str, shown: str, *, every
     found = sum(1 for _ in _find_text_places(whole_text, old)) if windows else whole_text.count(old)
     if not found:
         raise InvalidInput(
-            f"old_text is not in {shown}; nothing was changed.",
+            f"old_text is not in {shown_path}; nothing was changed.",
             remedy=_explain_missing_text(whole_text, old, foreign=foreign),
         )
     if found > 1 and not every:
         starts = (place.start for place in itertools.islice(_find_text_places(whole_text, old), 10))
         lines = ", ".join(str(whole_text.count("\n", 0, start) + 1) for start in starts)
         raise InvalidInput(
-            f"old_text appears {found} times in {shown} (lines {lines}); nothing was changed.",
+            f"old_text appears {found} times in {shown_path} (lines {lines}); nothing was changed.",
             remedy="Include more of the surrounding text, or set replace_all.",
         )
     after = _replace_keeping_line_ends(whole_text, old, new) if windows else whole_text.replace(old, new)

@@ -341,8 +341,8 @@ def write_edit(roots: workspace_roots.WorkspaceRoots, change: FileEdit) -> None:
         workspace_roots.delete_file(roots, change.root_path, expected=expected)
 
 
-async def _store_version(use: ToolResources, content: bytes | None, shown: str) -> Digest | None:
-    return None if content is None else (await use.store_result(content, shown)).digest
+async def _store_version(use: ToolResources, content: bytes | None, shown_path: str) -> Digest | None:
+    return None if content is None else (await use.store_result(content, shown_path)).digest
 
 
 def _check_last_seen(use: ToolResources, place: RootPath, now: bytes | None) -> None:

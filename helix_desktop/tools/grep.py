@@ -49,14 +49,14 @@ async def grep_pieces(
     pieces: AsyncIterable[GrepPiece],
     *,
     context: int = 0,
-    most: int = 200,
+    limit: int = 200,
     ignore_case: bool = False,
     seconds: float = SECONDS,
 ) -> GrepResult:
     """The lines that match. InvalidInput for a pattern that is none; after `seconds` what was found so far."""
     if not pattern or len(pattern) > _LONGEST_PATTERN:
         raise InvalidInput(f"Specify a pattern of 1 to {_LONGEST_PATTERN:,} characters.")
-    options = {"pattern": pattern, "context": min(max(context, 0), 50), "most": most, "ignore_case": ignore_case}
+    options = {"pattern": pattern, "context": min(max(context, 0), 50), "most": limit, "ignore_case": ignore_case}
     process = await start_worker(Path(grep_worker.__file__), line_limit=1 << 20)
     lines: list[FoundLine] = []
     try:

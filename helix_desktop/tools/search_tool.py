@@ -71,7 +71,7 @@ async def search_files(sandbox: Sandbox, args: ToolArguments, use: ToolResources
 
 
 async def _search_with_ripgrep(
-    sandbox: Sandbox, use: ToolResources, place: RootPath, args: ToolArguments, most: int
+    sandbox: Sandbox, use: ToolResources, place: RootPath, args: ToolArguments, limit: int
 ) -> GrepResult | None:
     """None where ripgrep is not there, cannot be locked in, or does not know such a pattern."""
     program = shutil.which("rg")
@@ -91,7 +91,7 @@ async def _search_with_ripgrep(
     got = _RipgrepResult()
     try:
         async with asyncio.timeout(SECONDS):
-            await _collect_ripgrep_rows(command, use, got, most)
+            await _collect_ripgrep_rows(command, use, got, limit)
     except TimeoutError:
         got.is_cut_by_time = True
     finally:
@@ -111,7 +111,7 @@ class _RipgrepResult:
     is_unreadable: bool = False
 
 
-async def _collect_ripgrep_rows(command: RunningCommand, use: ToolResources, got: _RipgrepResult, most: int) -> None:
+async def _collect_ripgrep_rows(command: RunningCommand, use: ToolResources, got: _RipgrepResult, limit: int) -> None:
     async for rows in _iterate_whole_rows(command.iterate_output()):
         for row in rows:
             try:
@@ -128,7 +128,7 @@ async def _collect_ripgrep_rows(command: RunningCommand, use: ToolResources, got
             line = _build_found_line(use, said["data"], hit=hit)
             if use.is_readable(line.name):
                 got.hits += hit
-                if got.hits <= most:
+                if got.hits <= limit:
                     got.lines.append(line)
 
 
@@ -174,7 +174,8 @@ def _build_found_line(use: ToolResources, data: dict[str, Any], *, hit: bool) ->
 async def _search_without_ripgrep(use: ToolResources, place: RootPath, args: ToolArguments, most: int) -> GrepResult:
     pieces = _iterate_text_files(use, place, _file_name_patterns(use, args))
     context, ignore_case = args.number_argument("context", 0), args.flag_argument("ignore_case")
-    return await grep_pieces(args.text_argument("pattern"), pieces, context=context, most=most, ignore_case=ignore_case)
+    pattern = args.text_argument("pattern")
+    return await grep_pieces(pattern, pieces, context=context, limit=most, ignore_case=ignore_case)
 
 
 def _file_name_patterns(use: ToolResources, args: ToolArguments) -> list[str]:

@@ -282,12 +282,12 @@ def _check_handle_not_closed(roots: WorkspaceRoots, handle: int) -> None:
         roots.check_not_closed(where)
 
 
-def _require_regular_file(handle: int, shown: str) -> os.stat_result:
+def _require_regular_file(handle: int, shown_path: str) -> os.stat_result:
     found = os.fstat(handle)
     if stat.S_ISDIR(found.st_mode):
-        raise InvalidInput(f"{shown} is a folder.", remedy="Use list_files to see what is in the folder.")
+        raise InvalidInput(f"{shown_path} is a folder.", remedy="Use list_files to see what is in the folder.")
     if not stat.S_ISREG(found.st_mode):
-        raise ActionRefused(f"{shown} is a device, a pipe or a socket, not a file.")
+        raise ActionRefused(f"{shown_path} is a device, a pipe or a socket, not a file.")
     return found
 
 
@@ -342,17 +342,17 @@ def _link_target(roots: WorkspaceRoots, place: RootPath) -> str:
     return ""
 
 
-def _stat_replaceable(folder: folders.OpenFolder, name: str, shown: str) -> os.stat_result | None:
+def _stat_replaceable(folder: folders.OpenFolder, name: str, shown_path: str) -> os.stat_result | None:
     try:
         found = folder.stat_entry(name)
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(found.st_mode):
-        raise InvalidInput(f"{shown} is a folder, not a file.")
+        raise InvalidInput(f"{shown_path} is a folder, not a file.")
     if not stat.S_ISREG(found.st_mode):
-        raise ActionRefused(f"{shown} is a link, a device or a pipe, so nothing was written to it.")
+        raise ActionRefused(f"{shown_path} is a link, a device or a pipe, so nothing was written to it.")
     if not found.st_mode & 0o222:
-        raise ActionRefused(f"{shown} is write-protected.", remedy="To change this file, make it writable first.")
+        raise ActionRefused(f"{shown_path} is write-protected.", remedy="To change this file, make it writable first.")
     return found
 
 
@@ -402,29 +402,29 @@ def _write_beside(folder: folders.OpenFolder, name: str, content: bytes, mode: i
 
 
 @contextmanager
-def _explain_system_errors(shown: str, folder: RootPath | None = None) -> Iterator[None]:
+def _explain_system_errors(shown_path: str, folder: RootPath | None = None) -> Iterator[None]:
     """What the system says in a number, said in words. `folder`: what was to be one."""
     try:
         yield
     except OSError as error:
         if folder is not None and error.errno == errno.ENOTDIR and os.path.lexists(folder.full_path):
-            raise InvalidInput(f"{shown} is a file, not a folder.") from error
-        raise _error_in_words(shown, error) from error
+            raise InvalidInput(f"{shown_path} is a file, not a folder.") from error
+        raise _error_in_words(shown_path, error) from error
 
 
-def _error_in_words(shown: str, error: OSError) -> HelixError:
+def _error_in_words(shown_path: str, error: OSError) -> HelixError:
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
             remedy = "Use list_files or glob_files to see what is there."
-            return NotFound(f"{shown} does not exist.", remedy=remedy)
+            return NotFound(f"{shown_path} does not exist.", remedy=remedy)
         case errno.ENAMETOOLONG:
-            return InvalidInput(f"The name {shown[:80]}… is longer than the file system allows.")
+            return InvalidInput(f"The name {shown_path[:80]}… is longer than the file system allows.")
         case errno.EXDEV | errno.ELOOP:
-            said = f"{shown} points outside the workspace's folders, or it was changed while it was being opened."
+            said = f"{shown_path} points outside the workspace's folders, or it was changed while it was being opened."
         case errno.ENXIO | errno.ENODEV:
-            said = f"{shown} is a device, a pipe or a socket, not a file."
+            said = f"{shown_path} is a device, a pipe or a socket, not a file."
         case errno.ENOSPC | errno.EDQUOT:
-            said = f"The disk is full, so there is no room for {shown}. The file is unchanged."
+            said = f"The disk is full, so there is no room for {shown_path}. The file is unchanged."
         case _:
-            said = f"The system doesn't allow this operation on {shown} ({error.strerror})."
+            said = f"The system doesn't allow this operation on {shown_path} ({error.strerror})."
     return ActionRefused(said)

@@ -110,7 +110,7 @@ class WorkspaceTools:
         start_child: StartChild | None = None,
         place: AgentPlace | None = None,
         more: Callable[[], Sequence[ForeignTool]] = tuple,
-        only: Sequence[str] = (),
+        allowed_tools: Sequence[str] = (),
         on_demand: OnDemandTools | None = None,
         others: Sequence[BuiltInTool] = (),
         guard: CallHooks | None = None,
@@ -123,7 +123,7 @@ class WorkspaceTools:
         tools += others
         if start_child is not None:
             tools += AgentDelegation(start_child, place=place, names=lambda: box.callable_names).build_delegate_tool()
-        chosen, permissions = frozenset(only), self.permissions
+        chosen, permissions = frozenset(allowed_tools), self.permissions
         box = Toolbox(
             tools, self.resources, permissions=permissions, more=more, only=chosen, on_demand=on_demand, guard=guard
         )

@@ -376,7 +376,7 @@ async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLin
             await link.send_waiting_content()
 
     made.send_content = send_entry_contents
-    made.send_last_again = partial(link.send_waiting_content, again=SENT_AGAIN)
+    made.send_last_again = partial(link.send_waiting_content, resend_count=SENT_AGAIN)
     made.learn_forgotten = link.learn_what_others_forgot
     link.list_other_used_rows = partial(made.thread.run_there, made.sync_state.needed_segment_names)
     return made

@@ -264,7 +264,7 @@ class Workbench:
                         opened, self.model_of_conversation(conversation), self.token_counter.count_tokens
                     )
                 await self.copies.get_or_open_tools(opened.state.own_copy)
-                session = self._build_session(opened, only=self.workforce.roles.tools_of_role(opened.state))
+                session = self._build_session(opened, allowed=self.workforce.roles.tools_of_role(opened.state))
                 if len(session.all_facts) > MANY:
                     gc.freeze()  # These facts live long, so garbage collection skips them.
             self.sessions.keep_session_open(session)
@@ -323,9 +323,9 @@ class Workbench:
             session.preview_setup(await self._build_conversation_settings(session.conversation))
 
     async def fork_conversation(
-        self, conversation: str, at: int = 0, *, agent: str = "", title: str = "", in_copy: bool = False
+        self, conversation: str, last_seq: int = 0, *, agent: str = "", title: str = "", in_copy: bool = False
     ) -> Session:
-        """A copy of a conversation up to `at` (0: all of it). `agent`: who continues it, if not this program. `title`:
+        """A copy of a conversation up to `last_seq` (0: all of it). `agent`: who continues it, if not this program. `title`:
         empty keeps the original's. `in_copy`: it works in a copy of the folders as they are now.
         """
         original = (await self.open_session(conversation)).conversation.state
@@ -335,10 +335,10 @@ class Workbench:
             folders = ""
         if in_copy:
             folders = (await self.copies.create_copy(new, with_changes=True, parent=folders)).id
-        await self.workspace.journal.fork_conversation(conversation, at or last, new)
+        await self.workspace.journal.fork_conversation(conversation, last_seq or last, new)
         if agent:
             await self.workspace.journal.append_to_journal(
-                new, [facts.ConversationStarted(forked_from=conversation, forked_at=at or last, agent=agent)]
+                new, [facts.ConversationStarted(forked_from=conversation, forked_at=last_seq or last, agent=agent)]
             )
         if folders != copy:
             await self.workspace.journal.append_to_journal(new, [facts.ConversationChanged(copy=folders)])
@@ -377,8 +377,8 @@ class Workbench:
         self._rows.add_new_row(new, started, recorded[0].time)
         return new
 
-    def _build_session(self, conversation: Conversation, *, depth: int = 0, only: Sequence[str] = ()) -> Session:
-        crew = self._build_collaborators(conversation, depth, only)
+    def _build_session(self, conversation: Conversation, *, depth: int = 0, allowed: Sequence[str] = ()) -> Session:
+        crew = self._build_collaborators(conversation, depth, allowed)
         conversation.listeners.append(self._on_event)
         return Session(conversation, crew, FoldSteward(conversation, crew))
 
@@ -406,7 +406,7 @@ class Workbench:
             start_child=self.workforce.delegate_to_agent,
             place=self.workforce.place_in_tree(conversation.id, depth),
             more=self.mcp_servers.list_offered_server_tools,
-            only=only,
+            allowed_tools=only,
             on_demand=self.project.build_tools_on_demand(conversation, self.token_counter, self.kit.finder),
             others=(
                 *self.project.skill_tools(),
@@ -475,7 +475,7 @@ class Workbench:
             ):
                 self._instead[new] = model
             conversation = await Conversation.open(self.workspace.journal, new)
-            session = self._build_session(conversation, depth=wish.depth, only=wish.tools)
+            session = self._build_session(conversation, depth=wish.depth, allowed=wish.tools)
             self.sessions.keep_session_open(session)
         return session
 
@@ -546,20 +546,20 @@ class Workbench:
             await self._meters.reread_rows_and_meters(purged.conversations)
         return replace(purged, facts=purged.facts + tasks, elsewhere=(*purged.elsewhere, *left))
 
-    async def empty_conversation_trash(self, only: Collection[str] = ()) -> EmptyTrashResult:
+    async def empty_conversation_trash(self, ids_instead: Collection[str] = ()) -> EmptyTrashResult:
         """Remove the conversations in the trash, or only these, for good, with what only they use; Refused while anything works."""
         async with self.sessions.opening, self.sessions.hold_all_sessions_still():
-            emptied = await self.workspace.delete_conversations_for_good(only)
+            emptied = await self.workspace.delete_conversations_for_good(ids_instead)
         self._rows.remove_conversation_rows(emptied.conversations)
         await self.sessions.close_sessions(emptied.conversations)
         self.size_limit.count_cache_size_soon()
         return emptied
 
-    async def release_unused_conversations(self, wanted: Collection[str]) -> None:
+    async def release_unused_conversations(self, names: Collection[str]) -> None:
         """Those of these that the shared store has whole, and nobody works in, leave this disk."""
         async with self.workspace.pause_sharing(), self.sessions.opening:
             idle = [
-                one for one in wanted if not self.sessions.find_open_session(one) and not self.fences.find_fence(one)
+                one for one in names if not self.sessions.find_open_session(one) and not self.fences.find_fence(one)
             ]
             self._rows.remove_conversation_rows(await self.workspace.release_conversations(idle))
 

@@ -65,11 +65,11 @@ class ProjectUse:
             if isinstance(values.get(key), str):
                 self._add_touched_path(values[key], roots)
 
-    def _add_touched_path(self, said: str, roots: Sequence[Path]) -> None:
-        if len(said) > 4_096 or "\0" in said or len(self.paths) >= MOST_TOUCHED:
+    def _add_touched_path(self, path_text: str, roots: Sequence[Path]) -> None:
+        if len(path_text) > 4_096 or "\0" in path_text or len(self.paths) >= MOST_TOUCHED:
             return
         for root in roots:
-            path = Path(said) if Path(said).is_absolute() else root / said
+            path = Path(path_text) if Path(path_text).is_absolute() else root / path_text
             if ".." not in path.parts and path.is_relative_to(root):
                 self.paths[path] = None
 

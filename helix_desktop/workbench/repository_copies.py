@@ -504,23 +504,23 @@ def _list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:
 
 
 def _find_git_file_missing_from_checkpoint(
-    roots: Sequence[Path], now: Mapping[str, TreeItem], listed: Mapping[int, frozenset[str] | None]
+    roots: Sequence[Path], checkpoint_items: Mapping[str, TreeItem], git_names: Mapping[int, frozenset[str] | None]
 ) -> str:
     """One that git knows and the checkpoints do not; empty where there is none."""
-    for number, names in listed.items():
+    for number, names in git_names.items():
         for name in names or ():
-            item, place = now.get(f"{number}/{name}"), roots[number] / name
+            item, place = checkpoint_items.get(f"{number}/{name}"), roots[number] / name
             if (item is None or item.kind is PathKind.OTHER) and os.path.lexists(place) and not place.is_dir():
                 return str(place)
     return ""
 
 
-def _is_brought_back(change: PathChange, listed: Mapping[int, frozenset[str] | None]) -> bool:
+def _is_brought_back(change: PathChange, git_names: Mapping[int, frozenset[str] | None]) -> bool:
     """Of what came since the start, only what git would track. Folders follow their files."""
     if all(item is None or item.kind is PathKind.FOLDER for item in change[1:]):
         return change.after is None
     number, _, inside = change.path.partition("/")
-    names = listed[int(number)]
+    names = git_names[int(number)]
     return change.before is not None or names is None or inside in names
 
 

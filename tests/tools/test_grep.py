@@ -40,7 +40,7 @@ async def test_the_pieces_make_no_difference(size: int) -> None:
 
 
 async def test_more_hits_than_wanted_are_counted_only() -> None:
-    found = await grep_pieces("a", contents(("f", "a\n" * 1000)), most=3)
+    found = await grep_pieces("a", contents(("f", "a\n" * 1000)), limit=3)
     assert found.match_count == 1000
     assert format_found_lines(found).splitlines()[-1] == "[… 997 more matching lines]"
 

@@ -223,7 +223,7 @@ async def test_a_servers_tool_never_takes_the_place_of_a_built_in_one(here: Worl
 
 
 async def test_a_sub_agent_has_only_what_it_was_given(here: World) -> None:
-    here.box = here.kit.build_toolbox(only=["read_file", "srv__echo"], more=lambda: [Echo()])
+    here.box = here.kit.build_toolbox(allowed_tools=["read_file", "srv__echo"], more=lambda: [Echo()])
     assert [spec.name for spec in here.box.offered_specs()] == ["read_file", "srv__echo"]
     assert "There is no tool 'write_file'" in await here.said("write_file", path="a", content="")
 

@@ -99,9 +99,9 @@ class EntryContentView(QWidget):
         self._sentence_label.setText(words)
         self._stack.setCurrentWidget(self._sentence_label)
 
-    def turn_page_by(self, by: int) -> None:
+    def turn_page_by(self, pages: int) -> None:
         if self._stored is not None:
-            self._page = min(max(self._page + by, 0), self._page_count - 1)
+            self._page = min(max(self._page + pages, 0), self._page_count - 1)
             self._read_current_page()
 
     def change_shape(self, shape: content_shapes.ContentShape) -> None:

@@ -259,11 +259,11 @@ class EntryTable(QTableView):
         super().selectionChanged(selected, deselected)
         self.selected_rows_changed.emit()
 
-    def shift_rows_down(self, by: int) -> None:
+    def shift_rows_down(self, rows: int) -> None:
         """Rows came in above: what is in sight stays."""
         bar = self.verticalScrollBar()
         if bar.value() > 0:
-            bar.setValue(bar.value() + by * self._theme.zoomed_pixels(ROW))
+            bar.setValue(bar.value() + rows * self._theme.zoomed_pixels(ROW))
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         self.entry_opened.emit()

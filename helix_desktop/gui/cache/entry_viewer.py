@@ -106,7 +106,7 @@ class EntryViewer(QWidget):
 
     def show_no_entry(self) -> None:
         self.row, self.uses = None, ()
-        self._enable_entry_buttons(there=False)
+        self._enable_entry_buttons(has_content=False)
         self._hash.setText("")
         for chip in (self._checked_chip, self._uses_button, self._shape_button):
             chip.hide()
@@ -125,7 +125,7 @@ class EntryViewer(QWidget):
         self._hash.setToolTip(digest.hex)
         self._checked_chip.hide()
         self._shape_button.hide()
-        self._enable_entry_buttons(there=not row.gone)
+        self._enable_entry_buttons(has_content=not row.gone)
         if row.gone:
             what = make_safe_text(f"{row.about.tool} {row.about.source}").strip()
             words = tr("The content of this entry was removed to free up space. Description: {what}.", what=what)
@@ -169,9 +169,9 @@ class EntryViewer(QWidget):
         if self.row is not None:
             self.pin_wanted.emit(not self.row.pinned)
 
-    def _enable_entry_buttons(self, *, there: bool) -> None:
+    def _enable_entry_buttons(self, *, has_content: bool) -> None:
         for button in (self._copy, self._save, self.recall_button):
-            button.setEnabled(there)
+            button.setEnabled(has_content)
         self._more.setEnabled(self.row is not None)
         self._show.setEnabled(False)
 

@@ -280,8 +280,8 @@ class ModelChooser(SearchPopup):
         super().dismiss_popup()
         self.connect_wanted.emit()
 
-    def _remembered_model_names(self, what: str) -> list[str]:
-        kept: list[object] = self._memory.get_remembered("models", what, default=[])
+    def _remembered_model_names(self, list_name: str) -> list[str]:
+        kept: list[object] = self._memory.get_remembered("models", list_name, default=[])
         return [name for name in kept if isinstance(name, str)]
 
     # --- Keys and mouse clicks in the popup

@@ -81,8 +81,8 @@ class McpServerCard(QWidget):
         self._remove = build_link(tr("Remove"), self._ask_remove_server)
         return build_row(self._sign_in, self._more, self._switch, self._test, self._restart, self._remove, 1, spacing=0)
 
-    def _run_server_action(self, what: str, **given: object) -> None:
-        self._run_work(self._build_server_work(what, self._server.name, **given))
+    def _run_server_action(self, action: str, **given: object) -> None:
+        self._run_work(self._build_server_work(action, self._server.name, **given))
 
     def _ask_remove_server(self) -> None:
         """Asks first: the command that starts the server would be lost."""

@@ -81,7 +81,7 @@ class McpServersPage(SettingsPage):
                 self._rows.addWidget(self._cards[server.name])
             self._cards[server.name].update_server_card(server)
 
-    def _build_server_action(self, what: str, name: str, **given: Any) -> Coroutine[Any, Any, Any]:
+    def _build_server_action(self, action: str, name: str, **given: Any) -> Coroutine[Any, Any, Any]:
         program, servers = self._program, self._bench.mcp_servers
         acts: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
             "switch": servers.switch_server,
@@ -93,8 +93,8 @@ class McpServersPage(SettingsPage):
             "sign_in": partial(program.sign_in_to_mcp_server, self._bench),
             "remove": servers.remove_server,
         }
-        self._status_label.setText(tr("Testing {name}…", name=name) if what == "test" else "")
-        return acts[what](name, **given)
+        self._status_label.setText(tr("Testing {name}…", name=name) if action == "test" else "")
+        return acts[action](name, **given)
 
     def _change_servers(self, work: Coroutine[Any, Any, Any], then: Callable[[], object] = lambda: None) -> None:
         """Runs a change. Only a test returns something to show."""

@@ -21,8 +21,8 @@ def format_byte_size(amount: int) -> str:
     return f"{format_number(value, 0 if unit == 0 or value >= 99.95 else 1)} {_UNITS[unit]}"
 
 
-def format_time_ago(then: float, now: float) -> str:
-    seconds = max(0.0, now - then)
+def format_time_ago(moment: float, now: float) -> str:
+    seconds = max(0.0, now - moment)
     if seconds < 60:
         return tr("just now")
     if seconds < 3600:
@@ -31,47 +31,47 @@ def format_time_ago(then: float, now: float) -> str:
         return tr("{n} h ago", n=int(seconds // 3600))
     if seconds < 30 * 86_400:
         return format_count(int(seconds // 86_400), "{n} day ago", "{n} days ago")
-    return format_date(then)
+    return format_date(moment)
 
 
-def format_date(then: float) -> str:
+def format_date(moment: float) -> str:
     """The day, with an unambiguous month: 21 Nov 2026, 21. Nov. 2026, 2026年11月21日."""
     long = QLocale().dateFormat(QLocale.FormatType.LongFormat)
-    return _format_local_time(then, re.sub(r",? ?dddd,? ?", "", long).replace("MMMM", "MMM"))
+    return _format_local_time(moment, re.sub(r",? ?dddd,? ?", "", long).replace("MMMM", "MMM"))
 
 
-def format_time_of_day(then: float) -> str:
-    return _format_local_time(then, QLocale().timeFormat(QLocale.FormatType.ShortFormat))
+def format_time_of_day(moment: float) -> str:
+    return _format_local_time(moment, QLocale().timeFormat(QLocale.FormatType.ShortFormat))
 
 
-def format_date_and_time(then: float) -> str:
-    return f"{format_date(then)} {format_time_of_day(then)}"
+def format_date_and_time(moment: float) -> str:
+    return f"{format_date(moment)} {format_time_of_day(moment)}"
 
 
-def format_short_day(then: float, now: float) -> str:
+def format_short_day(moment: float, now: float) -> str:
     """The day in two or three characters: Tue, 4 Mar, 2024."""
-    there, here = (datetime.fromtimestamp(at).astimezone() for at in (then, now))
-    if now - then < 6 * DAY_SECONDS:
+    there, here = (datetime.fromtimestamp(at).astimezone() for at in (moment, now))
+    if now - moment < 6 * DAY_SECONDS:
         return QLocale().dayName(there.isoweekday(), QLocale.FormatType.ShortFormat)
-    recent = now - then < RECENT_DAYS * DAY_SECONDS or there.year == here.year
-    return _format_local_time(then, "d MMM" if recent else "yyyy")
+    recent = now - moment < RECENT_DAYS * DAY_SECONDS or there.year == here.year
+    return _format_local_time(moment, "d MMM" if recent else "yyyy")
 
 
-def format_short_day_and_time(then: float, before: float, now: float) -> str:
+def format_short_day_and_time(moment: float, before: float, now: float) -> str:
     """The time of day, with the day where it is not that of `before`."""
-    days = [datetime.fromtimestamp(at).astimezone().date() for at in (then, before)]
+    days = [datetime.fromtimestamp(at).astimezone().date() for at in (moment, before)]
     if days[0] == days[1]:
-        return format_time_of_day(then)
-    is_recent = now - then < RECENT_DAYS * DAY_SECONDS
-    return f"{format_short_day(then, now) if is_recent else format_date(then)} {format_time_of_day(then)}"
+        return format_time_of_day(moment)
+    is_recent = now - moment < RECENT_DAYS * DAY_SECONDS
+    return f"{format_short_day(moment, now) if is_recent else format_date(moment)} {format_time_of_day(moment)}"
 
 
-def is_today(then: float) -> bool:
-    return datetime.fromtimestamp(then).astimezone().date() == datetime.now().astimezone().date()
+def is_today(moment: float) -> bool:
+    return datetime.fromtimestamp(moment).astimezone().date() == datetime.now().astimezone().date()
 
 
-def _format_local_time(then: float, form: str) -> str:
-    return QLocale().toString(QDateTime.fromSecsSinceEpoch(int(then)), form)
+def _format_local_time(moment: float, form: str) -> str:
+    return QLocale().toString(QDateTime.fromSecsSinceEpoch(int(moment)), form)
 
 
 def format_duration(seconds: float) -> str:

@@ -239,9 +239,9 @@ class ConversationTimeline:
         ledger = self.history.record.ledger
         return round(ledger.shown[seq] * ledger.billing_factor(chosen.model if chosen else "", seq))
 
-    def _add_chart_point(self, recorded: facts.Recorded, tokens: int, seen: int) -> None:
-        """`seen`: the newest fact of the view that takes so many tokens."""
-        for layer, height in zip(self.layers, self._layer_heights(tokens, seen), strict=True):
+    def _add_chart_point(self, recorded: facts.Recorded, tokens: int, newest_seq: int) -> None:
+        """`newest_seq`: the newest fact of the view that takes so many tokens."""
+        for layer, height in zip(self.layers, self._layer_heights(tokens, newest_seq), strict=True):
             layer.append(height)
         ledger = self.history.record.ledger
         self.seqs.append(recorded.seq)
@@ -249,9 +249,9 @@ class ConversationTimeline:
         self.steps.append(ledger.count_steps(recorded.seq))
         self.dollars.append(ledger.dollars_until(recorded.seq) + self.imported_dollars)
 
-    def _layer_heights(self, tokens: int, seen: int) -> list[int]:
+    def _layer_heights(self, tokens: int, newest_seq: int) -> list[int]:
         """The kinds of context on top of each other: the highest is the whole view."""
-        heights = list(accumulate(self.history.record.ledger.kinds_shown(seen)))
+        heights = list(accumulate(self.history.record.ledger.kinds_shown(newest_seq)))
         counted = heights[-1] or 1
         return [tokens if at == len(heights) - 1 else height * tokens // counted for at, height in enumerate(heights)]
 

@@ -14,9 +14,9 @@ class AnswerChoice:
     number: int = 0
     answer_ends: tuple[int, ...] = ()
 
-    def neighbouring_answer_end(self, by: int) -> int:
+    def neighbouring_answer_end(self, steps: int) -> int:
         """The end of the answer before or after the one shown; 0 where there is none."""
-        at = self.number - 1 + by
+        at = self.number - 1 + steps
         return self.answer_ends[at] if 0 <= at < len(self.answer_ends) else 0
 
 
@@ -54,16 +54,16 @@ class AlternativeAnswers:
             if is_on_path(way, begin):
                 self._answer_ends[begin] = rewind - 1
 
-    def find_answer_choice(self, message: int, record: FactTree, now: int) -> AnswerChoice:
+    def find_answer_choice(self, message: int, record: FactTree, newest_seq: int) -> AnswerChoice:
         begins = self._answer_begins.get(message, ())
         if len(begins) < 2:
             return AnswerChoice()
-        way = record.runs_leading_to(now)
+        way = record.runs_leading_to(newest_seq)
         shown = next((number for number, begin in enumerate(begins, 1) if is_on_path(way, begin)), 0)
         if not shown:
             return AnswerChoice()
         return AnswerChoice(
-            shown, tuple(now if at == shown else self._answer_ends[begin] for at, begin in enumerate(begins, 1))
+            shown, tuple(newest_seq if at == shown else self._answer_ends[begin] for at, begin in enumerate(begins, 1))
         )
 
 

@@ -20,32 +20,32 @@ def move_caret(column: ItemColumn, caret: TextPosition, key: Qt.Key, *, whole: b
     return _move_by_line(column, caret, lines) if lines else _move_by_character(column, caret, letters)
 
 
-def _move_by_character(column: ItemColumn, caret: TextPosition, by: int) -> TextPosition:
-    if 0 <= caret.offset + by <= column.full_layout(caret.number).end_offset:
-        return TextPosition(caret.number, caret.offset + by)
-    index = _next_visible_item(column, caret.number, by)
+def _move_by_character(column: ItemColumn, caret: TextPosition, steps: int) -> TextPosition:
+    if 0 <= caret.offset + steps <= column.full_layout(caret.number).end_offset:
+        return TextPosition(caret.number, caret.offset + steps)
+    index = _next_visible_item(column, caret.number, steps)
     if index == caret.number:
         return caret
-    return TextPosition(index, 0 if by > 0 else column.full_layout(index).end_offset)
+    return TextPosition(index, 0 if steps > 0 else column.full_layout(index).end_offset)
 
 
-def _move_by_line(column: ItemColumn, caret: TextPosition, by: int) -> TextPosition:
+def _move_by_line(column: ItemColumn, caret: TextPosition, steps: int) -> TextPosition:
     laid = column.full_layout(caret.number)
     where = laid.caret_rect_at(caret.offset)
-    y = where.center().y() + by * where.height()
+    y = where.center().y() + steps * where.height()
     if laid.vertical_padding <= y <= laid.current_height - laid.vertical_padding:
         return TextPosition(caret.number, laid.text_offset_at(QPointF(where.x(), y)))
-    index = _next_visible_item(column, caret.number, by)
+    index = _next_visible_item(column, caret.number, steps)
     if index == caret.number:
-        return TextPosition(index, laid.end_offset if by > 0 else 0)
+        return TextPosition(index, laid.end_offset if steps > 0 else 0)
     other = column.full_layout(index)
     inset = other.vertical_padding + 1
-    y = inset if by > 0 else other.current_height - inset
+    y = inset if steps > 0 else other.current_height - inset
     return TextPosition(index, other.text_offset_at(QPointF(where.x(), y)))
 
 
-def _next_visible_item(column: ItemColumn, index: int, by: int) -> int:
-    items, beyond = column.page.items, index + by
+def _next_visible_item(column: ItemColumn, index: int, steps: int) -> int:
+    items, beyond = column.page.items, index + steps
     while 0 <= beyond < len(items.all) and items.is_item_hidden(beyond):
-        beyond += by
+        beyond += steps
     return beyond if 0 <= beyond < len(items.all) else index

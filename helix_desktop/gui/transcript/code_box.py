@@ -114,9 +114,9 @@ class CodeBox(basic_boxes.LayoutBox):
             if near or not hot.only_when_near:
                 self._draw_copy_button(painter, hot)
 
-    def scroll_sideways(self, by: float) -> bool:
+    def scroll_sideways(self, pixels: float) -> bool:
         """Sideways; False when there is nothing to scroll to."""
-        wanted = min(max(self.scrolled + by, 0.0), self._overflow_width)
+        wanted = min(max(self.scrolled + pixels, 0.0), self._overflow_width)
         moved = wanted != self.scrolled
         self.scrolled = wanted
         return moved

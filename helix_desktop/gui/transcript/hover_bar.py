@@ -67,9 +67,9 @@ def _answer_choice_buttons(choice: AnswerChoice) -> list[HoverBarButton]:
     ]
 
 
-def format_message_time(then: float) -> str:
+def format_message_time(moment: float) -> str:
     """The time of day; before today with the day."""
-    return format_time_of_day(then) if is_today(then) else format_date_and_time(then)
+    return format_time_of_day(moment) if is_today(moment) else format_date_and_time(moment)
 
 
 def _place_buttons(

@@ -182,10 +182,10 @@ class TranscriptItems:
             )
         return self._hidden_ranges
 
-    def _abandoned_fact_ranges(self, at: int, after: int = 0) -> Iterator[tuple[int, int]]:
-        """The ranges of facts after `after` that are not on the path to `at` and not opened."""
+    def _abandoned_fact_ranges(self, current_seq: int, after: int = 0) -> Iterator[tuple[int, int]]:
+        """The ranges of facts after `after` that are not on the path to `current_seq` and not opened."""
         end = 0
-        for first, last in self.history.record.runs_leading_to(at):
+        for first, last in self.history.record.runs_leading_to(current_seq):
             begin = max(end, after) + 1
             if begin < first and first in self._opened:
                 yield from self._abandoned_fact_ranges(first - 1, begin - 1)

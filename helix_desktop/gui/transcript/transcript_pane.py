@@ -149,10 +149,10 @@ class TranscriptPane(QWidget):
         self.bar.show_hit_count(max(finding.current, 0), len(finding.places), done=done)
         self.view.viewport().update()
 
-    def _step_to_hit(self, by: int) -> None:
+    def _step_to_hit(self, steps: int) -> None:
         finding = self.view.finding
         if finding is not None and finding.places:
-            self._show_hit((finding.current + by) % len(finding.places))
+            self._show_hit((finding.current + steps) % len(finding.places))
             self.bar.show_hit_count(finding.current, len(finding.places), done=finding.done)
 
     def _show_hit(self, number: int) -> None:

@@ -57,10 +57,10 @@ class ChatReplyReader(ReplyReaderBase):
         if calls is not None and not isinstance(calls, list):
             raise ValueError("tool_calls is no list")
         for position, call in enumerate(calls or []):
-            deltas += self._read_call(json_values.require_object(call), position, alone=bool(whole))
+            deltas += self._read_call(json_values.require_object(call), position, is_only=bool(whole))
         legacy = json_values.object_at(delta, "function_call")
         if legacy:
-            deltas += self._read_call({"index": 0, "function": legacy}, 0, alone=bool(whole))
+            deltas += self._read_call({"index": 0, "function": legacy}, 0, is_only=bool(whole))
         self._finish = json_values.checked_text_at(choice, "finish_reason").lower() or self._finish
         return deltas
 
@@ -113,7 +113,7 @@ class ChatReplyReader(ReplyReaderBase):
         self._turn += 1
         return (sort, self._turn)
 
-    def _read_call(self, call: json_values.Json, position: int, *, alone: bool) -> list[Delta]:
+    def _read_call(self, call: json_values.Json, position: int, *, is_only: bool) -> list[Delta]:
         """A call or a piece of one. Without an index, a new id or a name where the last call has one begins a new call."""
         arguments = json_values.value_at(call, "function", "arguments")
         if isinstance(arguments, dict | list):
@@ -121,7 +121,7 @@ class ChatReplyReader(ReplyReaderBase):
         piece = json_values.checked_text_at({"arguments": arguments}, "arguments")
         _object_or_none(call, "function")
         call_id, name = json_values.text_at(call, "id"), json_values.checked_text_at(call, "function", "name")
-        key = self._call_key(call, position if alone else None, call_id, name)
+        key = self._call_key(call, position if is_only else None, call_id, name)
         return self._draft.add_call_piece(key, call_id=call_id, name=name, arguments=piece)
 
     def _call_key(self, call: json_values.Json, position: int | None, call_id: str, name: str) -> Hashable:

@@ -37,18 +37,18 @@ class DescribedEntry:
     content: bytes
 
 
-def entry_row_name(seal: RowCipher, digest: Digest) -> bytes:
-    return seal.keyed_row_name("entry", digest.raw)
+def entry_row_name(cipher: RowCipher, digest: Digest) -> bytes:
+    return cipher.keyed_row_name("entry", digest.raw)
 
 
-def list_row_names_of_entry(seal: RowCipher, digest: Digest, chunk_count: int) -> list[bytes]:
+def list_row_names_of_entry(cipher: RowCipher, digest: Digest, chunk_count: int) -> list[bytes]:
     """Those of all its rows, the first one last: it is put when the others are there."""
     chunks = range(chunk_count) if chunk_count > 1 else ()
-    return [*(_chunk_name(seal, digest, chunk) for chunk in chunks), entry_row_name(seal, digest)]
+    return [*(_chunk_name(cipher, digest, chunk) for chunk in chunks), entry_row_name(cipher, digest)]
 
 
-def _chunk_name(seal: RowCipher, digest: Digest, chunk: int) -> bytes:
-    return seal.keyed_row_name("chunk", digest.raw + chunk.to_bytes(4, "big"))
+def _chunk_name(cipher: RowCipher, digest: Digest, chunk: int) -> bytes:
+    return cipher.keyed_row_name("chunk", digest.raw + chunk.to_bytes(4, "big"))
 
 
 def build_first_row(record: CacheRecord, content: bytes) -> bytes:
@@ -85,12 +85,12 @@ def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
 
 
 def decrypt_chunk_rows(
-    seal: RowCipher, digest: Digest, names: Sequence[bytes], rows: Mapping[bytes, bytes]
+    cipher: RowCipher, digest: Digest, names: Sequence[bytes], rows: Mapping[bytes, bytes]
 ) -> Iterator[bytes]:
     """These chunks, opened; the whole is checked by whoever puts them together."""
     for row_name in names:
         try:
-            yield decompress_zstd_frame(seal.decrypt_row(row_name, rows[row_name]), CHUNK)
+            yield decompress_zstd_frame(cipher.decrypt_row(row_name, rows[row_name]), CHUNK)
         except (zstandard.ZstdError, ValueError) as error:
             raise corrupt_entry_error(digest) from error
 
@@ -199,9 +199,9 @@ class ContentTransfer:
                 continue
         return frozenset(brought)
 
-    async def _store_fetched_entry(self, digest: Digest, name: bytes, sealed: bytes) -> None:
+    async def _store_fetched_entry(self, digest: Digest, name: bytes, encrypted: bytes) -> None:
         described = await self._remote.run_in_thread(
-            lambda: parse_first_row(digest, self._seal.decrypt_row(name, sealed))
+            lambda: parse_first_row(digest, self._seal.decrypt_row(name, encrypted))
         )
         incoming = await self._thread.run_there(self._folder.begin_incoming, described.about, time=described.time)
         try:
@@ -267,9 +267,9 @@ class ContentTransfer:
             wrong += [name for name, sealed in rows.items() if not self._can_decrypt(name, sealed)]
         return lacking, wrong
 
-    def _can_decrypt(self, name: bytes, sealed: bytes) -> bool:
+    def _can_decrypt(self, name: bytes, encrypted: bytes) -> bool:
         try:
-            self._seal.decrypt_row(name, sealed)
+            self._seal.decrypt_row(name, encrypted)
         except CacheCorrupt:
             return False
         return True

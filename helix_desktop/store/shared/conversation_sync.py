@@ -157,10 +157,10 @@ class ConversationSync:
         if machine := self.leases.find_machine_writing(conversation):
             raise _busy_elsewhere_error(machine)
 
-    async def renew_leases(self, working: Collection[str]) -> None:
+    async def renew_leases(self, at_work: Collection[str]) -> None:
         """Where this machine works it stays the one that writes."""
         async with self._busy:
-            ending = [one for one in working if self.leases.seconds_left(one) < self.lease / 2]
+            ending = [one for one in at_work if self.leases.seconds_left(one) < self.lease / 2]
             if ending:
                 own = await self.thread.run_there(self.sync_state.list_current_own_heads, ending)
                 await self._update_heads(own, force=False)
@@ -477,9 +477,9 @@ class ConversationSync:
         return self.seal.keyed_row_name("head", conversation.encode())
 
 
-async def list_completely_stored(sync: ConversationSync, wanted: Collection[str]) -> list[str]:
+async def list_completely_stored(sync: ConversationSync, ids: Collection[str]) -> list[str]:
     """Those of these that the store has whole, as it says now."""
-    sent = await sync.thread.run_there(sync.sync_state.list_completely_sent, wanted)
+    sent = await sync.thread.run_there(sync.sync_state.list_completely_sent, ids)
     known = {sync.seal.keyed_row_name("head", one.conversation.encode()): one for one in sent}
     heads = await sync.remote.run_in_thread(sync.heads.fetch_heads, known.keys())
     there = [known[head.name] for head in heads if head.version == known[head.name].version]
@@ -536,14 +536,14 @@ async def _send_segments(
 
 
 def _encrypt_segments(
-    seal: RowCipher, machine: str, outgoing: Sequence[_OutgoingSegment]
+    cipher: RowCipher, machine: str, outgoing: Sequence[_OutgoingSegment]
 ) -> tuple[frozenset[Digest], Mapping[bytes, bytes], list[HeadContents]]:
     """The entries these segments lead to, their rows, and what the heads will say."""
     rows, contents = dict[bytes, bytes](), list[HeadContents]()
     for one in outgoing:
         content = fact_segments.pack_segment(one.all_facts_to_send)
-        name = seal.keyed_row_name("segment", content)
-        rows[name] = seal.encrypt_row(name, content)
+        name = cipher.keyed_row_name("segment", content)
+        rows[name] = cipher.encrypt_row(name, content)
         contents.append(one.head_after_sending(name, machine))
     return _entries_named_by_facts([line for one in outgoing for line in one.fresh]), rows, contents
 

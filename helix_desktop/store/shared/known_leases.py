@@ -52,9 +52,9 @@ class KnownLeases:
         writer, _ = self._writers.get(conversation, (b"", ""))
         return writer == self._machine and self.seconds_left(conversation) > seconds
 
-    def set_lease_end(self, conversation: str, left: float, asked: float | None = None) -> None:
+    def set_lease_end(self, conversation: str, seconds: float, asked: float | None = None) -> None:
         """It lasts for so long from `asked` on, or from now on."""
-        self._ends[conversation] = (self._now() if asked is None else asked) + left
+        self._ends[conversation] = (self._now() if asked is None else asked) + seconds
 
     def set_writer_from_head(self, known: SharedProgress) -> None:
         """The machine that wrote the head which is known."""

@@ -109,13 +109,13 @@ class PostgresRowStore:
         self._check_quota_now_and_then(sum(map(len, bodies)))
         self._query_rows(PUT, self._space, names, keys, bodies, self._space)
 
-    def _check_quota_now_and_then(self, more: int) -> None:
+    def _check_quota_now_and_then(self, added_bytes: int) -> None:
         self._left -= 1
         if self._left < 0:
             used = self.fetch_row_usage()
-            if used.quota and used.bytes + more > used.quota:
+            if used.quota and used.bytes + added_bytes > used.quota:
                 raise quota_reached_error(used.quota)
-            near = used.quota and used.bytes + _LOOKED_AGAIN * max(more, 1 << 20) > used.quota
+            near = used.quota and used.bytes + _LOOKED_AGAIN * max(added_bytes, 1 << 20) > used.quota
             self._left = 0 if near else _LOOKED_AGAIN
 
     def fetch_rows(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
@@ -156,14 +156,14 @@ class PostgresRowStore:
         found = self._query_rows(asked, self._space, max(0, after - 1_000))
         return [Tombstone(name, word) for name, word, _ in found], max((mark for *_, mark in found), default=0)
 
-    def publish_used_rows(self, machine: bytes, sealed: bytes) -> None:
-        if sealed:
+    def publish_used_rows(self, machine: bytes, encrypted: bytes) -> None:
+        if encrypted:
             self._query_rows(
                 "INSERT INTO helix.machines VALUES (%b, %b, %b) ON CONFLICT (space, machine) DO UPDATE"
                 " SET sealed = excluded.sealed RETURNING 1",
                 self._space,
                 machine,
-                sealed,
+                encrypted,
             )
         else:
             self._query_rows(

@@ -72,11 +72,11 @@ class RowCipher:
         filled += bytes(padded_size(len(filled) + _TAG) - _TAG - len(filled))
         return salt + self._cipher(self._derive_row_key(name, salt)).encrypt(_NONCE, filled, name)
 
-    def decrypt_row(self, name: bytes, sealed: bytes) -> bytes:
+    def decrypt_row(self, name: bytes, encrypted: bytes) -> bytes:
         """The content; CacheCorrupt where a byte of it is not what was sealed under this name."""
         from cryptography.exceptions import InvalidTag
 
-        salt, body = sealed[:ROW_KEY_BYTES], sealed[ROW_KEY_BYTES:]
+        salt, body = encrypted[:ROW_KEY_BYTES], encrypted[ROW_KEY_BYTES:]
         try:
             filled = self._cipher(self._derive_row_key(name, salt)).decrypt(_NONCE, body, name)
         except (InvalidTag, ValueError) as error:

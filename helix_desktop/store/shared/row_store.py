@@ -57,7 +57,7 @@ class RowStore(Protocol):
     def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
         """What was forgotten behind a mark (0: ever), each at least once, and the mark to ask with next time."""
 
-    def publish_used_rows(self, machine: bytes, sealed: bytes) -> None:
+    def publish_used_rows(self, machine: bytes, encrypted: bytes) -> None:
         """Put what this machine uses in the place of what it published before; empty: it is no part of this any more."""
 
     def fetch_published_uses(self) -> Mapping[bytes, bytes]:

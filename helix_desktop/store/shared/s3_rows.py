@@ -200,9 +200,9 @@ class S3RowStore:
         words = self._get_objects("gone", names if len(names) != after else ())
         return [Tombstone(name, b"" if word == b"-" else word) for name, word in words.items()], len(names)
 
-    def publish_used_rows(self, machine: bytes, sealed: bytes) -> None:
-        if sealed:
-            self._call_object_store("put", f"uses/{machine.hex()}", sealed)
+    def publish_used_rows(self, machine: bytes, encrypted: bytes) -> None:
+        if encrypted:
+            self._call_object_store("put", f"uses/{machine.hex()}", encrypted)
         else:
             self._call_or_none("delete", f"uses/{machine.hex()}")
 

@@ -163,11 +163,11 @@ class SharedStoreLink:
                 "The shared store is taking too long to respond.", remedy="Try again later."
             ) from error
 
-    async def send_waiting_content(self, *, again: int = 0) -> None:
-        """`again`: so many as well of the entries that were sent last."""
+    async def send_waiting_content(self, *, resend_count: int = 0) -> None:
+        """`resend_count`: so many as well of the entries that were sent last."""
         carrying = await self._ensure_transfer()
         async with self._sending:
-            self._progress = replace(self._progress, sent=max(0, self._progress.sent - again))
+            self._progress = replace(self._progress, sent=max(0, self._progress.sent - resend_count))
             while (reached := await carrying.send_next_entries(self._progress.sent)) != self._progress.sent:
                 self._progress = replace(self._progress, sent=reached)
                 await self._write_progress()

@@ -217,10 +217,10 @@ class SyncState:
         with self._journal.errors:
             return tuple(str(name) for (name,) in self._journal.connection.execute(_REMOVED))
 
-    def list_completely_sent(self, wanted: Iterable[str]) -> list[SharedProgress]:
+    def list_completely_sent(self, conversations: Iterable[str]) -> list[SharedProgress]:
         """Those of these of which nothing waits to be sent."""
         waiting = self.count_facts_to_send()
-        known = [self.read_shared_progress(one) for one in wanted if one not in waiting]
+        known = [self.read_shared_progress(one) for one in conversations if one not in waiting]
         return [one for one in known if one.seq and one.contents and one.contents.last == one.seq]
 
     def list_current_own_heads(self, conversations: Sequence[str]) -> list[tuple[SharedProgress, HeadContents]]:
@@ -243,22 +243,22 @@ class SyncState:
     def move_own_facts_to_branch(
         self,
         conversation: str,
-        at: int,
+        last_common_seq: int,
         branch: str,
         started: ConversationStarted,
         lines: Sequence[StoredFact],
         known: SharedProgress,
     ) -> None:
-        """Two machines wrote behind `at`. What was written here becomes the conversation `branch`, whole and with its numbers,
+        """Two machines wrote behind `last_common_seq`. What was written here becomes the conversation `branch`, whole and with its numbers,
         and what the other wrote takes its place: all in one transaction, so no fact is ever missing.
         """
         here = self._journal.read_stored_facts(conversation)
         with self._journal.in_one_transaction():
             self._journal.restore_facts([_fact_in_branch(line, branch) for line in here])
             self._journal.append_all_or_nothing(branch, [started])
-            self._journal.delete_facts_after(conversation, at)
+            self._journal.delete_facts_after(conversation, last_common_seq)
             moved = "UPDATE blanked SET conversation = ? WHERE conversation = ? AND seq > ?"
-            self._journal.connection.execute(moved, (branch, conversation, at))
+            self._journal.connection.execute(moved, (branch, conversation, last_common_seq))
             self._journal.insert_stored_facts(lines, trusted=True)
             self.save_progress(known)
             self._plan_resend_if_different(known)

@@ -271,7 +271,7 @@ async def test_what_a_standby_that_took_over_lacks_is_sent_again(tmp_path: Path,
         stored = await here.cache.store_content(b"confirmed last", SHELL)
         await here.link.sync_content_now()
         shelf.rows.clear()
-        await here.link.send_waiting_content(again=1)
+        await here.link.send_waiting_content(resend_count=1)
         async with machine(tmp_path / "there", lambda: MemoryRowStore(shelf, b"space"), seal) as there:
             assert await there.cache.read_content(stored.digest) == b"confirmed last"
 
@@ -517,7 +517,7 @@ async def test_so_many_of_the_last_entries_are_sent_again(tmp_path: Path, shelf:
         for again, found in ((1, 1), (2, 2), (100, 3)):
             shelf.rows.clear()
             here.link.waiting = 5
-            await here.link.send_waiting_content(again=again)
+            await here.link.send_waiting_content(resend_count=again)
             assert (len(shelf.rows), here.link.waiting) == (found, 0)
         shelf.rows.clear()
         await here.link.send_waiting_content()
