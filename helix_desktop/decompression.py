@@ -6,8 +6,6 @@ at most 64 KiB at a time, and counts: whatever was nested in what, no more than 
 too, and may be done in a thread. Everything that reads compressed bytes from outside uses this.
 """
 
-from __future__ import annotations
-
 import io
 import zipfile
 import zlib
@@ -204,7 +202,7 @@ class _Deflate:
             _inflate_fully(self._inner, data, self._sink)
 
 
-def _inflate_fully(inner: zlib._Decompress, data: bytes, sink: Sink) -> None:
+def _inflate_fully(inner: "zlib._Decompress", data: bytes, sink: Sink) -> None:
     while data and not inner.eof:
         sink(inner.decompress(data, _PIECE))
         data = inner.unconsumed_tail

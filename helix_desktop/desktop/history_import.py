@@ -179,7 +179,6 @@ def _build_history_group(found: FoundHistories) -> history_import_port.HistoryGr
         found.folder,
         found.conversations,
         found.size,
-        found.first,
         found.last,
         present,
         str(found.path),

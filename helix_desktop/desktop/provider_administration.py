@@ -198,7 +198,6 @@ def _provider_for_window(config: provider_catalog.ProviderConfig) -> ProviderCho
         config.base_url,
         config.kind,
         needs_key=config.needs_key or "" != config.key_host == config.host,  # A key was entered for this host before.
-        local=config.is_local,
         variable=config.variable,
     )
 

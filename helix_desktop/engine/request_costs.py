@@ -76,7 +76,6 @@ class RequestCost:
 class _AskedRequest:
     """One request of a model: what was sent, when, and where in it each piece ends."""
 
-    recorded: Recorded
     reply: ModelReplied
     view: View
     asked: float  # The time when this request was sent, in seconds since 1970.
@@ -112,9 +111,8 @@ class RequestCostReader:
         if not reply.seconds:  # Imported replies have only an end time, so the start is estimated.
             asked = max(self.facts[max(0, view.seq - 1)].time, asked - UNTIMED_REPLY)
         life = max(float(chosen.cache_seconds if chosen else 0) or SHORTEST_LIFE, self._lives.get(reply.model, 0.0))
-        now = _AskedRequest(
-            recorded, reply, view, asked, [ToolsOffered(view.tools, view.tools_tokens), *view.blocks], life
-        )
+        pieces = [ToolsOffered(view.tools, view.tools_tokens), *view.blocks]
+        now = _AskedRequest(reply, view, asked, pieces, life)
         before = self._last.get(reply.model)
         same = _count_same_pieces(before.pieces, now.pieces) if before else 0
         now.ends = _piece_ends_as_billed(now, before, same)

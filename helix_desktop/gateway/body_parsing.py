@@ -6,8 +6,6 @@ so that other threads go on between: the parser holds the interpreter. Slices an
 its messages would have to be made in this one as well, from bytes no shorter, and that in one go.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re
@@ -76,8 +74,8 @@ class ValuePlaces(NamedTuple):
     """Where each value of a body's list stands in its bytes; empty where that is not known."""
 
     content: BodyBytes
-    begins: array[int]
-    ends: array[int]
+    begins: "array[int]"
+    ends: "array[int]"
 
 
 class ValueInBytes(dict[str, Json]):
@@ -151,7 +149,7 @@ class ParsedBody:
     marked: frozenset[int] | None
     instructions: Sequence[Json] = ()
     previous: PreviousBody = field(default_factory=PreviousBody)
-    read_rest: Callable[[], ParsedBody | None] | None = None
+    read_rest: "Callable[[], ParsedBody | None] | None" = None
 
     @property
     def message_units(self) -> list[Json]:

@@ -12,7 +12,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ProviderChoice:
-    """A service or a server. `ready`: it can be asked for models; `key`: who keeps its key, in words, or empty."""
+    """A service or a server. `key`: who keeps its key, in words, or empty."""
 
     name: str
     title: str
@@ -20,8 +20,6 @@ class ProviderChoice:
     kind: str = ""
     needs_key: bool = False
     key: str = ""
-    local: bool = False
-    ready: bool = False
     variable: str = ""
 
 

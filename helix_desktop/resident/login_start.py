@@ -4,7 +4,7 @@ import os
 import plistlib
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from helix_desktop.atomic_files import write_file_atomically
@@ -25,19 +25,16 @@ def check_login_start() -> None:
         )
 
 
-def enable_login_start(
-    command: Sequence[str], home: Path | None = None, environ: Mapping[str, str] = os.environ
-) -> None:
+def enable_login_start(command: Sequence[str]) -> None:
     check_login_start()
     line = [*command, "resident", "--run"]
-    home = home or Path.home()
     if sys.platform == "darwin":
         content = plistlib.dumps(
             {"Label": LAUNCH_AGENT.removesuffix(".plist"), "ProgramArguments": line, "RunAtLoad": True}
         )
-        write_file_atomically(home / "Library" / "LaunchAgents" / LAUNCH_AGENT, content)
+        write_file_atomically(_launch_agent(), content)
         return
-    config = _user_config_folder(home, environ)
+    config = _user_config_folder()
     quoted = shlex.join(line).replace("%", "%%")
     if Path("/run/systemd/system").is_dir():
         unit = config / "systemd" / "user" / UNIT
@@ -50,16 +47,19 @@ def enable_login_start(
         write_file_atomically(config / "autostart" / AUTOSTART, _DESKTOP.format(command=quoted))
 
 
-def disable_login_start(home: Path | None = None, environ: Mapping[str, str] = os.environ) -> None:
-    home = home or Path.home()
-    units = _user_config_folder(home, environ) / "systemd" / "user"
-    places = [units / _WANTS / UNIT, units / UNIT, _user_config_folder(home, environ) / "autostart" / AUTOSTART]
-    for file in (*places, home / "Library" / "LaunchAgents" / LAUNCH_AGENT):
+def disable_login_start() -> None:
+    config = _user_config_folder()
+    units = config / "systemd" / "user"
+    for file in (units / _WANTS / UNIT, units / UNIT, config / "autostart" / AUTOSTART, _launch_agent()):
         file.unlink(missing_ok=True)
 
 
-def _user_config_folder(home: Path, environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+def _user_config_folder() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+
+
+def _launch_agent() -> Path:
+    return Path.home() / "Library" / "LaunchAgents" / LAUNCH_AGENT
 
 
 _UNIT = """[Unit]

@@ -4,8 +4,6 @@ Output goes from the pipe into the cache without being held in memory. Past the 
 end is kept, with a note of how much was cut. Stopping a command also stops everything it started.
 """
 
-from __future__ import annotations
-
 import asyncio
 import codecs
 import errno
@@ -88,7 +86,7 @@ class WorkspaceCommands:
     guard: AutorunGuard | None = None
     extra_names: tuple[str, ...] = ()
     background: dict[str, BackgroundCommand] = field(default_factory=dict)
-    next_numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    next_numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
     is_planning: Callable[[], bool] = lambda: False  # True while the agent makes a plan, when commands must not write.
     opened: Callable[[], CommandOpenings] = CommandOpenings  # Tells which parts of the home commands may use now.
 

@@ -5,8 +5,6 @@ that stand in every question ("can you please find me") count for nothing. The c
 half of MetaTool's questions; `tests/benchmarks/finding.py` measures both halves and a second set.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import math
@@ -82,7 +80,7 @@ class TextRanking:
         return list(itertools.islice(filter(fits, _iterate_by_score(scores)), limit))
 
 
-def _weights_of_word(counts: Mapping[int, int], lengths: Sequence[float]) -> tuple[array[int], array[float]]:
+def _weights_of_word(counts: Mapping[int, int], lengths: Sequence[float]) -> "tuple[array[int], array[float]]":
     """The texts a word stands in, and what it adds to each where it is asked for."""
     weight = math.log(1 + (len(lengths) - len(counts) + 0.5) / (len(counts) + 0.5))
     worth = (

@@ -200,10 +200,6 @@ class Workbench:
         return self.workspace.name
 
     @property
-    def workspace_colour(self) -> str:
-        return self.workspace.settings.colour
-
-    @property
     def allowed_folders(self) -> Sequence[Path]:
         """Where its tools may work; an imported one has none until the user chooses."""
         return tuple(map(Path, self.workspace.settings.roots))

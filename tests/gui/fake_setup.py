@@ -31,7 +31,7 @@ from helix_desktop.mcp_host.hosted_server import McpServerResource
 from helix_desktop.tools.home_openings import OPENINGS
 
 ANTHROPIC = ProviderChoice("anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True)
-OLLAMA = ProviderChoice("ollama", "Ollama", "http://127.0.0.1:11434/v1", local=True, ready=True)
+OLLAMA = ProviderChoice("ollama", "Ollama", "http://127.0.0.1:11434/v1")
 SONNET = ModelChoice("anthropic/claude-sonnet", 200_000, 3.0, 15.0)
 QWEN = ModelChoice("ollama/qwen3", 32_000, local=True)
 
@@ -134,12 +134,8 @@ class FakeHistories:
 
     def __init__(self) -> None:
         self.groups = [
-            HistoryGroup(
-                "Claude Code", "/home/me/project", 12, 3_400_000, 1_767_000_000.0, 1_768_000_000.0, path="a.db"
-            ),
-            HistoryGroup(
-                "Codex", "/gone", 1, 20_000, 1_767_000_000.0, 1_767_000_000.0, is_folder_present=False, path="/b.jsonl"
-            ),
+            HistoryGroup("Claude Code", "/home/me/project", 12, 3_400_000, 1_768_000_000.0, path="a.db"),
+            HistoryGroup("Codex", "/gone", 1, 20_000, 1_767_000_000.0, is_folder_present=False, path="/b.jsonl"),
         ]
         self.details = HistoryDetails("Extract the lock manager", 24, 0.31)
         self.done: list[Sequence[HistoryGroup]] = []

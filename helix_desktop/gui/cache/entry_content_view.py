@@ -61,7 +61,6 @@ class EntryContentView(QWidget):
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._theme = theme
         self._doing = doing
         self._catalogue: StoredWorkspace | None = None
         self._stored: Stored | None = None

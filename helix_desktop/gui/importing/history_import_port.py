@@ -18,7 +18,6 @@ class HistoryGroup:
     folder: str
     conversations: int
     size: int
-    first: float
     last: float
     is_folder_present: bool = True
     path: str = ""

@@ -25,10 +25,6 @@ class FoldRows(ListRowModel[TimelineEvent]):
 
     window = 0
 
-    def set_row_events(self, events: Sequence[TimelineEvent], window: int) -> None:
-        self.window = window
-        self.replace_rows(events)
-
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
             event = self.items[index.row()]
@@ -110,7 +106,8 @@ class FoldList(QListView):
         """Replaces the rows. The chosen event stays selected if it is among them."""
         place = self.verticalScrollBar().value()
         self.selectionModel().blockSignals(True)
-        self.rows.set_row_events(events, window)
+        self.rows.window = window
+        self.rows.replace_rows(events)
         self.select_fold_event(keep)
         self.selectionModel().blockSignals(False)
         self.verticalScrollBar().setValue(place)

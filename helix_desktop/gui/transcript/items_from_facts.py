@@ -5,8 +5,6 @@ reply that is being written (live items) is replaced by its fact. What was rewou
 removed. Which folds and pins hold, and what a rewind left behind, is the history's to say.
 """
 
-from __future__ import annotations
-
 import gc
 from array import array
 from bisect import bisect_left, bisect_right
@@ -51,7 +49,7 @@ class TranscriptItems:
     _replaced: list[tuple[int, int]] = field(default_factory=list)  # Seqs of broken replies and of their replacements.
     retry_at: float = 0.0  # When the model will be asked again after a failed request.
     _error: int = -1  # The index of the last failure's item, if nothing follows it; -1: none.
-    _seqs: array[int] = field(default_factory=lambda: array("q"))
+    _seqs: "array[int]" = field(default_factory=lambda: array("q"))
     _live_from: int = -1
     _live: dict[int, list[str]] = field(default_factory=dict)
     _live_calls: dict[int, int] = field(default_factory=dict)
