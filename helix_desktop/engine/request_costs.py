@@ -111,7 +111,7 @@ class RequestCostReader:
         if not reply.seconds:  # Imported replies have only an end time, so the start is estimated.
             asked = max(self.facts[max(0, view.seq - 1)].time, asked - UNTIMED_REPLY)
         life = max(float(chosen.cache_seconds if chosen else 0) or SHORTEST_LIFE, self._lives.get(reply.model, 0.0))
-        pieces = [ToolsOffered(view.tools, view.tools_tokens), *view.blocks]
+        pieces: list[SentPiece] = [ToolsOffered(view.tools, view.tools_tokens), *view.blocks]
         now = _AskedRequest(reply, view, asked, pieces, life)
         before = self._last.get(reply.model)
         same = _count_same_pieces(before.pieces, now.pieces) if before else 0

@@ -46,20 +46,13 @@ class CatalogueQueries:
         self._counts: dict[entry_catalogue.EntryFilter, tuple[int, int]] = {}
         self._stats: tuple[int, entry_catalogue.CatalogueFigures] | None = None
 
-    def entries_page(
-        self,
-        chosen: entry_catalogue.EntryFilter = entry_catalogue.EVERYTHING,
-        *,
-        sort: entry_catalogue.EntrySort = entry_catalogue.EntrySort.TIME,
-        descending: bool = True,
-        offset: int = 0,
-        limit: int = 200,
-    ) -> tuple[entry_catalogue.EntryRow, ...]:
+    def entries_page(self, order: Order, offset: int, limit: int) -> tuple[entry_catalogue.EntryRow, ...]:
         """A page. Equal values stand in the order they were stored.
 
         Far down, new entries of the last moments may shift what stands where by as many rows as there are of them.
         """
-        start, walked = self._start_of_page((chosen, sort, descending), offset)
+        chosen, sort, descending = order
+        start, walked = self._start_of_page(order, offset)
         few = self._is_small_selection(chosen)
         where, values = _filter_condition(chosen, None if few else sort)
         way = "DESC" if descending else "ASC"
@@ -67,9 +60,9 @@ class CatalogueQueries:
             where = (
                 f"{where} {'AND' if where else 'WHERE'} ({sort.value}, number) {'<=' if descending else '>='} (?, ?)"
             )
-        order = f"{'+' if few else ''}{sort.value} {way}, {'+' if few else ''}number {way}"
+        columns = f"{'+' if few else ''}{sort.value} {way}, {'+' if few else ''}number {way}"
         rows = self.connection.execute(
-            f"SELECT {_ROW} FROM entries {where} ORDER BY {order} LIMIT ? OFFSET ?",  # noqa: S608 - made of constants
+            f"SELECT {_ROW} FROM entries {where} ORDER BY {columns} LIMIT ? OFFSET ?",  # noqa: S608 - made of constants
             (*values, *(start or ()), limit, walked),
         )
         return tuple(_entry_row_of(row) for row in rows)

@@ -197,12 +197,11 @@ class WorkspaceIndex:
         limit: int = 200,
     ) -> Sequence[entry_catalogue.EntryRow]:
         """A page of the catalogue. Behind it, what a jump far down will need is made ready."""
-        rows = await self._run_query(
-            lambda asked: asked.entries_page(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
-        )
+        order = (chosen, sort, descending)
+        rows = await self._run_query(lambda asked: asked.entries_page(order, offset, limit))
         if not self._closing and (self._prepared is None or self._prepared.done()):
             # If this fails, the next query reports the error.
-            prepare = partial(CatalogueQueries.prepare_far_pages, order=(chosen, sort, descending))
+            prepare = partial(CatalogueQueries.prepare_far_pages, order=order)
             self._prepared = self._ahead.submit_work(self._run_query_now, prepare, slow=True)
         return rows
 

@@ -55,6 +55,7 @@ def asked(index: IndexFile, tmp_path: Path) -> Iterator[CatalogueQueries]:
     connection.close()
 
 
+NEWEST = (EntryFilter(), EntrySort.TIME, True)
 FILTERS: dict[str, tuple[EntryFilter, Callable[[EntryRow], bool]]] = {
     "everything": (EVERYTHING, lambda row: row is not None),
     "tool": (EntryFilter(tool="shell"), lambda row: row.about.tool == "shell"),
@@ -94,14 +95,14 @@ def test_each_filter_in_each_order_is_what_it_says(
 ) -> None:
     monkeypatch.setattr(catalogue_queries, "FEW", few)
     chosen, holds = FILTERS[name]
-    everything = asked.entries_page(limit=COUNT)
+    everything = asked.entries_page(NEWEST, 0, COUNT)
     assert len(everything) == COUNT
     wanted = [row for row in everything if holds(row)]
     assert len(wanted) > 0
     assert asked.count_entries(chosen) == len(wanted)
     for sort in EntrySort:
         for descending in (False, True):
-            rows = asked.entries_page(chosen, sort=sort, descending=descending, limit=COUNT)
+            rows = asked.entries_page((chosen, sort, descending), 0, COUNT)
             expected = sorted(wanted, key=lambda row: (value(row, sort), row.number), reverse=descending)
             assert [row.number for row in rows] == [row.number for row in expected]
 
@@ -115,20 +116,20 @@ def test_a_page_far_down_is_the_page(
     monkeypatch.setattr(catalogue_queries, "STRIDE", 7)
     chosen, _ = FILTERS[name]
     for descending in (False, True):
-        whole = asked.entries_page(chosen, sort=sort, descending=descending, limit=COUNT)
+        whole = asked.entries_page((chosen, sort, descending), 0, COUNT)
         for offset in (0, 5, 6, 7, 20, 49, 50, len(whole) - 1, len(whole), len(whole) + 30):
-            page = asked.entries_page(chosen, sort=sort, descending=descending, offset=offset, limit=12)
+            page = asked.entries_page((chosen, sort, descending), offset, 12)
             assert page == whole[offset : offset + 12], (sort, descending, offset)
 
 
 def test_a_conversation_is_a_filter_too(asked: CatalogueQueries) -> None:
-    rows = asked.entries_page(EntryFilter(conversation="c1"), limit=COUNT)
+    rows = asked.entries_page((EntryFilter(conversation="c1"), EntrySort.TIME, True), 0, COUNT)
     assert rows
     assert all(any(use.conversation == "c1" for use in asked.uses_of_entry(row.stored.digest)) for row in rows)
     assert (
         asked.count_entries(EntryFilter(conversation="c1")) + asked.count_entries(EntryFilter(conversation="c0")) == 100
     )
-    assert asked.entries_page(EntryFilter(conversation="nobody")) == ()
+    assert asked.entries_page((EntryFilter(conversation="nobody"), EntrySort.TIME, True), 0, COUNT) == ()
 
 
 def test_counts_follow_what_is_written(asked: CatalogueQueries, index: IndexFile) -> None:
@@ -138,11 +139,11 @@ def test_counts_follow_what_is_written(asked: CatalogueQueries, index: IndexFile
     feed.add(b"one more")
     finish(index)
     assert asked.count_entries() == COUNT + 1
-    assert asked.entries_page(sort=EntrySort.TIME, descending=False, limit=1)[0].about.source == "source 301"
+    assert asked.entries_page((EntryFilter(), EntrySort.TIME, False), 0, 1)[0].about.source == "source 301"
 
 
 def test_one_entry_and_where_it_is_used(asked: CatalogueQueries) -> None:
-    row = asked.entries_page(sort=EntrySort.USES, limit=1)[0]
+    row = asked.entries_page((EntryFilter(), EntrySort.USES, True), 0, 1)[0]
     assert asked.find_entry_row(row.stored.digest) == row
     uses = asked.uses_of_entry(row.stored.digest)
     assert len(uses) == row.uses == 4
@@ -157,7 +158,7 @@ def test_tools_with_their_counts(asked: CatalogueQueries) -> None:
 
 
 def test_figures_of_the_whole(asked: CatalogueQueries) -> None:
-    rows = asked.entries_page(limit=COUNT)
+    rows = asked.entries_page(NEWEST, 0, COUNT)
     stats = asked.catalogue_figures()
     assert (stats.entries, stats.size, stats.tokens) == (
         COUNT,
@@ -170,7 +171,7 @@ def test_figures_of_the_whole(asked: CatalogueQueries) -> None:
 
 
 def test_what_collection_takes_first(asked: CatalogueQueries) -> None:
-    rows = {row.stored.digest: row for row in asked.entries_page(limit=COUNT)}
+    rows = {row.stored.digest: row for row in asked.entries_page(NEWEST, 0, COUNT)}
     first = [rows[digest] for digest in asked.unused_entries()]
     assert [row.time for row in first] == sorted(row.time for row in first)
     assert all(row.uses == 0 and row.about.tool and not row.pinned and not row.gone for row in first)
@@ -180,4 +181,4 @@ def test_what_ought_to_be_there_comes_in_pages(asked: CatalogueQueries) -> None:
     found: list[Digest] = []
     while page := asked.digests_expected_here(found[-1].raw if found else b"", 17):
         found += page
-    assert found == sorted(row.stored.digest for row in asked.entries_page(limit=COUNT) if not row.gone)
+    assert found == sorted(row.stored.digest for row in asked.entries_page(NEWEST, 0, COUNT) if not row.gone)
