@@ -75,8 +75,7 @@ class ProviderAdministration:
 
         found = await local_servers.detect_local_servers(self.connections)
         return [
-            (replace(_provider_for_window(each.config), ready=True), [_model_for_window(info) for info in each.models])
-            for each in found
+            (_provider_for_window(each.config), [_model_for_window(info) for info in each.models]) for each in found
         ]
 
     async def test_provider(self, provider: ProviderChoice, key: str) -> ProviderTestResult:
@@ -167,7 +166,7 @@ class ProviderAdministration:
             where = await self.secrets.find_secret_keeper(config.provider_key)
         except NoUsableKeyring:
             where = None
-        return replace(provider, key=where.value if where else "", ready=where is not None or not config.needs_key)
+        return replace(provider, key=where.value if where else "")
 
     def _config_of_provider(self, provider: ProviderChoice) -> provider_catalog.ProviderConfig:
         try:

@@ -72,9 +72,7 @@ async def test_a_provider_is_set_up_with_its_key_in_the_keyring(
 ) -> None:
     await offline.add_provider_with_key(known(offline, "anthropic"), "sk-secret-0123456789")
     found = await offline.list_configured_providers()
-    assert [(provider.name, provider.key, provider.ready) for provider in found] == [
-        ("anthropic", "the system's keyring", True)
-    ]
+    assert [(provider.name, provider.key) for provider in found] == [("anthropic", "the system's keyring")]
     assert "sk-secret" not in (tmp_path / "providers.toml").read_text()
     await offline.remove_provider_and_key("anthropic")
     assert await offline.list_configured_providers() == []
