@@ -198,7 +198,7 @@ class OtherClient:
 def said_of(waits: Sequence[float]) -> str:
     if not waits:
         return "none"
-    return f"median {statistics.median(waits):.1f}, one of a hundred {waits[-len(waits) // 100 - 1]:.1f}, worst {waits[-1]:.1f} ms of {len(waits)}"  # fmt: skip
+    return f"median {statistics.median(waits):.1f}, one of a hundred {waits[max(-len(waits) // 100 - 1, -len(waits))]:.1f}, worst {waits[-1]:.1f} ms of {len(waits)}"  # fmt: skip
 
 
 # --- what is recorded ----------------------------------------------------------------------------------------------
