@@ -48,6 +48,20 @@ def test_a_window_started_by_the_desktop_waits_for_nothing_of_the_commands() -> 
     assert loaded == "[]"
 
 
+def test_an_agent_waits_for_nothing_of_the_tools_before_the_first_answer_over_mcp() -> None:
+    names = ["commands.mcp_command", "token_counting", "tools.grep", "context_server.cache_mcp_server"]
+    names += ["context_server.mcp_over_console", "context_server.context_shelf", "commands.workspace_access"]
+    needless = {
+        "jsonschema",
+        "httpx",
+        "helix_desktop.resident",
+        "helix_desktop.gateway",
+        "helix_desktop.tools.permission",
+    }
+    script = f"print(sorted({needless!r} & set(sys.modules)))"
+    assert _imported([f"helix_desktop.{name}" for name in names], script) == "[]"
+
+
 def test_importing_starts_no_thread_and_says_nothing() -> None:
     names = [name for name in MODULES if not name.endswith(SCRIPTS)]
     assert _imported(names, "print(threading.active_count())") == "1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import importlib
 import json
 import os
@@ -27,12 +28,11 @@ if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
     from helix_desktop.context_server.context_shelf import ContextShelf
     from helix_desktop.engine.digest import Digest
-    from helix_desktop.engine.entry_catalogue import EntryRow
-    from helix_desktop.engine.ports import SearchHit
     from helix_desktop.engine.session import Session
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
 TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
+YOUNG = 50_000  # So many new objects start a garbage collection: the usual 700 make the imports a seventh slower.
 
 
 def add_mcp_command(nouns: Subparsers) -> None:
@@ -62,6 +62,7 @@ def _parse_port(text: str) -> int:
 def run_mcp_command(arguments: argparse.Namespace) -> int:
     if arguments.workspace is None:
         raise InvalidInput("No workspace was specified. Use --workspace.")
+    gc.set_threshold(YOUNG)
     if arguments.http is not None:
         # Sent over a private socket to the process that owns the workspace, so in no process list.
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
@@ -94,10 +95,11 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
 def build_context_shelf(workspace: StoredWorkspace, where: program_folders.ProgramFolders) -> ContextShelf:
     from helix_desktop import token_counting
     from helix_desktop.context_server.context_shelf import ContextShelf
-    from helix_desktop.resident.resident_client import CollectingConsole
-    from helix_desktop.tools.recall_tools import grep_entry_lines
+    from helix_desktop.tools.grep import grep_entry_lines
 
     async def run_task_command(words: Sequence[str]) -> Any:
+        from helix_desktop.resident.resident_client import CollectingConsole
+
         kept = CollectingConsole()
         argv = ["task", words[0], "--workspace", workspace.id, "--json", *words[1:]]
         await workspace_access.run_command_of_caller(workspace, where, False, None, argv, kept)
@@ -106,9 +108,9 @@ def build_context_shelf(workspace: StoredWorkspace, where: program_folders.Progr
     return ContextShelf(
         workspace.name,
         workspace.cache,
-        _WorkspaceShelfCatalogue(workspace),
+        workspace.index,
         workspace.journal,
-        token_counting.TiktokenCounter(),
+        token_counting.shared_token_counter(),
         grep_entry_lines,
         partial(_compact_with_fast_model, workspace, where),
         run_task_command,
@@ -127,31 +129,6 @@ async def _use_agent_session(
         if (newest := next(rows, None)) is None:
             raise NotFound("No agent has worked in this workspace.", remedy="Start an agent with helix-desktop wrap.")
         yield await bench.open_session(newest.id)
-
-
-class _WorkspaceShelfCatalogue:
-    """The workspace's index, as the server needs it."""
-
-    def __init__(self, workspace: StoredWorkspace) -> None:
-        self._index = workspace.index
-
-    async def search_index(
-        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
-    ) -> Sequence[SearchHit]:
-        await self._index.wait_until_indexed()
-        return await self._index.search_index(query, tool=tool, limit=limit, entries_only=entries_only)
-
-    async def list_newest_entries(self, *, tool: str, limit: int) -> tuple[Sequence[EntryRow], int]:
-        from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
-
-        await self._index.wait_until_indexed()
-        chosen = EntryFilter(tool=tool)
-        rows = await self._index.entries_page(chosen, sort=EntrySort.TIME, descending=True, limit=limit)
-        return rows, await self._index.count_entries(chosen)
-
-    async def compute_cache_figures(self) -> dict[str, int]:
-        await self._index.wait_until_indexed()
-        return (await self._index.compute_figures()).figures_by_name()
 
 
 async def _compact_with_fast_model(

@@ -6,10 +6,8 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
 import mcp_types as types
 from mcp import MCPError
 from mcp.server.lowlevel import Server
@@ -17,9 +15,8 @@ from mcp.server.lowlevel import Server
 from helix_desktop import __version__
 from helix_desktop.context_server import context_shelf, offered_tools
 from helix_desktop.context_server.context_shelf import ContextShelf, recall_content, search_content
-from helix_desktop.context_server.offered_tools import OFFERS
+from helix_desktop.context_server.offered_tools import OFFERS, OfferedTool
 from helix_desktop.engine.content_recall import find_entry, format_message
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import EntryRow
 from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, ToolReturned, UserSaid
 from helix_desktop.engine.session import Session
@@ -97,13 +94,21 @@ _MCP_TASK_STATUS = {"done": "completed", "failed": "completed", "cancelled": "ca
 ENTRY, HANDOVER = "helix://entry/", "helix://handover/"
 LARGEST_RESOURCE = 8 << 20
 log = logging.getLogger(__name__)
-_VALIDATORS = {offer.name: jsonschema.Draft202012Validator(offer.takes) for offer in OFFERS}
 
 
 class _UpdateTaskRequestParams(types.GetTaskRequestParams):
     """`input_responses`: answers to what a task asked the client. Tasks here ask the user alone."""
 
     input_responses: dict[str, Any]
+
+
+def _check_arguments(offer: OfferedTool, arguments: dict[str, Any]) -> None:
+    """The library is imported by the first call, so that no client waits for it before it has its first answer."""
+    from jsonschema import Draft202012Validator, exceptions  # type: ignore[import-untyped]
+
+    if mistake := exceptions.best_match(Draft202012Validator(offer.takes).iter_errors(arguments)):
+        where = ".".join(str(step) for step in mistake.absolute_path) or "the arguments"
+        raise InvalidInput(f"{offer.name}: {where[:80]}: {mistake.message[-300:]}")
 
 
 def _knows_tasks(context: Any) -> bool:
@@ -145,7 +150,7 @@ class _CacheServerRequests:
 
     def __init__(self, on: ContextShelf) -> None:
         self._shelf = on
-        self._tools = {offer.name: partial(offer.act, on) for offer in OFFERS}
+        self._tools = {offer.name: offer for offer in OFFERS}
 
     async def list_offered_tools(self, _context: Any, _params: Any) -> types.ListToolsResult:
         tools = [
@@ -171,10 +176,8 @@ class _CacheServerRequests:
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name[:80]!r}.")
         name, arguments = params.name, params.arguments or {}
         try:
-            if mistake := jsonschema.exceptions.best_match(_VALIDATORS[name].iter_errors(arguments)):
-                where = ".".join(str(step) for step in mistake.absolute_path) or "the arguments"
-                raise InvalidInput(f"{name}: {where[:80]}: {mistake.message[-300:]}")
-            values = await self._tools[name](**arguments)
+            _check_arguments(self._tools[name], arguments)
+            values = await self._tools[name].act(self._shelf, **arguments)
         except HelixError as error:
             log.warning("%s refused: %s", params.name, error.what[:300])
             return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
@@ -237,7 +240,7 @@ class _CacheServerRequests:
         if params is not None and params.cursor:
             raise MCPError(types.INVALID_PARAMS, "There is no such page.")
         documents = [_handover_as_resource(*each) for each in await context_shelf.list_newest_handovers(self._shelf)]
-        rows, _ = await self._shelf.catalogue.list_newest_entries(tool="", limit=PAGE)
+        rows = await context_shelf.list_newest_entries(self._shelf, PAGE)
         return types.ListResourcesResult(resources=[*documents, *(_entry_as_resource(row) for row in rows)])
 
     async def list_resource_templates(self, _context: Any, _params: Any) -> types.ListResourceTemplatesResult:
@@ -268,14 +271,13 @@ class _CacheServerRequests:
     async def _entry_content_at_uri(
         self, uri: str, name: str
     ) -> types.TextResourceContents | types.BlobResourceContents:
-        digest: Digest = await find_entry(self._shelf.cache, name)
-        stored = (await self._shelf.cache.describe_entry(digest)).stored
+        stored = (await find_entry(self._shelf.cache, name)).stored
         if stored.size > LARGEST_RESOURCE:
             raise InvalidInput(
                 f"This entry is {stored.size:,} bytes. A resource can be up to {LARGEST_RESOURCE:,} bytes.",
                 remedy="Recall it one page at a time with recall_cached_content.",
             )
-        content = await self._shelf.cache.read_content(digest)
+        content = await self._shelf.cache.read_content(stored.digest)
         try:
             return types.TextResourceContents(uri=uri, mime_type=stored.media_type, text=content.decode("utf-8"))
         except UnicodeDecodeError:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.entry_catalogue import EntryRow
+from helix_desktop.engine.entry_catalogue import CatalogueFigures, EntryFilter, EntryRow
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, SearchHit, TokenCounter
 from helix_desktop.engine.session import Session
@@ -35,15 +35,19 @@ class ShelfFacts(Protocol):
 
 
 class ShelfCatalogue(Protocol):
-    """What is needed of the index, besides searching."""
+    """What is needed of the index. Whoever asks waits first until it is complete."""
+
+    async def wait_until_indexed(self) -> object: ...
 
     async def search_index(
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]: ...
 
-    async def list_newest_entries(self, *, tool: str, limit: int) -> tuple[Sequence[EntryRow], int]: ...
+    async def entries_page(self, chosen: EntryFilter, *, limit: int) -> Sequence[EntryRow]: ...
 
-    async def compute_cache_figures(self) -> dict[str, int]: ...
+    async def count_entries(self, chosen: EntryFilter) -> int: ...
+
+    async def compute_figures(self) -> CatalogueFigures: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ async def recall_content(
     shelf: ContextShelf, *, sha256: str, find: str = "", lines: str = "", grep: str = "", context: int = 0
 ) -> dict[str, Any]:
     """One page of an entry, the passages with some words, or the lines that match."""
-    digest = await content_recall.find_entry(shelf.cache, sha256)
+    digest = await content_recall.resolve_entry_name(shelf.cache, sha256)
     text = await content_recall.recall_entry(
         shelf.cache, shelf.tokens, digest.hex, words=find, lines=lines, pattern=grep, context=context, grep=shelf.grep
     )
@@ -79,6 +83,7 @@ async def search_content(shelf: ContextShelf, *, query: str, tool: str = "", lim
     """Searches the workspace for words and returns the passages that hold them."""
     if not query.strip():
         raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
+    await shelf.catalogue.wait_until_indexed()
     hits = await shelf.catalogue.search_index(
         query, tool=tool, limit=max(1, min(limit, content_recall.MOST_HITS)), entries_only=True
     )
@@ -92,7 +97,7 @@ def _search_hit_as_json(hit: SearchHit) -> dict[str, Any]:
 
 
 async def compact_content(shelf: ContextShelf, *, sha256: str, keep: str) -> dict[str, Any]:
-    digest = await content_recall.find_entry(shelf.cache, sha256)
+    digest = (await content_recall.find_entry(shelf.cache, sha256)).stored.digest
     if shelf.compact is None:
         raise InvalidInput(
             "This workspace has no model that can shorten the content.", remedy="Recall it one page at a time."
@@ -101,8 +106,14 @@ async def compact_content(shelf: ContextShelf, *, sha256: str, keep: str) -> dic
 
 
 async def list_content(shelf: ContextShelf, *, tool: str = "", limit: int = 50) -> dict[str, Any]:
-    rows, total = await shelf.catalogue.list_newest_entries(tool=tool, limit=max(1, min(limit, MOST_LISTED)))
+    rows = await list_newest_entries(shelf, max(1, min(limit, MOST_LISTED)), tool)
+    total = await shelf.catalogue.count_entries(EntryFilter(tool=tool))
     return {"total": total, "entries": [row.as_json_table() for row in rows]}
+
+
+async def list_newest_entries(shelf: ContextShelf, limit: int, tool: str = "") -> Sequence[EntryRow]:
+    await shelf.catalogue.wait_until_indexed()
+    return await shelf.catalogue.entries_page(EntryFilter(tool=tool), limit=limit)
 
 
 async def put_content(shelf: ContextShelf, *, content: str, source: str = "", tool: str = "") -> dict[str, Any]:
@@ -121,7 +132,8 @@ def _collapse_to_line(words: str) -> str:
 
 async def cache_figures_as_json(shelf: ContextShelf) -> dict[str, Any]:
     """How much there is."""
-    return {"workspace": shelf.name, **await shelf.catalogue.compute_cache_figures()}
+    await shelf.catalogue.wait_until_indexed()
+    return {"workspace": shelf.name, **(await shelf.catalogue.compute_figures()).figures_by_name()}
 
 
 async def recall_fold_messages(

@@ -16,7 +16,7 @@ from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation_details import DetailSource, format_argument_values
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.history.branch import ConversationBranch
-from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, SearchIndex, TokenCounter
+from helix_desktop.engine.ports import CacheEntry, ContentCache, EntryOrigin, ModelClient, SearchIndex, TokenCounter
 from helix_desktop.engine.strategies import output_admission, text_preview
 from helix_desktop.engine.strategies.marker_clearing import call_answered_by, describe_output
 from helix_desktop.engine.tool_names import RECALLS
@@ -51,8 +51,19 @@ _LINES = re.compile(r"\s*L?(\d{1,12})\s*(?:([-:,])\s*L?(\d{1,12})?\s*)?")
 Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
 
 
-async def find_entry(cache: ContentCache, name: str) -> Digest:
-    """Finds an entry by its whole hash, or by enough first digits to be unique."""
+async def find_entry(cache: ContentCache, name: str, beginning: int = 0) -> CacheEntry:
+    """Finds an entry by its whole hash, or by enough first digits to be unique, with so many of its first bytes."""
+    digest = await resolve_entry_name(cache, name)
+    try:
+        return await cache.describe_entry(digest, beginning)
+    except NotFound as error:
+        if digest.hex not in name.lower():
+            raise
+        raise NotFound(f"No entry has the hash {digest}.{await _suggest_near_entry(cache, digest.hex)}") from error
+
+
+async def resolve_entry_name(cache: ContentCache, name: str) -> Digest:
+    """The digest that a name stands for. A whole hash may be that of no entry."""
     name = name.strip().strip("\"'`").lower()
     if whole := _WHOLE.search(name):  # The model may copy a hash together with the marker's text around it.
         name = whole.group()
@@ -60,14 +71,7 @@ async def find_entry(cache: ContentCache, name: str) -> Digest:
         raise InvalidInput(
             f"{name[:80]!r} is not a hash.", remedy="A hash has 64 hexadecimal digits. Give at least the first 4."
         )
-    if len(name) < 64:
-        return await cache.resolve_prefix(name)
-    digest = Digest.from_hex(name)
-    try:
-        await cache.describe_entry(digest)
-    except NotFound as error:
-        raise NotFound(f"No entry has the hash {name}.{await _suggest_near_entry(cache, name)}") from error
-    return digest
+    return Digest.from_hex(name) if len(name) == 64 else await cache.resolve_prefix(name)
 
 
 async def _suggest_near_entry(cache: ContentCache, name: str) -> str:
@@ -96,8 +100,9 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
 
     An entry of up to `whole_tokens` comes back whole; a longer one as its beginning and an outline.
     """
-    digest = await find_entry(cache, name)
-    stored = (await cache.describe_entry(digest)).stored
+    is_plain = not (lines.strip() or words.strip() or pattern)
+    entry = await find_entry(cache, name, 2 * PAGE_BYTES if is_plain else 0)
+    stored = entry.stored
     if pattern:
         if grep is None:
             raise InvalidInput("Patterns cannot be used here.", remedy="Specify lines, or search.")
@@ -106,7 +111,10 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
         return await _recall_passages(cache, tokens, stored, words)
     whole = whole_tokens or max_tokens_recalled_whole()
     if not lines.strip():
-        return await _recall_whole_or_outline(cache, tokens, stored, whole)
+        if _fits_whole(tokens, entry, whole):
+            text = entry.beginning.decode("utf-8", "replace").removesuffix("\n")
+            return text if text.strip() else "(empty lines)" if stored.size else "(empty)"
+        return await _recall_outline(cache, tokens, entry)
     first, last = parse_line_range(lines)
     taken = await read_entry_lines(cache, stored, first, last)
     if not taken:
@@ -125,12 +133,17 @@ def max_tokens_recalled_whole(state: ConversationState | None = None, policy: Po
     return token_budget.whole_entry_tokens(state, policy, PAGE_TOKENS, WHOLE_TOKENS)
 
 
-async def _recall_whole_or_outline(cache: ContentCache, tokens: TokenCounter, stored: facts.Stored, whole: int) -> str:
-    """All of a short entry; of a longer one the beginning, and an outline of the rest with the lines to ask for."""
-    taken = await read_entry_lines(cache, stored, 1, 0)
-    text = "\n".join(taken)
-    if stored.size <= PAGE_BYTES and not _exceeds_page(tokens, text, whole):
-        return text if text.strip() else "(empty lines)"
+def _fits_whole(tokens: TokenCounter, entry: CacheEntry, whole: int) -> bool:
+    """Counts only where nobody has, and where it may be too much: no token is shorter than a byte."""
+    if not whole < entry.stored.size <= PAGE_BYTES:
+        return entry.stored.size <= whole
+    return (entry.tokens or tokens.count_tokens(entry.beginning.decode("utf-8", "replace"))) <= whole
+
+
+async def _recall_outline(cache: ContentCache, tokens: TokenCounter, entry: CacheEntry) -> str:
+    """The beginning of an entry, and an outline of the rest with the lines to ask for."""
+    stored = entry.stored
+    taken = _split_lines(entry.beginning, is_end=len(entry.beginning) >= stored.size)
     text, until = cut_to_page(tokens, taken, 1, BEGINNING_TOKENS)
     total = max(stored.lines, until)
     if until >= total:
@@ -192,8 +205,7 @@ async def compact_entry(
     cache: ContentCache, client: ModelClient, name: str, keep: str, spent: Callable[[facts.Spent], None]
 ) -> str:
     """Lets a fast model shorten an entry. Raises ModelFailed if it does not answer."""
-    digest = await find_entry(cache, name)
-    entry = await cache.describe_entry(digest)
+    entry = await find_entry(cache, name)
     text = await span_as_text.read_stored_text(cache, entry.stored)
     about = f"{entry.about.tool} {entry.about.source}".strip() or "a tool"
     question = output_admission.compaction_question(about, keep, COMPACTED_TOKENS // 2)
@@ -337,12 +349,14 @@ async def read_entry_lines(cache: ContentCache, stored: facts.Stored, first: int
     if start >= stored.size:
         return []
     taken = await cache.read_range(stored.digest, start, min(2 * PAGE_BYTES, stored.size - start))
-    *lines, rest = taken.split(b"\n")
-    at_end = start + len(taken) >= stored.size
-    if (at_end and rest) or not (lines or at_end):
-        lines.append(rest)
-    wanted = lines[: last - first + 1] if last else lines
-    return [line.decode("utf-8", "replace") for line in wanted]
+    lines = _split_lines(taken, is_end=start + len(taken) >= stored.size)
+    return lines[: last - first + 1] if last else lines
+
+
+def _split_lines(content: bytes, *, is_end: bool) -> list[str]:
+    """The lines that are whole; where the content ends, or there is no other, also the last one."""
+    *lines, rest = content.decode("utf-8", "replace").split("\n")
+    return [*lines, rest] if (is_end and rest) or not (lines or is_end) else lines
 
 
 async def _find_line_start(cache: ContentCache, stored: facts.Stored, number: int) -> int:

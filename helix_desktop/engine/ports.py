@@ -32,9 +32,13 @@ class EntryOrigin:
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
+    """`tokens`: 0 where nobody has counted them."""
+
     stored: Stored
     about: EntryOrigin
     time: float
+    beginning: bytes = b""
+    tokens: int = 0
 
 
 class ContentCache(Protocol):
@@ -55,7 +59,8 @@ class ContentCache(Protocol):
 
     async def find_missing_content(self, digests: Collection[Digest]) -> frozenset[Digest]: ...
 
-    async def describe_entry(self, digest: Digest) -> CacheEntry: ...
+    async def describe_entry(self, digest: Digest, beginning: int = 0) -> CacheEntry:
+        """What it is, with so many of its first bytes and then its tokens, if they are known."""
 
     async def resolve_prefix(self, prefix: str) -> Digest:
         """The one entry whose hash begins so (4 digits at least); NotFound says what is near; AmbiguousName says how many."""

@@ -11,6 +11,7 @@ from itertools import islice
 import zstandard
 
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import CacheEntry
 from helix_desktop.errors import AmbiguousName, CacheCorrupt, InvalidInput, NotFound, StoreFailed
 from helix_desktop.store import cache_records
 from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
@@ -99,11 +100,16 @@ class CacheReader:
     def _unpack_chunk(self, value: bytes) -> bytes:
         if value[0] == cache_records.RAW:
             return value[1:]
-        return self._decompressor.decompress(memoryview(value)[1:], max_output_size=CHUNK)
+        return self._decompressor.decompress(value[1:], max_output_size=CHUNK)
 
     def read_part(self, digest: Digest, start: int, length: int) -> bytes:
         """A part of the content; only the chunks it lies in are read, and each is checked."""
         return self.read_part_of_entry(self.record_of_content(digest), start, length)
+
+    def read_described_entry(self, digest: Digest, beginning: int) -> CacheEntry:
+        record = self.record_of_content(digest)
+        content = self.read_part_of_entry(record, 0, beginning)
+        return CacheEntry(record.stored_reference, record.about, record.time, content)
 
     def read_part_of_entry(self, record: CacheRecord, start: int, length: int) -> bytes:
         if start < 0 or length < 0:

@@ -21,7 +21,7 @@ from enum import IntEnum
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
-from helix_desktop.engine.ports import CacheEntry, EntryOrigin
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.fast_dataclass import dataclass
 
 VERSION = 1
@@ -69,10 +69,6 @@ class CacheRecord:
     @property
     def stored_reference(self) -> Stored:
         return Stored(self.digest, self.size, self.lines, self.about.media_type)
-
-    @property
-    def described_entry(self) -> CacheEntry:
-        return CacheEntry(self.stored_reference, self.about, self.time)
 
     @property
     def count_chunks(self) -> int:

@@ -150,7 +150,9 @@ class LevelDatabase:
         except plyvel.Error as error:
             raise leveldb_error_of(error, _UNREAD) from error
         if value is not None:
-            self._count_and_release_pages(len(value))
+            self._read += len(value)
+            if self._read > _MAPPED:
+                self._release_read_pages()
         return value
 
     def _count_and_release_pages(self, size: int) -> None:

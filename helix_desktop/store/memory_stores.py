@@ -73,8 +73,9 @@ class MemoryCache:
     async def read_contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
         return {digest: self._entries[digest][0] for digest in digests if digest in self._entries}
 
-    async def describe_entry(self, digest: Digest) -> CacheEntry:
-        return self._entry_or_not_there(digest)[1]
+    async def describe_entry(self, digest: Digest, beginning: int = 0) -> CacheEntry:
+        content, entry = self._entry_or_not_there(digest)
+        return replace(entry, beginning=content[:beginning])
 
     async def resolve_prefix(self, prefix: str) -> Digest:
         prefix_bounds(prefix)

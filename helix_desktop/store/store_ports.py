@@ -11,7 +11,7 @@ from typing import TypeVar
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin
-from helix_desktop.errors import AmbiguousName, CacheCorrupt, JournalCorrupt, NotFound, StoreFailed
+from helix_desktop.errors import AmbiguousName, CacheCorrupt, HelixError, JournalCorrupt, NotFound, StoreFailed
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder, IncomingContent, StagedEntry
 from helix_desktop.store.cache_maintenance import CacheCheck, CollectResult, VerifyResult, free_cache_bytes
 from helix_desktop.store.cache_records import CHUNK, CacheRecord
@@ -300,13 +300,10 @@ class StoreCache:
         self._index.start_indexing()
         return True
 
-    async def _record_or_fetch(self, digest: Digest) -> CacheRecord:
-        find = partial(self._thread.run_there, self._folder.reader.record_of_content, digest)
-        return await self._read_or_fetch(digest, find)
-
     async def stream_content(self, digest: Digest) -> AsyncIterator[bytes]:
         """The content chunk by chunk, each checked; an entry of any size takes a megabyte or two of memory."""
-        async for chunk in self._stream_chunks(await self._record_or_fetch(digest)):
+        find = partial(self._thread.run_there, self._folder.reader.record_of_content, digest)
+        async for chunk in self._stream_chunks(await self._read_or_fetch(digest, find)):
             yield chunk
 
     async def _stream_chunks(self, record: CacheRecord) -> AsyncIterator[bytes]:
@@ -317,8 +314,20 @@ class StoreCache:
         read = partial(self._thread.run_there, self._folder.reader.read_part, digest, start, length)
         return await self._read_or_fetch(digest, read)
 
-    async def describe_entry(self, digest: Digest) -> CacheEntry:
-        return (await self._record_or_fetch(digest)).described_entry
+    async def describe_entry(self, digest: Digest, beginning: int = 0) -> CacheEntry:
+        describe = partial(self._thread.run_there, self._folder.reader.read_described_entry, digest, beginning)
+        if not beginning:
+            return await self._read_or_fetch(digest, describe)
+        read = self._read_or_fetch(digest, describe), self._find_known_tokens(digest)
+        entry, tokens = await asyncio.gather(*read)
+        return replace(entry, tokens=tokens)
+
+    async def _find_known_tokens(self, digest: Digest) -> int:
+        """How many tokens an entry has; 0 where they are not counted yet, or the index is being made."""
+        with contextlib.suppress(HelixError):
+            row = await self._index.find_entry_row(digest)
+            return row.tokens if row is not None else 0
+        return 0
 
     async def find_missing_content(self, digests: Collection[Digest]) -> frozenset[Digest]:
         return await self._thread.run_there(self._folder.reader.digests_without_content, digests)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
+from helix_desktop.engine.content_recall import PAGE_BYTES
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import Process, end_process, start_worker
@@ -106,6 +107,14 @@ async def wrap_chunks_for_grep(name: str, content: AsyncIterable[bytes]) -> Asyn
     async for part in content:
         yield GrepPiece(name, part, has_more=True)
     yield GrepPiece(name, b"")
+
+
+async def grep_entry_lines(pattern: str, content: AsyncIterator[bytes], context: int) -> str:
+    """`engine.content_recall.Grep`, in a process that can be killed; a page of lines at the most."""
+    found = format_found_lines(await grep_pieces(pattern, wrap_chunks_for_grep("", content), context=context))
+    if len(found) <= PAGE_BYTES // 2:
+        return found
+    return found[: PAGE_BYTES // 2] + "\n[… there is more; use a narrower pattern, or lines]"
 
 
 def format_found_lines(found: GrepResult) -> str:

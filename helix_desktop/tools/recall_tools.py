@@ -1,6 +1,6 @@
 """The tools of builtin_context_cache for the agent inside; what they do is in engine/content_recall.py."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.digest import Digest
@@ -15,7 +15,7 @@ from helix_desktop.tools.built_in_tool import (
     text_schema,
     whole_number_schema,
 )
-from helix_desktop.tools.grep import format_found_lines, grep_pieces, wrap_chunks_for_grep
+from helix_desktop.tools.grep import grep_entry_lines
 
 CompactForPurpose = Callable[[Digest, str], Awaitable[str]]  # Given the entry's digest and what is needed of it.
 AROUND = 2  # How many lines are shown before and after each match of a pattern.
@@ -35,14 +35,6 @@ def build_recall_tools(
     if history is not None:
         out.append(BuiltInTool(ToolName.RECALL_HISTORY, _HISTORY, _HISTORY_SCHEMA, _build_history_tool(history)))
     return tuple(out)
-
-
-async def grep_entry_lines(pattern: str, content: AsyncIterator[bytes], context: int) -> str:
-    """`engine.content_recall`, in a process that can be killed; a page of lines at the most."""
-    found = format_found_lines(await grep_pieces(pattern, wrap_chunks_for_grep("", content), context=context))
-    if len(found) <= content_recall.PAGE_BYTES // 2:
-        return found
-    return found[: content_recall.PAGE_BYTES // 2] + "\n[… there is more; use a narrower pattern, or lines]"
 
 
 async def recall_cached_content(args: ToolArguments, use: ToolResources) -> ToolOutput:
@@ -70,7 +62,7 @@ async def search_cached_content(args: ToolArguments, use: ToolResources) -> Tool
 
 def _build_compact_tool(compact: CompactForPurpose) -> RunTool:
     async def compact_cached_content(args: ToolArguments, use: ToolResources) -> ToolOutput:
-        digest = await content_recall.find_entry(use.cache, args.text_argument("sha256"))
+        digest = (await content_recall.find_entry(use.cache, args.text_argument("sha256"))).stored.digest
         return ToolOutput(await compact(digest, args.text_argument("keep")), source=digest.short_hex)
 
     return compact_cached_content

@@ -8,7 +8,7 @@ from typing import Any
 
 from helix_desktop.context_server.context_shelf import ContextShelf
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.entry_catalogue import EntryRow
+from helix_desktop.engine.entry_catalogue import CatalogueFigures, EntryFilter, EntryRow
 from helix_desktop.engine.facts import (
     ConversationStarted,
     Fact,
@@ -46,6 +46,11 @@ class Journal(MemoryJournal):
         ]
 
 
+class FewFigures(CatalogueFigures):
+    def figures_by_name(self) -> dict[str, int]:
+        return {"entries": self.entries}
+
+
 @dataclass
 class Catalogue:
     cache: MemoryCache
@@ -56,16 +61,20 @@ class Catalogue:
     ) -> Sequence[SearchHit]:
         return await self.index.search_index(query, tool=tool, limit=limit, entries_only=entries_only)
 
-    async def list_newest_entries(self, *, tool: str, limit: int) -> tuple[Sequence[EntryRow], int]:
-        rows = [
+    async def wait_until_indexed(self) -> None: ...
+
+    async def entries_page(self, chosen: EntryFilter, *, limit: int) -> Sequence[EntryRow]:
+        return [
             EntryRow(e.stored, e.about, e.stored.size, 1, e.time)
             for _, e in self.cache.all_contents()
-            if tool in {"", e.about.tool}
-        ]
-        return rows[:limit], len(rows)
+            if chosen.tool in {"", e.about.tool}
+        ][:limit]
 
-    async def compute_cache_figures(self) -> dict[str, int]:
-        return {"entries": len(list(self.cache.all_contents()))}
+    async def count_entries(self, chosen: EntryFilter) -> int:
+        return len(await self.entries_page(chosen, limit=1_000_000))
+
+    async def compute_figures(self) -> CatalogueFigures:
+        return FewFigures(len(list(self.cache.all_contents())), 0, 0)
 
 
 async def matching(pattern: str, content: AsyncIterator[bytes], context: int) -> str:

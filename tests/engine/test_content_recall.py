@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind, Spent, Stored
-from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.ports import CacheEntry, EntryOrigin, TokenCounter
 from helix_desktop.errors import AmbiguousName, InvalidInput, ModelFailed, NotFound
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from tests.engine.keeping import Quarters, Writer, empty, keeping
@@ -339,6 +340,38 @@ async def test_an_entry_comes_back_whole_where_that_is_cheaper_than_another_requ
     assert ranges[0][0] == last + 1
     assert ranges[-1][1] == 400
     assert rest.endswith(f'[go on with lines="{last + 1}-"]')
+
+
+class Uncounted:
+    """For texts whose tokens nobody should have to count."""
+
+    def count_tokens(self, text: str) -> int:
+        raise AssertionError(text[:80])
+
+
+async def test_tokens_are_counted_only_where_that_decides_and_nobody_knows_them() -> None:
+    cache, (short, long) = await cached("a word\n" * 100, "a longer line of words\n" * 200)
+    assert (
+        await content_recall.recall_entry(cache, Uncounted(), short.digest.hex, whole_tokens=700)
+        == "a word\n" * 99 + "a word"
+    )
+
+    class Counted(MemoryCache):
+        tokens = 0
+
+        async def describe_entry(self, digest: Digest, beginning: int = 0) -> CacheEntry:
+            return replace(await super().describe_entry(digest, beginning), tokens=self.tokens)
+
+    async def known(tokens: int, counter: TokenCounter) -> str:
+        counted = Counted()
+        counted.tokens = tokens
+        await counted.store_content(await cache.read_content(long.digest), EntryOrigin("read"))
+        return await content_recall.recall_entry(counted, counter, long.digest.hex, whole_tokens=1_400)
+
+    whole = "a longer line of words\n" * 199 + "a longer line of words"
+    assert await known(1_400, Uncounted()) == whole
+    assert "[go on with lines=" in await known(1_401, TOKENS)
+    assert await known(0, TOKENS) == whole, "nobody knows them, so they are counted"
 
 
 async def test_an_outline_names_the_signatures_by_line() -> None:

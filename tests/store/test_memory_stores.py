@@ -60,6 +60,7 @@ async def test_content_comes_back_as_it_was(stores: Stores, content: bytes) -> N
     assert stored.size == len(content)
     assert await stores.cache.read_content(stored.digest) == content
     assert (await stores.cache.describe_entry(stored.digest)).stored == stored
+    assert (await stores.cache.describe_entry(stored.digest, 1_000)).beginning == content[:1_000]
 
 
 async def test_streamed_content_is_the_same_entry(stores: Stores) -> None:

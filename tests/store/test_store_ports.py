@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import CacheCorrupt, InvalidInput
 from helix_desktop.store import store_ports
+from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.cache_records import CHUNK
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -121,3 +124,20 @@ async def test_a_long_conversation_is_read_in_pages(
         assert list(await workspace.journal.read_facts("c", after, limit)) == list(
             facts[after : after + limit if limit else None]
         )
+
+
+async def test_tokens_are_known_once_the_index_has_counted_them_and_nobody_waits_for_that(tmp_path: Path) -> None:
+    workspaces = AllWorkspaces(tmp_path, count=lambda text: len(text) // 4)
+    named = workspaces.create_stored_workspace("Counted").id
+    async with aclosing(await workspaces.open_stored_workspace(named)) as workspace:
+        index, known = workspace.index, []
+        stored = await workspace.cache.store_content(b"a line of words\n" * 400, SHELL)
+        await index.wait_until_indexed()
+        entry = await workspace.cache.describe_entry(stored.digest, 5)
+        assert (entry.beginning, entry.tokens) == (b"a lin", 1_600)
+
+        async def ask_while_there_is_no_index() -> None:
+            known.append((await workspace.cache.describe_entry(stored.digest, 5)).tokens)
+
+        await index.rebuild_after(ask_while_there_is_no_index)
+        assert known == [0]
