@@ -1,4 +1,4 @@
-"""Settings as agents write them: JSON with comments, and with commas behind the last value. What is changed in them leaves the rest."""
+"""Parses and changes settings as agents write them: JSON with comments and with commas behind the last value."""
 
 import json
 import re

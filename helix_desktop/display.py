@@ -1,4 +1,4 @@
-"""Whether there is a screen to open a window on. Qt, asked without one, ends the process with an abort."""
+"""Checks whether there is a screen to open a window on. Qt, asked without one, ends the process with an abort."""
 
 import os
 import re

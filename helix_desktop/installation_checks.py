@@ -1,4 +1,4 @@
-"""What is wrong with this installation, and what to do about it.
+"""Finds what is wrong with this installation, and what to do about it.
 
 Each check is a small function that yields findings; one that fails in a way nobody thought of is a
 finding too. The diagnostics file holds the findings, versions, settings and the end of the log,

@@ -1,4 +1,4 @@
-"""Counting tokens with tiktoken: any text, any size, no network, and no panic that ends a thread.
+"""Counts tokens with tiktoken: any text, any size, no network, and no panic that ends a thread.
 
 What is guarded against (all of it measured): tiktoken downloads its vocabularies, so ours are shipped and loaded from
 `resources/encodings`; `encode_fact` refuses special tokens that a tool may well print, so `encode_ordinary`; a long run of

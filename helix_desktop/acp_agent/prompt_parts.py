@@ -1,4 +1,4 @@
-"""What an editor sends as a message, as the parts of a message of the user."""
+"""Turns what an editor sends into the parts of a message of the user."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""What a foreign agent says and does in a turn, as facts of the conversation and events for those who watch.
+"""Records what a foreign agent says and does in a turn: facts of the conversation, and events for those who watch.
 
 A reply is recorded with its calls once one of them runs, and their results together when the last of them is there: a reply closes the
 calls before it. What the agent says meanwhile is shown as it comes and recorded as the next reply.

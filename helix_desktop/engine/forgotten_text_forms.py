@@ -1,4 +1,4 @@
-r"""A text in every form it may be stored in, so that forgetting finds it.
+r"""Finds a text in every form it may be stored in, so that forgetting leaves none.
 
 Tools write JSON, whose strings hold JSON, whose strings hold URLs: instead of a list of forms there is one pattern, which
 reads each character in all the ways it can be escaped, at any depth: JSON, `\x`, percent signs, entities, quotes of a shell.

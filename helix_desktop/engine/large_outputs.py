@@ -1,4 +1,4 @@
-"""What arrives too large: outputs, user messages and attachments are stored and excerpted.
+"""Stores and excerpts what arrives too large: outputs, user messages and attachments.
 
 Here the models are asked; what is asked, and what is done with the answer, is in `strategies/output_admission.py`. Whatever
 goes wrong, and after `admission_wait` in any case, the preview is kept: a batch never waits longer.

@@ -1,4 +1,4 @@
-"""Clearing carried out: parts become markers, all of a batch in one transaction, their content stored before."""
+"""Replaces parts with markers: all of a batch in one transaction, their content stored before."""
 
 from collections.abc import Iterator, Sequence
 

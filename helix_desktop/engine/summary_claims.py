@@ -1,4 +1,4 @@
-"""What a summary claims that stands nowhere in what it stands for: files, names, figures, quotations, and orders of the user.
+"""Finds what a summary claims that its sources do not say: files, names, figures, quotations, and demands of the user.
 
 It goes by words alone. A file or a name has to stand there, a figure also rounded or in another unit, and an order must share words with a
 message of the user. What is found may still be true, so it is shown to a person, and its writer is asked again; nothing is removed.

@@ -1,4 +1,4 @@
-"""Tokens, windows and prices: one number for the meter and for every trigger.
+"""Measures tokens, windows and prices: one number for the meter and for every trigger.
 
 Tokens are counted once, when a fact is made, with the base encoding. What a model really bills is
 that times one factor per model, learned from what the provider reports. Every threshold is compared

@@ -1,4 +1,4 @@
-"""Panic: the next request would not fit. Reductions are tried in turn until it does; the last ones need no model."""
+"""Panic: shortens a request that would not fit. Reductions are tried in turn until it does; the last need no model."""
 
 import asyncio
 import functools

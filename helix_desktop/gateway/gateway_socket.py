@@ -1,4 +1,4 @@
-"""Where the gateway listens: on this machine alone."""
+"""Opens the socket that the gateway listens at, on this machine alone."""
 
 import errno
 import os

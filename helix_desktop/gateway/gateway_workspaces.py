@@ -1,4 +1,4 @@
-"""Workspaces as the gateway opens them: each when it is first asked for, here, or where it is open already."""
+"""Opens workspaces for the gateway: each when it is first asked for, here, or where it is open already."""
 
 import asyncio
 from collections import Counter

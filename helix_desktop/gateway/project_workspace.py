@@ -1,4 +1,4 @@
-"""The workspace of the folder an agent is started in: one for each project, so that no agent finds what another one saw."""
+"""Finds or creates the workspace of a project: one for each, so that no agent finds what another one saw."""
 
 from collections.abc import Sequence
 from pathlib import Path

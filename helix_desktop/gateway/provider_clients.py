@@ -1,4 +1,4 @@
-"""Connections to providers: registrations that reach them in the same way share theirs."""
+"""Shares HTTP connections among the registrations that reach a provider in the same way."""
 
 import httpx
 

@@ -1,4 +1,4 @@
-"""A request as it came, and as it is understood: its messages, who asks, and whether recall can be offered."""
+"""Parses an agent's request: its messages, who asks, and whether recall can be offered."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Reading the databases of other programs while those are running: never written to, and never waited for.
+"""Reads the databases of other programs while those run: never written to, and never waited for.
 
 A database can hold programs: views that never end, triggers, virtual tables, columns that are calculated. It can also claim in a few
 bytes to hold a great deal: one page below many others, a long default for every row, a log of a million million pages. So only what

@@ -1,4 +1,4 @@
-"""Histories from files of every form: what an agent wrote, recorded traces, messages as JSON.
+"""Reads histories from files of every form: what an agent wrote, recorded traces, messages as JSON.
 
 A line that cannot be read is left out and gets a sentence naming file and line; a file in which nothing can be read
 is a `InvalidInput`. What a file says is data: nothing in it is carried out, looked up or opened.

@@ -1,4 +1,4 @@
-"""A recorded history as facts of a conversation: pure, and the same each time a file is read.
+"""Turns a recorded history into facts of a conversation: pure, and the same each time a file is read.
 
 The content of outputs and pictures comes beside the facts, to be stored before them. Nothing is left out: an output that answers no
 call stands as an attachment, a failed request ends a turn, what the other program showed in the place of an output is a fold.

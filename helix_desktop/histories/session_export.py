@@ -1,4 +1,4 @@
-"""A conversation as other programs read it: what was said and done, and messages as OpenAI's chat completions take them.
+"""Exports a conversation for other programs: what was said and done, and messages as OpenAI's chat completions take them.
 
 Pure: facts in, values out. All that was said and done stands in it, whatever folds show the model;
 what was never answered gets a result that says so, so that what reads it may go on.

@@ -1,4 +1,4 @@
-"""A conversation of this program as a recorded session, the form in which the writers of the agents' formats take it.
+"""Turns a conversation's facts into a recorded session, which the writers of the agents' formats take.
 
 The opposite of `recording_facts`. All that was said and done is in it. A handover that covers the
 beginning is a compaction; a result that the other program had shortened is the text it had shown.

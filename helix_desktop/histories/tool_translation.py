@@ -1,4 +1,4 @@
-"""Tool calls of one agent as another agent's own tools make them, where they correspond; else as text that says what they were.
+"""Translates tool calls of one agent into those of another where they correspond; else into text that says what they were.
 
 A call is translated only if every argument of it has a counterpart, so that nothing it did is told differently.
 """

@@ -1,4 +1,4 @@
-"""Signing in to a server over HTTP: OAuth as the SDK does it, tokens with the keyring, a page only when the user asks for it.
+"""Signs in to a server over HTTP: OAuth as the SDK does it, tokens with the keyring, a page only when the user asks for it.
 
 Until then a server that wants a token is asked for nothing more: no page is opened and nobody is registered anywhere.
 """

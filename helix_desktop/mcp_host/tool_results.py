@@ -1,4 +1,4 @@
-"""What a server's tool came to, as text and pictures: everything it says is data, and what we add is marked as ours."""
+"""Turns the result of a server's tool into text and pictures: everything it says is data, and what we add is marked as ours."""
 
 import base64
 import binascii

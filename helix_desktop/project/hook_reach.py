@@ -1,4 +1,4 @@
-"""What a hook's command reaches: the files it names, and whether all it runs is the user's own.
+"""Finds what a hook's command reaches: the files it names, and whether all it runs is the user's own.
 
 What a command runs cannot be known in general (imports, `make`, `npm`). So what is known is covered
 by trust, and what is not known to be the user's own counts as the folder's.

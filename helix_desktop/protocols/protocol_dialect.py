@@ -1,4 +1,4 @@
-"""What one provider's protocol is to the client: how to write a request, and how to read its stream.
+"""The interface of a provider's protocol: how to write a request, and how to read its stream.
 
 A dialect only translates. Connections, timeouts, retries and prices are the client's.
 """

@@ -1,4 +1,4 @@
-"""What a provider's refusal means: status and body → one error of the tree, with a sentence and a way on.
+"""Turns a provider's refusal (status and body) into one error, with a sentence and a remedy.
 
 Providers differ in where they put the sentence and agree on little else, so the sentence itself is
 looked at. The lists below are what the providers and the local servers are known to say.

@@ -1,4 +1,4 @@
-"""A reply being put together from the pieces of a stream.
+"""Puts a reply together from the pieces of a stream.
 
 Every provider names the part a piece belongs to in its own way (an index, an item's id, nothing at
 all); the draft keeps parts by a `key` of the provider's choice, in the order in which they began.

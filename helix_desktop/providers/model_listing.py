@@ -1,4 +1,4 @@
-"""The models a provider says it has, merged with what the catalogue knows and the user corrected."""
+"""Lists the models a provider says it has, merged with what the catalogue knows and the user corrected."""
 
 import asyncio
 from collections.abc import Iterator, Mapping

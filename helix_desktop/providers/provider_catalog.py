@@ -1,4 +1,4 @@
-"""Which providers there are, how each is addressed, and how one becomes a ModelClient."""
+"""Lists the providers, how each is addressed, and connects one as a ModelClient."""
 
 import asyncio
 import time

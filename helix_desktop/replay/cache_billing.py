@@ -1,4 +1,4 @@
-"""What requests would be billed, by a provider's prompt cache as Anthropic documents it.
+"""Computes what requests would be billed, by a provider's prompt cache as Anthropic documents it.
 
 A request marks at most four of its blocks. It reads from the cache the longest beginning that an earlier request had marked,
 that is at most 20 blocks before one of its own marks and was used in the last five minutes; what

@@ -1,4 +1,4 @@
-"""What a session's folds may have lost, found out without the engine's own means.
+"""Finds what a session's folds may have lost, without the engine's own means.
 
 Its collector is another one than `engine/conversation_details.py`, on purpose: it reads the recording, not the facts, with patterns
 of its own. Lost is a detail of a covered message that stands neither in the view nor in an entry the view names.

@@ -1,4 +1,4 @@
-"""What a reply uses that the view no longer shows, and the pages that bring it back.
+"""Finds what a reply uses that the view no longer shows, and the pages that bring it back.
 
 A miss is known by use: the recorded reply names an identifier or a path, or a call in it repeats a line, that stood in the
 session and stands nowhere in the view, not even inside a longer path or line. A word of ordinary prose is no identifier: it

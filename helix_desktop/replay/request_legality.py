@@ -1,4 +1,4 @@
-"""Whether a provider would take a request: a second opinion beside the engine's own laws.
+"""Judges whether a provider would take a request: a second opinion beside the engine's own laws.
 
 The request is written out as the flat list of messages of OpenAI's chat completions and read from left to right, the
 way a provider does; what Anthropic asks for besides (roles in turns, the user first and last) is looked at as well.

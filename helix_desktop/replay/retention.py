@@ -1,4 +1,4 @@
-"""How much of what the agent uses still stood in the view it worked from.
+"""Measures how much of what the agent uses still stood in the view it worked from.
 
 Of the identifiers in a reply and its arguments that had occurred earlier in the session, the share that stood in the
 view the reply was made from. Handovers, observations and truncations count as nothing, whatever they say. Plain

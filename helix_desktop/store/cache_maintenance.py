@@ -1,4 +1,4 @@
-"""Looking after the cache: checking every byte, and making room. In slices, so that nobody waits long."""
+"""Checks every byte of the cache, and makes room in it. In slices, so that nobody waits long."""
 
 from collections.abc import Iterable, Sequence
 

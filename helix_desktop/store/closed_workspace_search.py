@@ -1,4 +1,4 @@
-"""Searching a workspace that nobody has open: through its own index, without opening it. Nothing is written and no lock is taken."""
+"""Searches a workspace that nobody has open: through its own index, without opening it. Nothing is written and no lock is taken."""
 
 from collections.abc import Callable
 from contextlib import ExitStack, closing

@@ -1,4 +1,4 @@
-"""Mending a damaged journal: from what can be read of it, from the end of its log, and from its backups.
+"""Repairs a damaged journal: from what can be read of it, from the end of its log, and from its backups.
 
 Every fact carries a digest, so a fact is taken from wherever it is intact, and never from where it is not. What is intact
 nowhere is replaced by a `Forgotten` that says so, so that the numbers behind it stay true; what was lost is named.

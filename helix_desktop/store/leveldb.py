@@ -1,4 +1,4 @@
-"""LevelDB through plyvel, with its traps closed.
+"""Reads and writes LevelDB through plyvel, and works around the traps of both.
 
 Every write is synced: an unsynced one in a log that has since been replaced would not be covered by a later sync. After
 any failed write the handle is not trusted: LevelDB's log can be misaligned behind it, and a sync that is tried again proves

@@ -1,4 +1,4 @@
-"""Reading a workspace without writing to it: its disk is full or may only be read, or nobody has it open and it is searched.
+"""Makes a copy of a workspace that is only read: its disk is full or read-only, or it is searched while it is closed.
 
 Opening the stores writes: LevelDB begins a log, SQLite shares memory through a file. So they are opened in a folder elsewhere
 that stands in for the workspace: small files are copied, and LevelDB's tables, which nothing ever changes, are

@@ -1,4 +1,4 @@
-"""Which of the places that a search found answer it best.
+"""Ranks the places that a search found: those that answer it best come first.
 
 A place counts by how many of the words it has, the rare ones above all, whether they stand in one
 line and in the order in which they were asked for, and by what is near it. The constants were chosen

@@ -1,4 +1,4 @@
-"""Words as the search sees them: prose, code identifiers and paths.
+"""Cuts texts and queries into words as the search index does: prose, code identifiers and paths.
 
 The index cuts a text at everything that is no letter or digit, so `snake_case` and `a/path.py` are found by their parts.
 `extra_words_for_index` adds what that misses: the humps of camelCase, and the characters and pairs of them of scripts without blanks.

@@ -1,4 +1,4 @@
-"""Room: contents that only checkpoints had go when no fact leads to them any more and they have been there for long enough."""
+"""Makes room: removes contents that only checkpoints had, if they are old and no fact leads to them any more."""
 
 from collections.abc import Iterable, Iterator
 

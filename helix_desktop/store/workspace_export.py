@@ -1,4 +1,4 @@
-"""A workspace as one file, and back. The file is a ZIP anybody can read; FORMATS.md describes it.
+"""Exports a workspace as one file, and imports it. The file is a ZIP anybody can read; FORMATS.md describes it.
 
 `manifest.json`, `workspace.toml` (without anything that looks like a key), `facts.jsonl`, and `entries.bin`: for each entry a
 line of JSON and then its bytes. What is imported is checked, fact by fact and entry by entry, and is never in force:

@@ -1,4 +1,4 @@
-"""How a workspace gets its link: from its settings, with the key from the keyring; or, on a machine
+"""Links a workspace to its shared store: by its settings, with the key from the keyring; or, on a machine
 without a desktop, both from its environment, and then no keyring is asked.
 
 HELIX_STORE       postgresql://user:password@host/database   for the workspace that was shared or joined with it

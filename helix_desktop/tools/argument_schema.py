@@ -1,4 +1,4 @@
-"""A call's arguments: reading the JSON, checking it against the tool's schema, and the `keep` every tool is offered with.
+"""Parses a call's arguments, checks them against the tool's schema, and adds the `keep` every tool is offered with.
 
 What a model gets wrong is answered with a sentence it can act on, never with a trace.
 """

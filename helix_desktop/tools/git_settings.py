@@ -1,4 +1,4 @@
-"""Which of git's settings can make git run a program or touch files elsewhere: all that are not known to be harmless."""
+"""Decides which git settings can run a program or touch files elsewhere: all that are not known to be harmless."""
 
 import fnmatch
 import re

@@ -1,4 +1,4 @@
-"""Finding files by pattern: `*` and `?` inside a name, `**` over folders, `{a,b}` for either."""
+"""Finds files by pattern: `*` and `?` inside a name, `**` over folders, `{a,b}` for either."""
 
 import fnmatch
 import re

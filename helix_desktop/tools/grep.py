@@ -1,4 +1,4 @@
-"""Regular expressions over content of any size, with a time limit that holds: the matching is done in a process."""
+"""Searches content of any size with a regular expression, in a process, so that a time limit holds."""
 
 import asyncio
 import json

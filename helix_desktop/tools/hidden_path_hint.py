@@ -1,4 +1,4 @@
-"""What a command that failed is told of paths the sandbox hid from it: which they are, and what opens them."""
+"""Tells a command that failed which paths the sandbox hid from it, and what opens them."""
 
 # ruff: noqa: PTH110 -- paths as texts
 

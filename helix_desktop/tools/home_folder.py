@@ -1,4 +1,4 @@
-"""What a command in the sandbox sees of the user's home: toolchains, caches of the workspace's own, and what the user opened.
+"""Decides what a sandboxed command sees of the user's home: toolchains, the workspace's own caches, what the user opened.
 
 Everything else is absent, so nobody has to know where the next program keeps its keys. Where the
 home folder itself is one of the workspace's folders, its entries that begin with a dot are absent

@@ -1,4 +1,4 @@
-"""Opening a path beneath a folder without ever leaving it, whatever happens to the folder meanwhile.
+"""Opens a path beneath a folder without ever leaving it, whatever happens to the folder meanwhile.
 
 Checking a path and opening it afterwards is a race that a symlink swapper wins more often than not. So nothing is
 checked: the kernel resolves the path and refuses to leave (openat2), or, where it cannot, we go step

@@ -1,4 +1,4 @@
-"""A rewind puts files back: by checkpoints where there are any, else each change of a file tool by itself."""
+"""Restores files for a rewind: by checkpoints where there are any, else each change of a file tool by itself."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Finding a tool among thousands by what somebody wants done: names, descriptions and parameters, word by word.
+"""Finds a tool among thousands by what somebody wants done: names, descriptions and parameters, word by word.
 
 BM25 over stems, with the words of a name counted twice. Names are taken apart (`create_issue`, `createIssue`), and words
 that stand in every question ("can you please find me") count for nothing. The constants were chosen on one

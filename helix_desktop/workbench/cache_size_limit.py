@@ -1,4 +1,4 @@
-"""How much the cache takes beyond the user's limit: counted in the background when that may have changed, and reported.
+"""Counts in the background how much the cache takes beyond the user's limit, when that may have changed, and reports it.
 
 Nothing is removed: only the user does that.
 """

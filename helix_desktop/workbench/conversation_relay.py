@@ -1,4 +1,4 @@
-"""A conversation for another agent, in that agent's own format; folded first where it is too long for it, or where that is asked for.
+"""Gives a conversation to another agent in its own format; folded first where it is too long, or where that is asked for.
 
 It is folded in a fork, so the conversation stays as it is. Every original stays in the cache, where the agent reads it over MCP.
 """

@@ -1,4 +1,4 @@
-"""What is found in a workspace's folders. Blocks: called in threads."""
+"""Finds files in a workspace's folders. It blocks, so it is called in threads."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The hooks of a workspace, run: each a process with a time limit, in the sandbox as a command of the model is."""
+"""Runs the hooks of a workspace: each a process with a time limit, in the sandbox as a command of the model is."""
 
 import asyncio
 import json

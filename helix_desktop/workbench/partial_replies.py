@@ -1,4 +1,4 @@
-"""What a model is writing, kept on the disk about every second, so that a kill in the middle of an answer loses no more.
+"""Saves what a model is writing about every second, so that a kill in the middle of an answer loses no more.
 
 One small file for each reply that streams. It is removed when the reply is a fact; one that is found when a conversation
 is opened is the beginning of an answer whose program was killed, and becomes a fact then.

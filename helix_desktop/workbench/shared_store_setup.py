@@ -1,4 +1,4 @@
-"""Sharing a workspace through a store, testing one, joining, and sharing it no more: what the window and the command line both do."""
+"""Shares a workspace through a store, tests one, joins one and stops sharing: for the window and the command line."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A slash command as the message it becomes: its shell lines run after permission, its files are read like any other."""
+"""Turns a slash command into a message: its shell lines run after permission, its files are read like any other."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""From what steps did to paths to the changes of files that are shown: joined, without lines of others, with counted lines."""
+"""Joins what steps did to paths into changes of files: without lines of others, with counted lines."""
 
 import asyncio
 from collections.abc import Callable, Sequence

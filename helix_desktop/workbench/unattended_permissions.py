@@ -1,4 +1,4 @@
-"""Questions of a turn that nobody watches: what was allowed from the start answers them."""
+"""Answers the permission questions of a turn that nobody watches by what was allowed from the start."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,4 @@
-"""How much of what was written here is on no other machine: the tasks of workers write only as much as a bound leaves."""
+"""Counts the facts that are on no other machine yet: the tasks of workers write only as much as a bound leaves."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping

@@ -1,4 +1,4 @@
-"""An engine for the event loop: its calls block, so each is made on a thread. All workspaces on one server share its threads.
+"""Calls a row store from the event loop: each call is made on a thread, as it blocks. Workspaces on one server share threads.
 
 Calls are split so that none is much larger than `MOST_BYTES_IN_CALL`; a reader gets what there is of all of them.
 """

@@ -1,4 +1,4 @@
-"""Entries on their way between the cache of this machine and the shared store.
+"""Sends and fetches entries between the cache of this machine and the shared store.
 
 There is no queue beside the cache: its numbers are the queue. Every entry gets the next number when it becomes known, in the same
 synced batch, so what waits are the entries behind the last number that was sent. That lasts through

@@ -1,4 +1,4 @@
-"""Which machine may write in which conversation, as far as this one knows."""
+"""Remembers which machine may write in which conversation, as far as this one knows."""
 
 import sys
 import time

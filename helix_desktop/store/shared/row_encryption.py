@@ -1,4 +1,4 @@
-"""Names and rows that tell whoever runs the engine nothing.
+"""Encrypts rows and their names, so that whoever runs the engine learns nothing.
 
 All keys come from the workspace's one key: HMAC-SHA256 under a label of their own. A name is a keyed digest, so equal contents
 of two workspaces have different names. A row begins with `ROW_KEY_BYTES` random bytes; its own key is made of these and the workspace's key,

@@ -1,4 +1,4 @@
-"""The port of an engine that machines share: opaque rows by name. It reads nothing and needs to know nothing.
+"""The interface of an engine that machines share: it stores opaque rows by name, and cannot read them.
 
 A row is sealed bytes (`row_encryption`): first `ROW_KEY_BYTES` bytes that make its key together with the workspace's, then padded ciphertext. An
 engine may store the two apart; to forget a row it destroys both. All calls block and may come from any thread; each may be made

@@ -1,4 +1,4 @@
-"""Where a shared store is: an address without its secret, and the engine behind it.
+"""Parses the address of a shared store, without its secret, and opens the engine behind it.
 
     postgresql://user@host/database?sslmode=verify-full
     s3://bucket/folder?endpoint=https://minio.example:9000&region=eu-central-1

@@ -1,4 +1,4 @@
-"""What this machine knows of the others: for each conversation how far they have it, and the head as it was seen last.
+"""Remembers of each conversation how much of it other machines have, and its head as it was seen last.
 
 A table in the journal, so that it changes with the facts in one transaction. It is derived: without
 it, what is here is compared with what is shared from the first fact on.

@@ -1,4 +1,4 @@
-"""Putting one name in a folder to another state, in a way that never loses what somebody else put there meanwhile.
+"""Replaces one entry of a folder in a way that never loses what somebody else put there meanwhile.
 
 What is new is whole and synced before it has a name. It changes places with what is there (renameat2),
 and only then is looked at what came out: if that is not what was expected, the two change back.

@@ -1,4 +1,4 @@
-"""The contents of files on their way into the cache, in batches, so that reading and storing go on side by side."""
+"""Stores the contents of files in the cache, in batches, so that reading and storing go on side by side."""
 
 import asyncio
 import os

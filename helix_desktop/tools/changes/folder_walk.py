@@ -1,4 +1,4 @@
-"""Looking through the folders: what is new since the last look, without reading a file whose inode, size, mode and times are known.
+"""Walks through the folders to find what is new since the last look, without reading a file whose inode, size, mode and times are known.
 
 Everything is reached by handles, from a folder to what is in it, and no link is followed. What a time cannot be trusted
 for, because the file changed within the clock's resolution of the look, is read again at the next.

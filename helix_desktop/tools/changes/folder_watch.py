@@ -1,4 +1,4 @@
-"""The kernel's word for which folders may have changed since the last look (inotify). A hint: where there is doubt, all are looked at.
+"""Hears from the kernel which folders may have changed since the last look (inotify): a hint, in doubt all are looked at.
 
 The kernel queues a change before the call that made it returns, so what is read here holds everything that happened before. A queue that
 ran over says so. Writes through a mapping of memory, or by another name of the file, are not told: who looks thoroughly walks.

@@ -1,4 +1,4 @@
-"""What is known of the folders of a workspace since the last look at them: their files' stamps and items, what is not covered and why."""
+"""Remembers the folders of a workspace as they were at the last look: stamps and items of files, what is not covered and why."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Which programs a command line would start: through assignments, wrappers, shells, xargs, find, git's own options.
+"""Finds the programs that a command line would start: through assignments, wrappers, shells, xargs, find, git's own options.
 
     programs("timeout 5 env A=1 git -C sub push")  # Known: timeout, env, git -C sub push, git push
     programs("$TOOL push")                         # Unknown: the program to run comes from a shell expansion

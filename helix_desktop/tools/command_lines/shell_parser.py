@@ -1,4 +1,4 @@
-"""Reading a shell command line: which commands are in it, wherever they are written, and with which words.
+"""Parses a shell command line: which commands are in it, wherever they are written, and with which words.
 
 It reads what bash and POSIX shells read: quotes, expansions, substitutions, groups, loops, `case`, functions, here
 documents. Quotes are taken off; what the shell would fill in becomes `ANY` (some text inside a word) or `MANY`
