@@ -118,20 +118,24 @@ def suggest_unsearched_workspace(row: WorkspaceListRow, error: HelixError | None
 def offer_slash_commands(
     actions: ActionRegistry, asked: CompletionRequest, brought: Sequence[ProjectItem] = ()
 ) -> list[CompletionOffer]:
-    """What `/` offers: the folders' own commands and skills, then the program's commands that begin so, then those whose title holds the letters."""
+    """What `/` offers: the command that is typed, those that begin so, then others that hold the letters; a folder's own before the program's."""
     letters = asked.typed_letters.casefold()
-    offers = []
-    for name, action in COMMANDS.items():
-        title, begins = actions[action].text(), name.startswith(letters)
-        if actions[action].isEnabled() and (begins or letters in title.casefold()):
-            offer = CompletionOffer(f"/{name}", value=actions[action], icon="action", remark=title)
-            offers.append((not begins, offer))
+
+    def rank(offer: CompletionOffer) -> tuple[bool, bool]:
+        name = offer.text[1:].casefold()
+        return name != letters, not name.startswith(letters)
+
+    programs = [
+        CompletionOffer(f"/{name}", value=actions[action], icon="action", remark=actions[action].text())
+        for name, action in COMMANDS.items()
+        if actions[action].isEnabled() and (name.startswith(letters) or letters in actions[action].text().casefold())
+    ]
     own = [
         CompletionOffer(f"/{item.name}", f"/{item.name} ", icon="entry", remark=item.about[:80])
         for item in brought
         if letters in item.name.casefold()
     ]
-    return [*own, *(offer for _, offer in sorted(offers, key=lambda pair: pair[0]))]
+    return sorted([*own, *programs], key=rank)
 
 
 async def offer_agent_commands(bench: Workbench, session: Session, asked: CompletionRequest) -> list[CompletionOffer]:

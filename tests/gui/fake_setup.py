@@ -182,6 +182,7 @@ class FakeInstallation:
         self.of_others = FakeHistories()
         self.played: list[tuple[list[str], list[str], int]] = []
         self.replay_error = ""
+        self.cheapest = ["helix"]
 
     def histories_for_import(self, desk: Workbenches) -> FakeHistories:
         return self.of_others
@@ -254,7 +255,9 @@ class FakeInstallation:
         self.played.append((list(conversations), list(policies), window))
         if self.replay_error:
             raise StoreFailed(self.replay_error)
-        return [PolicyOutcome(name, 50_000, 100_000, 0.8, 0.9) for name in policies]
+        return [
+            PolicyOutcome(name, 50_000 if name in self.cheapest else 60_000, 100_000, 0.8, 0.9) for name in policies
+        ]
 
     async def open_tour_workbench(self, desk: Workbenches, folder: Path) -> Workbench:
         folder.mkdir(parents=True, exist_ok=True)

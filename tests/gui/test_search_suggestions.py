@@ -9,6 +9,7 @@ from helix_desktop.gui import search_suggestions
 from helix_desktop.gui.chat.completion_list import CompletionRequest
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.project.project_item import ProjectItem
 from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench
 
@@ -63,6 +64,16 @@ def test_every_command_is_an_action(window: MainWindow) -> None:
         offer.text
         for offer in search_suggestions.offer_slash_commands(window.window_actions, CompletionRequest("/", "mo", 0))
     ][:2] == ["/model", "/mode"]
+
+
+def test_a_command_that_is_typed_whole_stands_first(window: MainWindow) -> None:
+    """`/mode` and Enter chose a model: `/model` begins with the same letters."""
+    skills = [ProjectItem("skill", name, Path(name), "", "") for name in ("renew-keys", "model-card")]
+    for typed, first in (("mode", "/mode"), ("mod", "/model-card"), ("new", "/new")):
+        request = CompletionRequest("/", typed, 0)
+        offers = search_suggestions.offer_slash_commands(window.window_actions, request, skills)
+        assert offers[0].text == first
+    assert offers[1].text == "/renew-keys"
 
 
 def test_a_command_that_cannot_be_done_now_is_not_offered(window: MainWindow) -> None:

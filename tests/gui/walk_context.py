@@ -314,7 +314,7 @@ class Walk:
         """The policies are played over the conversation, and one becomes the workspace's."""
         await self._do("replay lab")
         dialog = await shown(ReplayLabDialog)
-        await until(lambda: "would have cost the least here" in dialog.answer.text())
+        await until(lambda: "would have cost" in dialog.answer.text())
         await press(dialog, "Use this preset")
         await until(lambda: self.bench.policy_name == "helix")
         assert self.bench.workspace.settings.preset == "helix"

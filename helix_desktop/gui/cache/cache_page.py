@@ -49,6 +49,7 @@ class CachePage(QWidget):
         self.table = EntryTable(theme, self.model, self)
         self.viewer = EntryViewer(theme, doing, self)
         self.entry_actions = EntryActions(theme, self._shown, self.table, self.viewer, self)
+        self._figures = ""  # What the line above the table says while at most one row is selected.
         self._figures_label = plain_widgets.build_plain_label("", "small", self)
         theme.keep_lengths_scaled(self, self._figures_label.setContentsMargins, 20, 6, 20, 6)
         self._over_limit_button = plain_widgets.build_push_button("", self, self.storage_settings_wanted.emit, "link")
@@ -180,7 +181,7 @@ class CachePage(QWidget):
     def _search_entry_contents(self, text: str) -> None:
         if self._shown.catalogue is None:
             return
-        self._figures_label.setText(tr("Searching for “{words}”…", words=text))
+        self._show_figures(tr("Searching for “{words}”…", words=text))
         looking = entry_tasks.search_entries_with_rows(self._shown.catalogue, text, tool=self.bar.filter.tool)
         self._shown.run_if_shown(looking, lambda hits: self._show_search_hits(text, hits))
 
@@ -191,7 +192,7 @@ class CachePage(QWidget):
         self.model.show_search_hits(found)
         self.viewer.content_view.lines.highlight_matches(text)
         places = format_count(len(found), "{n} matching entry", "{n} matching entries")
-        self._figures_label.setText(f"“{text}”: {places}")
+        self._show_figures(f"“{text}”: {places}")
         if found:
             self.table.select_row(0)
         else:
@@ -199,7 +200,7 @@ class CachePage(QWidget):
 
     def _search_unknown_hash_as_text(self, error: HelixError) -> None:
         """Not a hash of ours: it may still stand in a text."""
-        self._figures_label.setText(translate_sentences(str(error)))
+        self._show_figures(translate_sentences(str(error)))
         self._search_entry_contents(self._query)
 
     def _clear_search_hits(self) -> bool:
@@ -233,7 +234,7 @@ class CachePage(QWidget):
 
     def _select_and_open_row(self, row: EntryRow | None) -> None:
         if row is None or self._shown.catalogue is None:
-            self._figures_label.setText(tr("This workspace does not contain this entry."))
+            self._show_figures(tr("This workspace does not contain this entry."))
             return
         number = self.model.row_number_of_entry(row.stored.digest)
         if number >= 0:
@@ -277,14 +278,17 @@ class CachePage(QWidget):
         if stats.gone:
             parts.append(tr("{n} removed to free up space", n=format_number(stats.gone)))
         parts.append(tr("verified on every read"))
-        self._figures_label.setText(" · ".join(parts))
+        self._show_figures(" · ".join(parts))
 
     def _show_selection_count(self) -> None:
         chosen = self.table.selected_count
         self.viewer.compare_button.setEnabled(chosen == 2)
-        if chosen > 1:
-            words = tr("{n} selected", n=format_number(chosen))
-            self._figures_label.setText(f"{words} · {tr('Press Ctrl+C to copy the hashes')}")
+        selected = f"{tr('{n} selected', n=format_number(chosen))} · {tr('Press Ctrl+C to copy the hashes')}"
+        self._figures_label.setText(selected if chosen > 1 else self._figures)
+
+    def _show_figures(self, words: str) -> None:
+        self._figures = words
+        self._figures_label.setText(words)
 
     def _refresh_entries_now(self) -> None:
         self._needs_refresh = False

@@ -77,7 +77,7 @@ class ReplayLabDialog(TransientDialog):
 
     def _show_outcomes(self, outcomes: Sequence[PolicyOutcome]) -> None:
         self._bar.hide()
-        self.answer.setText(self._describe_cheapest(min(outcomes, key=lambda outcome: outcome.cost_share)))
+        self.answer.setText(self._describe_cheapest(min(outcomes, key=self._rank_by_shown_cost)))
         for column, head in enumerate((tr("Preset"), tr("Cost"), tr("Peak"), tr("In view"), "")):
             self._table.addWidget(build_plain_label(head, "faint", self, wraps=False), 0, column)
         for line, outcome in enumerate(outcomes, 1):
@@ -85,12 +85,22 @@ class ReplayLabDialog(TransientDialog):
                 self._table.addWidget(cell, line, column)
         self._table.setColumnStretch(4, 1)
 
+    def _rank_by_shown_cost(self, outcome: PolicyOutcome) -> tuple[int, bool]:
+        """Of presets whose figures look the same, the one in use comes first: changing to another would bring nothing."""
+        return round(outcome.cost_share * 100), outcome.policy != self._bench.policy_name
+
     def _describe_cheapest(self, outcome: PolicyOutcome) -> str:
         name, cost = self._names[outcome.policy], format_percent(outcome.cost_share)
         if self._count > 1:
             return tr(
                 "In your last {n} conversations, {name} would have cost the least: {cost} of what it costs to send everything. The last column shows how much of the text that was used again was still in the context.",
                 n=str(self._count),
+                name=name,
+                cost=cost,
+            )
+        if outcome.policy == self._bench.policy_name:
+            return tr(
+                "No other preset would have cost less here: {name} costs {cost} of what it costs to send everything.",
                 name=name,
                 cost=cost,
             )

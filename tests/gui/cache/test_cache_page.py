@@ -92,6 +92,12 @@ def test_choosing_all_and_copying_hashes(page: CachePage, catalogue: MemoryCatal
     assert "305 selected" in page._figures_label.text()
     QTest.keyClick(page.table, Qt.Key.Key_C, CONTROL)
     settle()
+    page.table.select_row(1)
+    settle()
+    assert "selected" not in page._figures_label.text()
+    assert page._figures_label.text().startswith("305 entries")
+    QTest.keyClick(page.table, Qt.Key.Key_A, CONTROL)
+    settle()
     text = QGuiApplication.clipboard().text().split("\n")
     assert len(text) == 305
     assert set(text) == {line.stored.digest.hex for line in catalogue.lines}

@@ -60,6 +60,18 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
     assert window.context_panel.policy.text() == "Helix preset ▾"
 
 
+def test_a_preset_that_costs_as_much_as_the_one_in_use_is_not_called_cheaper(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    program.cheapest = ["helix", bench.policy_name]
+    window.window_actions["lab"].trigger()
+    (lab,) = window.findChildren(ReplayLabDialog)
+    QApplication.processEvents()
+    mine = lab._names[bench.policy_name]
+    assert bench.policy_name != "helix"
+    assert lab.answer.text().startswith(f"No other preset would have cost less here: {mine} costs 50% of what")
+
+
 def test_the_policy_page_compares_the_last_conversations(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
