@@ -126,6 +126,10 @@ class ActionRefused(HelixError):
     """A rule of the program or the user said no."""
 
 
+class RefusedByUser(ActionRefused):
+    """The user was asked and said no."""
+
+
 class StoppedByUser(HelixError):
     """The user stopped it."""
 

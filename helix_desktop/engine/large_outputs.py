@@ -180,11 +180,8 @@ class OutputAdmission:
         shown = {one.returned.call: "(long; see below)" for one in held}
         answered = replace(request, messages=(*request.messages[:-1], _fill_held_results(request.messages[-1], shown)))
         question = output_admission.admission_question(previews, numbers)
-        answer = await asking.ask_for_text(
-            main,
-            append_question(answered, question, facts.Purpose.ADMISSION, QUESTION_OUTPUT),
-            self.conversation.policy.admission_wait,
-        )
+        asked = append_question(answered, question, facts.Purpose.ADMISSION, QUESTION_OUTPUT)
+        answer = await asking.ask_for_text(main, asked, self.conversation.policy.admission_wait)
         chosen = output_admission.parse_admission_choices(answer, list(previews), numbers)
         return {number - 1: choice for number, choice in chosen.items()}
 

@@ -120,11 +120,6 @@ def offer_slash_commands(
 ) -> list[CompletionOffer]:
     """What `/` offers: the command that is typed, those that begin so, then others that hold the letters; a folder's own before the program's."""
     letters = asked.typed_letters.casefold()
-
-    def rank(offer: CompletionOffer) -> tuple[bool, bool]:
-        name = offer.text[1:].casefold()
-        return name != letters, not name.startswith(letters)
-
     programs = [
         CompletionOffer(f"/{name}", value=actions[action], icon="action", remark=actions[action].text())
         for name, action in COMMANDS.items()
@@ -135,7 +130,10 @@ def offer_slash_commands(
         for item in brought
         if letters in item.name.casefold()
     ]
-    return sorted([*own, *programs], key=rank)
+    names = [*own, *programs]
+    return sorted(
+        names, key=lambda offer: (offer.text[1:] != letters, not offer.text[1:].casefold().startswith(letters))
+    )
 
 
 async def offer_agent_commands(bench: Workbench, session: Session, asked: CompletionRequest) -> list[CompletionOffer]:

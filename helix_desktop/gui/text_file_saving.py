@@ -17,10 +17,8 @@ async def save_text_file(file: Path, make: Callable[[], str]) -> None:
     try:
         await asyncio.to_thread(write_whole)
     except OSError as error:
-        raise StoreFailed(
-            tr("{file} could not be written: {why}.", file=file, why=error.strerror or error),
-            remedy=tr("Nothing was lost. Choose another location."),
-        ) from error
+        words = tr("{file} could not be written: {why}.", file=file, why=error.strerror or error)
+        raise StoreFailed(words, remedy=tr("Nothing was lost. Choose another location.")) from error
 
 
 def file_name_from_title(title: str, otherwise: str) -> str:

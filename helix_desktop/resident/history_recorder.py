@@ -141,10 +141,8 @@ class HistoryRecorder:
 
     def _existing_folders(self) -> Folders:
         if time.monotonic() - self._settings_read >= SETTINGS_SECONDS:
-            self._recorded, self._settings_read = (
-                list_history_folders_to_record(self._where, self._places),
-                time.monotonic(),
-            )
+            self._recorded = list_history_folders_to_record(self._where, self._places)
+            self._settings_read = time.monotonic()
         return [one for one in self._recorded if one[1].is_dir()]
 
     def _copy_changes_until_folders_change(self, watch: Callable[..., Any], folders: Folders) -> None:

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 from helix_desktop.engine.facts import FilesChanged, ToolCall, ToolSpec
 from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.strategies.marker_clearing import summarise_arguments
+from helix_desktop.engine.tool_calls import USER_WORDS
 from helix_desktop.engine.tool_names import ToolName
-from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFailed
+from helix_desktop.errors import ActionRefused, HelixError, NotFound, RefusedByUser, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import argument_schema
 from helix_desktop.tools.built_in_tool import (
@@ -80,7 +81,7 @@ class WorkspacePermissions:
         asked.decided_by = "user"
         if not answer.allowed:
             asked.refused = True
-            words = f" The user said: {answer.words.strip()}" if answer.words.strip() else ""
+            words = f"{USER_WORDS}{answer.words.strip()}" if answer.words.strip() else ""
             raise ActionRefused(f"The user denied this call, so it was not run.{words}")
         if answer.scope in decision.scopes:
             asked.scope = answer.scope
@@ -220,6 +221,8 @@ class Toolbox:
         except StoreFailed:
             raise
         except (HelixError, OSError) as error:
+            if isinstance(error, RefusedByUser):
+                asked.decided_by, asked.refused = "user", True
             words = str(error) if isinstance(error, HelixError) else f"The system refused: {error}"
             result = ToolOutput(words, ok=False, source=summarise_arguments(call.arguments))
         outcome = await self._build_call_outcome(call, result, asked, keep)

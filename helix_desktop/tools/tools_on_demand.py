@@ -136,12 +136,9 @@ class OnDemandTools:
         async def call_find_tools(args: ToolArguments, _: ToolResources) -> ToolOutput:
             limit = min(args.number_argument("limit", 5), MOST_FOUND)
             everything = (*searchable(), *self.also_searchable())
-            found = await self.finder.find_best_tools(
-                args.text_argument("query"), limit, everything, names().__contains__
-            )
-            return ToolOutput(
-                _format_found_tools(found, args.text_argument("query")), source=args.text_argument("query")
-            )
+            query = args.text_argument("query")
+            found = await self.finder.find_best_tools(query, limit, everything, names().__contains__)
+            return ToolOutput(_format_found_tools(found, query), source=query)
 
         return (
             BuiltInTool(FIND_TOOLS, _ABOUT_FIND, _FIND, call_find_tools),

@@ -215,11 +215,8 @@ class WorkspaceSharing:
         """The workspace has a link to a shared store now, or none any more."""
         workspace, link = self._bench.workspace, self._bench.workspace.link
         if link is not None and self._task is None:
-            self.start_conversation_sync(
-                partial(_connect_through_link, workspace, link, self.machine_name),
-                address=link.url,
-                entries=lambda: link.waiting,
-            )
+            connect = partial(_connect_through_link, workspace, link, self.machine_name)
+            self.start_conversation_sync(connect, address=link.url, entries=lambda: link.waiting)
         elif link is None and self._task is not None:
             self._bench.tasks.spawn_task(self.stop_conversation_sync(), name="share no more")
 

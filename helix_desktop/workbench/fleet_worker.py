@@ -30,7 +30,11 @@ from helix_desktop.workbench.conversation_fences import ConversationFence
 from helix_desktop.workbench.delegated_agents import result_of_agent
 from helix_desktop.workbench.fleet_step_gate import BudgetSpent, FleetStepGate
 from helix_desktop.workbench.open_workbench import Workbench
-from helix_desktop.workbench.unattended_permissions import is_allowed_unattended, name_to_allow
+from helix_desktop.workbench.unattended_permissions import (
+    describe_missing_permission,
+    is_allowed_unattended,
+    name_to_allow,
+)
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -48,6 +52,7 @@ PERMITTED = (
 GIVEN_BACK = "The worker was stopped, and another worker will continue."
 # The reason recorded if a worker stops a turn. A turn stopped by the user has another one.
 LET_GO = "The task's worker stopped this turn."
+NEEDS_PERMISSION = "The task needs your permission. Give it in the Fleet window, and the task continues."
 STOPPED = "Someone stopped this turn in the task's conversation."
 _PROCESS = secrets.token_hex(3)  # A random part of the names of workers in this process.
 _numbers = itertools.count(1)
@@ -78,10 +83,10 @@ class ClaimedFleetTask:
         self.held_until = until
         self._held_again.set()
 
-    def stop_turn(self) -> None:
+    def stop_turn(self, why: str = LET_GO) -> None:
         self.is_ending = True
         if self.session is not None:
-            self.session.stop_turn(LET_GO)
+            self.session.stop_turn(why)
 
     async def ensure_held(self) -> None:
         """Waits while nobody knows whether the lease holds. Raises LostFleetTask when it is lost."""
@@ -290,7 +295,7 @@ class FleetWorker:
                 session.answer_question(event.number, PermissionAnswer(allowed=True))
             else:
                 claimed.question = event.question
-                claimed.stop_turn()
+                claimed.stop_turn(NEEDS_PERMISSION)
 
         unsubscribe = session.subscribe_to_events(answer_or_note_overload)
         try:
@@ -367,8 +372,7 @@ class FleetWorker:
         if claimed.is_stopped:
             return FleetTaskState.CANCELLED, FleetTaskResult(STOPPED, cost=cost)
         if claimed.question is not None:
-            asked = name_to_allow(claimed.question)
-            why = f"The task needs your permission: {claimed.question.title}."
+            asked, why = name_to_allow(claimed.question), describe_missing_permission(claimed.question)
             return FleetTaskState.NEEDS_YOU, FleetTaskResult(why, cost=cost, asked=asked)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
             return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)

@@ -55,10 +55,8 @@ class PartialReplies:
         elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, ModelReplied | TurnEnded | Rewound):
             streaming_over = self._of.pop(event.recorded.conversation, None)
             if streaming_over is not None and streaming_over.written:
-                self._spawn(
-                    asyncio.to_thread(self._delete_partial_reply, event.recorded.conversation),
-                    name="drop a partial reply",
-                )
+                deleting = asyncio.to_thread(self._delete_partial_reply, event.recorded.conversation)
+                self._spawn(deleting, name="drop a partial reply")
 
     async def recover_cut_off_reply(self, conversation: Conversation, model: str, count: Callable[[str], int]) -> None:
         """What the last run of the program left of an answer becomes a fact, as an answer that was cut off."""

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from helix_desktop.engine.collaborators import StandingNote
 from helix_desktop.engine.ports import PermissionQuestion
-from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.errors import ActionRefused, InvalidInput, RefusedByUser
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.built_in_tool import (
     BuiltInTool,
@@ -56,7 +56,7 @@ class PlanMode:
         )
         if not answer.allowed:
             words = f" The user said: {answer.words}" if answer.words else ""
-            raise ActionRefused(f"The user wants you to keep planning.{words}")
+            raise RefusedByUser(f"The user wants you to keep planning.{words}")
         final = answer.values.strip() or plan
         await self.choose(ON.get(answer.scope, PermissionMode.ASK).value)
         changed = " The user changed it: read it again." if final != plan else ""

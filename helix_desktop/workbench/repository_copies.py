@@ -174,10 +174,8 @@ class RepositoryCopies:
 
     async def run_set_up_command(self, conversation: str) -> str:
         """Runs the command of the settings, once in each new copy, and asks as for any command. What the agent is told of it."""
-        command, session = (
-            self._bench.workspace.settings.copies.get("set_up"),
-            self._bench.sessions.find_open_session(conversation),
-        )
+        command = self._bench.workspace.settings.copies.get("set_up")
+        session = self._bench.sessions.find_open_session(conversation)
         if not command or session is None or session.conversation.state.own_copy not in self._new:
             return ""
         self._new.discard(session.conversation.state.own_copy)

@@ -5,10 +5,20 @@ from collections.abc import Collection
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.tool_names import EDITS, ToolName
 
+LONGEST_PREVIEW = 2_000  # In characters. So much of what a task wants to do is kept in the list of tasks.
+
 
 def name_to_allow(question: PermissionQuestion) -> str:
     """What `--allow` would have to name."""
     return question.apart or question.call.name
+
+
+def describe_missing_permission(question: PermissionQuestion) -> str:
+    """Why a task waits; below it, exactly what the task would do with the permission."""
+    left = len(question.preview) - LONGEST_PREVIEW
+    more = f"\n… (+{left:,} characters)" if left > 0 else ""
+    why = f"The task needs your permission: {question.title}."
+    return f"{why}\n\n{question.preview[:LONGEST_PREVIEW]}{more}".strip()
 
 
 def is_allowed_unattended(question: PermissionQuestion, allowed: Collection[str]) -> bool:

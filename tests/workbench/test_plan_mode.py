@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import program_folders
-from helix_desktop.engine.facts import Text, ToolReturned
+from helix_desktop.engine.facts import Decided, Text, ToolReturned
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, FactAppended, QuestionAnswered, QuestionAsked
+from helix_desktop.engine.tool_calls import USER_WORDS
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
 from tests.engine.agent import ScriptedModel, calls
@@ -78,7 +79,9 @@ async def test_the_user_may_want_more_planning(desks: Desks, folder: Path, model
     await told(bench, session, model, PLAN)
     assert bench.permission_mode == "plan"
     (result,) = [r.fact for r in session.all_facts if isinstance(r.fact, ToolReturned)]
-    assert "keep planning. The user said: Mind the tests." in result.head
+    assert f"keep planning.{USER_WORDS}Mind the tests." in result.head
+    (decided,) = [r.fact for r in session.all_facts if isinstance(r.fact, Decided)]
+    assert (decided.allowed, decided.by) == (False, "user")  # The chat says "denied", not "failed".
 
 
 async def test_a_plan_outside_of_plan_mode_is_refused(desks: Desks, folder: Path, model: ScriptedModel) -> None:

@@ -123,10 +123,8 @@ class ConversationBranch(LiveFolds):
             else:
                 self.turn = CurrentTurn([recorded.seq], self.turn.first_seq, running=True)
             if fact.by:
-                self.notes[fact.by] = (
-                    recorded.seq,
-                    "".join(part.text for part in fact.parts if isinstance(part, facts.Text)),
-                )
+                text = "".join(part.text for part in fact.parts if isinstance(part, facts.Text))
+                self.notes[fact.by] = (recorded.seq, text)
         self.order.append(recorded.seq)
         self.born[recorded.seq] = len(self.steps)
         self.token_sums.append_number(0)

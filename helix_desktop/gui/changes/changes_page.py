@@ -378,10 +378,8 @@ def _build_group_rows(words: str, files: Sequence[FileChange], turn: TurnOfChang
         return []
     heading = f"{words} · {format_count(len(files), '{n} file', '{n} files')}"
     added, removed = sum(file.added for file in files), sum(file.removed for file in files)
-    return [
-        ChangesListRow(heading=heading, turn=turn, added=added, removed=removed),
-        *group_rows_by_folder(files, turn),
-    ]
+    heading_row = ChangesListRow(heading=heading, turn=turn, added=added, removed=removed)
+    return [heading_row, *group_rows_by_folder(files, turn)]
 
 
 def _since_turn_heading(turn: TurnOfChanges) -> str:

@@ -131,7 +131,8 @@ def list_task_rows(found: Sequence[Figures]) -> dict[str, tuple[str, Figures, Fi
 def describe_task_reason(state: str, task: Figures) -> str:
     """Why it is in its state; of one that goes on, not why it once stopped."""
     goes_on = state == "running" or (state == "waiting" and task["asked"])
-    return "" if goes_on else translate_sentences(task["why"])
+    why, between, exact = ("" if goes_on else task["why"]).partition("\n\n")
+    return f"{translate_sentences(why)}{between}{exact}"
 
 
 def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
@@ -143,8 +144,8 @@ def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
     if task["worker"] in one["lost"]:
         where = tr("{worker} (not responding)", worker=where)
     now = describe_task_reason(state, task) or (tr("attempt {n}", n=task["claims"]) if task["claims"] > 1 else "")
-    text, agent = " ".join(task["text"].split())[:LONGEST_CELL], task["agent"] or tr("agent")
-    words = [states[state], text, one["name"], agent, where or NOTHING, now]
+    text, now = (" ".join(words.split())[:LONGEST_CELL] for words in (task["text"], now))
+    words = [states[state], text, one["name"], task["agent"] or tr("agent"), where or NOTHING, now]
     cost = format_dollars(task["cost"]) if task["cost"] else NOTHING
     return [*map(make_safe_text, words), format_time_ago(task["added"], time.time()), cost]
 

@@ -176,7 +176,6 @@ def position_beside_area(place: QRect, size: QSize, window: QRect) -> QPoint:
         (above - inside.top(), QPoint(middle.x() - size.width() // 2, above)),
     )
     _, at = max(ways, key=lambda way: way[0])
-    return QPoint(
-        max(inside.left(), min(at.x(), inside.right() - size.width())),
-        max(inside.top(), min(at.y(), inside.bottom() - size.height())),
-    )
+    left = max(inside.left(), min(at.x(), inside.right() - size.width()))
+    top = max(inside.top(), min(at.y(), inside.bottom() - size.height()))
+    return QPoint(left, top)

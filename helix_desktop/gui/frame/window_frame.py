@@ -157,10 +157,8 @@ class WindowFrame(QWidget):
     def _distribute_widths(self) -> None:
         """Gives the sides their saved widths and the page the rest, never less than it needs."""
         kept, whole = self.memory.get_remembered, self._splitter.width()
-        usual = min(
-            self.theme.zoomed_pixels(sidebar_module.WIDTH) - 1,
-            max(round(whole * MAX_SIDEBAR_SHARE), self.sidebar.minimumWidth()),
-        )
+        widest = max(round(whole * MAX_SIDEBAR_SHARE), self.sidebar.minimumWidth())
+        usual = min(self.theme.zoomed_pixels(sidebar_module.WIDTH) - 1, widest)
         first = kept("layout", self._workspace, "sidebar-width", default=usual) if self.is_sidebar_shown else 0
         room, last = whole - first - 1, 0
         if self.is_side_panel_shown:

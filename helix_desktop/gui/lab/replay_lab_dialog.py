@@ -90,25 +90,21 @@ class ReplayLabDialog(TransientDialog):
         return round(outcome.cost_share * 100), outcome.policy != self._bench.policy_name
 
     def _describe_cheapest(self, outcome: PolicyOutcome) -> str:
-        name, cost = self._names[outcome.policy], format_percent(outcome.cost_share)
+        cost, peak = map(format_percent, (outcome.cost_share, outcome.peak))
+        shown = {"name": self._names[outcome.policy], "cost": cost, "peak": peak, "n": str(self._count)}
         if self._count > 1:
             return tr(
                 "In your last {n} conversations, {name} would have cost the least: {cost} of what it costs to send everything. The last column shows how much of the text that was used again was still in the context.",
-                n=str(self._count),
-                name=name,
-                cost=cost,
+                **shown,
             )
         if outcome.policy == self._bench.policy_name:
             return tr(
                 "No other preset would have cost less here: {name} costs {cost} of what it costs to send everything.",
-                name=name,
-                cost=cost,
+                **shown,
             )
         return tr(
             "{name} would have cost the least here: {cost} of what it costs to send everything, with the window at most {peak} full.",
-            name=name,
-            cost=cost,
-            peak=format_percent(outcome.peak),
+            **shown,
         )
 
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:

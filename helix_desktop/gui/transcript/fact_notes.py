@@ -42,12 +42,15 @@ def _describe_automatic_message(fact: facts.UserSaid) -> str:
         "rules": tr("From here on, the context includes the full text of the rules in {name}.", name=name),
         "skill": tr("From here on, the context includes the full text of the {name} skill.", name=name),
         "plan": tr("From here on, the context includes the full text of the approved plan."),
+        "task": tr("You gave this task the permission that it needed."),
         "hook": tr("A hook ({name}) sent a message to the agent.", name=name),
         "mode": tr("Plan mode: nothing is changed until you approve a plan."),
         "agent": tr("A message from the agent that delegated this task."),
     }
     ended = any(isinstance(part, facts.Text) and part.text == facts.NO_LONGER for part in fact.parts)
-    return (over if ended else begun).get(kind, fact.by)
+    words = (over if ended else begun).get(kind, fact.by)
+    plan = "".join(part.text for part in fact.parts if kind == "plan" and isinstance(part, facts.Text))
+    return "\n\n".join(filter(None, (words, plan.partition("\n\n")[2])))
 
 
 def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:

@@ -10,7 +10,7 @@ from helix_desktop.engine.call_outcomes import find_call_subject
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, ToolCall, ToolReturned
 from helix_desktop.engine.session_events import CallStage
-from helix_desktop.engine.tool_calls import NOT_BEGUN, UNREAD
+from helix_desktop.engine.tool_calls import NOT_BEGUN, UNREAD, USER_WORDS
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import format_token_count
@@ -89,6 +89,8 @@ def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
     if state.fold is not None and state.fold.kind is FoldKind.MARKER:
         return ToolCallLine(words, CallStatus.CACHED, tuple(chips), tr("Recall"), RecallEntry(returned.output.digest))
     if state.decided is not None and not state.decided.allowed:
+        if said := _shorten_to_one_line(returned.head.partition(USER_WORDS)[2], 60):
+            chips.append(LineChip(f"“{said}”"))
         return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), tr("denied"))
     if returned.stopped or (returned.head in (UNREAD, NOT_BEGUN) and not returned.ok):
         return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), tr("stopped"))

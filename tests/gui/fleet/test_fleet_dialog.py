@@ -197,6 +197,18 @@ def test_conversations_that_run_or_have_a_copy_say_what_they_changed_and_who_els
     assert went == [("w1", "c1")]
 
 
+def test_a_task_that_needs_the_user_says_exactly_what_it_would_do(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    dialog, _, _, _parent = opened(theme, doing, places)
+    why = "The task needs your permission: Run a command.\n\ngit push --force\ngit gc"
+    dialog._show_fleet([{**FOUND[0], "needs_you": [task(3, "needs-you", why=why, asked="run_command")]}])
+    choose(dialog, "Task 3")
+    assert dialog._detail.text() == why
+    (row,) = dialog._task_list.findItems("Task 3", Qt.MatchFlag.MatchExactly, 1)
+    assert row.text(5) == "The task needs your permission: Run a command. git push --force git gc"
+
+
 def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, FoldFailed, FoldKind, Forgotten, Stop, Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.session import PLAN
 from helix_desktop.gui.transcript.fact_notes import describe_fact
 from tests.gui.transcript.facts import Told
 
@@ -25,6 +26,15 @@ from tests.gui.transcript.facts import Told
 )
 def test_what_is_noted_of_a_fact(fact: Fact, words: str) -> None:
     assert describe_fact(fact) == words
+
+
+def test_an_approved_plan_stands_in_the_chat_as_it_was_approved() -> None:
+    """The user may have changed it, and the call's line shows what the agent had written."""
+    note = describe_fact(UserSaid((Text(f"{PLAN}1. Read\n\n2. Write"),), by="plan"))
+    assert note.endswith("the full text of the approved plan.\n\n1. Read\n\n2. Write")
+    assert (
+        describe_fact(UserSaid((Text("[Go on.]"),), by="task")) == "You gave this task the permission that it needed."
+    )
 
 
 @pytest.mark.parametrize("stop", Stop)

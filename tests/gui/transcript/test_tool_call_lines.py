@@ -75,6 +75,11 @@ def test_how_it_went() -> None:
     refused = state(returned=ToolReturned("c1", OUTPUT, 9, ok=False), decided=Decided("c1", allowed=False, by="user"))
     assert build_call_line(refused, 102.0).status is CallStatus.REFUSED
     assert "denied" in build_call_line(refused, 102.0).spoken_line
+    head = "The user denied this call, so it was not run. The user said: Use\nthe other\u202e file."
+    instead = ToolReturned("c1", OUTPUT, 9, ok=False, head=head)
+    line = build_call_line(state(returned=instead, decided=Decided("c1", allowed=False, by="user")), 102.0)
+    (said,) = [chip.text for chip in line.chips]
+    assert (said[:14], "\u202e" in said) == ("“Use the other", False)
     for returned in (
         ToolReturned("c1", OUTPUT, 9, ok=False, head=UNREAD),
         ToolReturned("c1", OUTPUT, 9, ok=False, stopped=True),
