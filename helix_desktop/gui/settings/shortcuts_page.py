@@ -1,5 +1,6 @@
 """All shortcuts, and how to change them."""
 
+import re
 from functools import partial
 
 from PySide6.QtGui import QKeySequence
@@ -8,6 +9,9 @@ from PySide6.QtWidgets import QGridLayout, QKeySequenceEdit, QLabel, QLineEdit
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry
+
+# What may be a shortcut: somebody who walks the page by keyboard must not give the arrow keys or letters away.
+_SHORTCUT = re.compile(r"|(Shift\+)?F\d+|Esc|.*(Ctrl|Alt|Meta)\+.+")
 
 
 class ShortcutsPage(SettingsPage):
@@ -30,6 +34,7 @@ class ShortcutsPage(SettingsPage):
                 self.add_page_layout(grid)
             self._add_shortcut_row(grid, each.id, each.title)
         self.add_page_button(tr("Reset all"), self._reset_shortcuts)
+        self._show_shortcuts()
 
     def _add_shortcut_row(self, grid: QGridLayout, name: str, title: str) -> None:
         edit = QKeySequenceEdit(self._actions[name].shortcut(), self.page_content)
@@ -37,7 +42,6 @@ class ShortcutsPage(SettingsPage):
         edit.setClearButtonEnabled(True)
         edit.setAccessibleName(tr("Shortcut for {action}", action=title))
         if (line_edit := edit.findChild(QLineEdit)) is not None:
-            line_edit.setPlaceholderText(tr("Press keys"))
             line_edit.setAccessibleName(edit.accessibleName())
         edit.editingFinished.connect(partial(self._on_shortcut_edited, name))
         self._edits[name] = edit
@@ -47,11 +51,13 @@ class ShortcutsPage(SettingsPage):
 
     def _on_shortcut_edited(self, name: str) -> None:
         sequence = self._edits[name].keySequence()
-        if sequence == self._actions[name].shortcut():
-            return
-        robbed = self._actions.change_shortcut(name, sequence)
-        words = tr("“{action}” no longer has a shortcut.", action=robbed) if robbed else tr("Changed.")
-        self._status_label.setText(words)
+        if not _SHORTCUT.fullmatch(sequence.toString(QKeySequence.SequenceFormat.PortableText)):
+            words = tr("This key alone types or moves. Press it together with Ctrl or Alt, or use a function key.")
+            self._status_label.setText(words)
+        elif sequence != self._actions[name].shortcut():
+            robbed = self._actions.change_shortcut(name, sequence)
+            words = tr("“{action}” no longer has a shortcut.", action=robbed) if robbed else tr("Changed.")
+            self._status_label.setText(words)
         self._show_shortcuts()
 
     def _reset_shortcuts(self) -> None:
@@ -62,3 +68,5 @@ class ShortcutsPage(SettingsPage):
     def _show_shortcuts(self) -> None:
         for name, edit in self._edits.items():
             edit.setKeySequence(QKeySequence(self._actions[name].shortcut()))
+            for line_edit in edit.findChildren(QLineEdit):
+                line_edit.setPlaceholderText(tr("Press keys"))  # Qt puts English words there after each change.

@@ -132,6 +132,22 @@ def test_a_shortcut_is_changed_and_the_one_that_lost_it_is_named(window: MainWin
     assert window.window_actions["new"].shortcut() == QKeySequence("Ctrl+N")
 
 
+def test_keys_that_type_or_move_are_no_shortcuts(window: MainWindow) -> None:
+    """Down and End became shortcuts while the page was walked by keyboard, each taken from the action before."""
+    page = ShortcutsPage(window.window_actions)
+    edits = {edit.accessibleName(): edit for edit in page.findChildren(QKeySequenceEdit)}
+    edit = edits["Shortcut for Fork conversation"]
+    before = window.window_actions["fork"].shortcut()
+    for keys in ("Down", "End", "A", "Shift+A", "Space", "F7", "Alt+Down"):
+        edit.setKeySequence(QKeySequence(keys))
+        edit.editingFinished.emit()
+        taken = keys in ("F7", "Alt+Down")
+        assert window.window_actions["fork"].shortcut() == (QKeySequence(keys) if taken else before)
+        assert edit.keySequence() == window.window_actions["fork"].shortcut()
+        assert ("This key alone types or moves." in said(page)) == (not taken)
+    assert {line.placeholderText() for line in page.findChildren(QLineEdit)} == {"Press keys"}
+
+
 def test_a_pasted_key_is_tested_kept_and_its_best_model_taken(window: MainWindow) -> None:
     setup = FakeSetup()
     page = ProvidersPage(setup, window.background_runner)
