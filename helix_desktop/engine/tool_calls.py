@@ -15,7 +15,7 @@ FIND_TOOLS, CALL_TOOL = "find_tools", "call_tool"
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _FORMAT = re.compile(r":\d+$|<\|.*", re.DOTALL)
 UNREAD = "This call was stopped before it was done."
-USER_WORDS = " The user said: "  # Before the user's words, in the output of a call that the user refused.
+USER_WORDS = " The user said: "  # Before the words of a user who refused a call.
 NOT_BEGUN = "This call was not run: the turn was stopped before the call began."
 PATH_KEYS = ("path", "file_path", "filename", "file")
 

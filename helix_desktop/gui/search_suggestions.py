@@ -121,19 +121,17 @@ def offer_slash_commands(
     """What `/` offers: the command that is typed, those that begin so, then others that hold the letters; a folder's own before the program's."""
     letters = asked.typed_letters.casefold()
     programs = [
-        CompletionOffer(f"/{name}", value=actions[action], icon="action", remark=actions[action].text())
-        for name, action in COMMANDS.items()
-        if actions[action].isEnabled() and (name.startswith(letters) or letters in actions[action].text().casefold())
+        CompletionOffer(f"/{name}", value=action, icon="action", remark=action.text())
+        for name, action in ((name, actions[action]) for name, action in COMMANDS.items())
+        if action.isEnabled() and (name.startswith(letters) or letters in action.text().casefold())
     ]
     own = [
         CompletionOffer(f"/{item.name}", f"/{item.name} ", icon="entry", remark=item.about[:80])
         for item in brought
         if letters in item.name.casefold()
     ]
-    names = [*own, *programs]
-    return sorted(
-        names, key=lambda offer: (offer.text[1:] != letters, not offer.text[1:].casefold().startswith(letters))
-    )
+    names, typed = [*own, *programs], f"/{letters}"
+    return sorted(names, key=lambda offer: (offer.text != typed, not offer.text.casefold().startswith(typed)))
 
 
 async def offer_agent_commands(bench: Workbench, session: Session, asked: CompletionRequest) -> list[CompletionOffer]:

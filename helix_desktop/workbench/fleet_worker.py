@@ -52,7 +52,7 @@ PERMITTED = (
 GIVEN_BACK = "The worker was stopped, and another worker will continue."
 # The reason recorded if a worker stops a turn. A turn stopped by the user has another one.
 LET_GO = "The task's worker stopped this turn."
-NEEDS_PERMISSION = "The task needs your permission. Give it in the Fleet window, and the task continues."
+NEEDS_PERMISSION = "The task needs your permission. Give it in the Fleet window to continue."
 STOPPED = "Someone stopped this turn in the task's conversation."
 _PROCESS = secrets.token_hex(3)  # A random part of the names of workers in this process.
 _numbers = itertools.count(1)
@@ -372,7 +372,8 @@ class FleetWorker:
         if claimed.is_stopped:
             return FleetTaskState.CANCELLED, FleetTaskResult(STOPPED, cost=cost)
         if claimed.question is not None:
-            asked, why = name_to_allow(claimed.question), describe_missing_permission(claimed.question)
+            asked = name_to_allow(claimed.question)
+            why = describe_missing_permission(claimed.question)
             return FleetTaskState.NEEDS_YOU, FleetTaskResult(why, cost=cost, asked=asked)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
             return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)

@@ -283,8 +283,8 @@ class CachePage(QWidget):
     def _show_selection_count(self) -> None:
         chosen = self.table.selected_count
         self.viewer.compare_button.setEnabled(chosen == 2)
-        selected = f"{tr('{n} selected', n=format_number(chosen))} · {tr('Press Ctrl+C to copy the hashes')}"
-        self._figures_label.setText(selected if chosen > 1 else self._figures)
+        words = tr("{n} selected", n=format_number(chosen)), tr("Press Ctrl+C to copy the hashes")
+        self._figures_label.setText(" · ".join(words) if chosen > 1 else self._figures)
 
     def _show_figures(self, words: str) -> None:
         self._figures = words

@@ -145,8 +145,9 @@ class FleetDialog(TransientDialog):
 
     def _stop_chosen_task(self) -> None:
         _, one, task = self._chosen_task()
-        work = self._fleet.change_tasks(one["workspace"], lambda tasks: tasks.cancel_fleet_task(task["id"]))
-        self._run_fleet_work(work)
+        self._run_fleet_work(
+            self._fleet.change_tasks(one["workspace"], lambda tasks: tasks.cancel_fleet_task(task["id"]))
+        )
 
     def _retry_chosen_task(self, *allowed: str) -> None:
         """`allowed`: what it may do from now on."""

@@ -86,12 +86,13 @@ class ReplayLabDialog(TransientDialog):
         self._table.setColumnStretch(4, 1)
 
     def _rank_by_shown_cost(self, outcome: PolicyOutcome) -> tuple[int, bool]:
-        """Of presets whose figures look the same, the one in use comes first: changing to another would bring nothing."""
+        """Of presets with equal figures, the one in use: changing to another would bring nothing."""
         return round(outcome.cost_share * 100), outcome.policy != self._bench.policy_name
 
     def _describe_cheapest(self, outcome: PolicyOutcome) -> str:
         cost, peak = map(format_percent, (outcome.cost_share, outcome.peak))
-        shown = {"name": self._names[outcome.policy], "cost": cost, "peak": peak, "n": str(self._count)}
+        name, count = self._names[outcome.policy], str(self._count)
+        shown = {"name": name, "cost": cost, "peak": peak, "n": count}
         if self._count > 1:
             return tr(
                 "In your last {n} conversations, {name} would have cost the least: {cost} of what it costs to send everything. The last column shows how much of the text that was used again was still in the context.",

@@ -10,7 +10,7 @@ from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry
 
-# What may be a shortcut: somebody who walks the page by keyboard must not give the arrow keys or letters away.
+# What may be a shortcut. Whoever walks the page by keyboard must not give away the arrow keys.
 _SHORTCUT = re.compile(r"|(Shift\+)?F\d+|Esc|.*(Ctrl|Alt|Meta)\+.+")
 
 
@@ -52,7 +52,7 @@ class ShortcutsPage(SettingsPage):
     def _on_shortcut_edited(self, name: str) -> None:
         sequence = self._edits[name].keySequence()
         if not _SHORTCUT.fullmatch(sequence.toString(QKeySequence.SequenceFormat.PortableText)):
-            words = tr("This key alone types or moves. Press it together with Ctrl or Alt, or use a function key.")
+            words = tr("This key types or moves. Add Ctrl or Alt, or use a function key.")
             self._status_label.setText(words)
         elif sequence != self._actions[name].shortcut():
             robbed = self._actions.change_shortcut(name, sequence)
@@ -69,4 +69,4 @@ class ShortcutsPage(SettingsPage):
         for name, edit in self._edits.items():
             edit.setKeySequence(QKeySequence(self._actions[name].shortcut()))
             for line_edit in edit.findChildren(QLineEdit):
-                line_edit.setPlaceholderText(tr("Press keys"))  # Qt puts English words there after each change.
+                line_edit.setPlaceholderText(tr("Press keys"))  # Qt puts its own words there.

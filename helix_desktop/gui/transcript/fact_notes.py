@@ -49,8 +49,10 @@ def _describe_automatic_message(fact: facts.UserSaid) -> str:
     }
     ended = any(isinstance(part, facts.Text) and part.text == facts.NO_LONGER for part in fact.parts)
     words = (over if ended else begun).get(kind, fact.by)
-    plan = "".join(part.text for part in fact.parts if kind == "plan" and isinstance(part, facts.Text))
-    return "\n\n".join(filter(None, (words, plan.partition("\n\n")[2])))
+    if kind == "plan":
+        text = "".join(part.text for part in fact.parts if isinstance(part, facts.Text))
+        words += "".join(text.partition("\n\n")[1:])
+    return words
 
 
 def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
