@@ -23,6 +23,9 @@ MESSAGE_TOKENS = 4
 IMAGE_TOKENS = 1_600
 # The tokens of the program's real system prompt and tools (tests/tools/test_workspace_tools.py).
 HEAD_TOKENS = 1_900
+LOOK_BACK = 20  # The provider compares this many blocks before a cache mark.
+LEAST = 1_024  # In tokens. The provider does not cache a shorter beginning.
+LIFETIME = 300.0  # In seconds. A beginning stays cached this long after its last use.
 PAUSE = 10.0  # In seconds. Assumed between two requests if a session has no times.
 
 Count = Callable[[str], int]
@@ -44,24 +47,13 @@ def never_recalled(_: object) -> RecallReason:
     return RecallReason.NO
 
 
-@dataclass(frozen=True, slots=True)
-class CacheRules:
-    """The rules of a provider's cache. `look_back` 0: finds any common beginning, without marks."""
-
-    look_back: int = 20  # The provider compares this many blocks before a cache mark.
-    least: int = 1_024  # In tokens. The provider does not cache a shorter beginning.
-    lifetime: float = 300.0  # In seconds. A beginning stays cached this long after its last use.
-    # True: marks are also set after what the provider knows and after changes, not only at the end.
-    at_the_change: bool = True
-
-
 @dataclass(slots=True)
 class BillingLedger:
     """What one session sent and what it was billed. `window` decides what overflowed."""
 
     prices: RelativePrices
     window: int
-    caching: CacheRules = CacheRules()
+    least: int = LEAST
     sent: int = 0
     billed: float = 0.0
     recalls: float = 0.0  # What recalls cost: asking for them, writing what they return, and sending it again.
@@ -140,28 +132,22 @@ class BillingLedger:
         chain = list(accumulate(blocks, lambda sofar, one: hash((sofar, one)), initial=0))[1:]
         sizes = list(accumulate(tokens for _, tokens in pieces))
         self._sent = self._sent.mark_next_request(blocks)
-        marked = sorted({0, *(self._sent.marked_blocks if self.caching.at_the_change else (len(blocks) - 1,))})
-        alive = self.caching.lifetime
-        for hit in self._reachable_blocks(marked):
-            if at - self._known.get(chain[hit], -alive - at - 1) <= alive:
+        marked = sorted({0, *self._sent.marked_blocks})
+        # The blocks behind which a cached beginning may end, the longest first.
+        reachable = sorted(
+            {place - back for place in marked for back in range(LOOK_BACK) if place >= back}, reverse=True
+        )
+        for hit in reachable:
+            if at - self._known.get(chain[hit], -LIFETIME - at - 1) <= LIFETIME:
                 break
         else:
             hit = -1
-        places = range(len(chain)) if not self.caching.look_back else marked
-        used = [one for one in chain[: hit + 1] if one in self._known] + [
-            chain[i] for i in places if sizes[i] >= self.caching.least
-        ]
+        used = [one for one in chain[: hit + 1] if one in self._known]
+        used += [chain[place] for place in marked if sizes[place] >= self.least]
         self._known.update(dict.fromkeys(used, at))
         known = sizes[hit] if hit >= 0 else 0
-        written = sizes[-1] - known if sizes and sizes[-1] >= self.caching.least else 0
+        written = sizes[-1] - known if sizes and sizes[-1] >= self.least else 0
         return known, written
-
-    def _reachable_blocks(self, marked: Sequence[int]) -> list[int]:
-        """The blocks behind which a cached beginning may end, the longest first."""
-        if not self.caching.look_back:
-            return list(range(marked[-1], -1, -1)) if marked else []
-        near = {place - back for place in marked for back in range(self.caching.look_back)}
-        return sorted((one for one in near if one >= 0), reverse=True)
 
 
 def billing_pieces(request: Request, system_tokens: int, count: Count) -> list[Piece]:

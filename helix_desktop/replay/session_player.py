@@ -28,7 +28,6 @@ from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessa
 from helix_desktop.replay.cache_billing import (
     HEAD_TOKENS,
     BillingLedger,
-    CacheRules,
     Piece,
     RecallReason,
     bill_without_folds,
@@ -65,7 +64,6 @@ class ReplayTerms:
     prices: RelativePrices = RelativePrices(0.1, 1.25, 5.0)
     stand_in: str = "works"
     head: int = HEAD_TOKENS
-    caching: CacheRules = CacheRules()
     recalls: RecallMode = RecallMode.NAMED
     output_growth: float = 0.0
 
@@ -92,7 +90,7 @@ class SessionPlayer:
         said = [message.text for message in recording.messages if message.role == "system"]
         self._system_text = "\n\n".join([SYSTEM, *said])
         self._system_tokens = terms.head + sum(self._tokens.count_tokens(text) for text in said)
-        self._ledger = BillingLedger(terms.prices, terms.window, terms.caching)
+        self._ledger = BillingLedger(terms.prices, terms.window)
         self._times = request_times(recording.messages)
         self._recalled = 0
         self._words_with_recall = _format_words_with_calls(recording.messages, self._tokens)
@@ -296,9 +294,8 @@ class SessionPlayer:
 
     async def _collect_figures(self) -> ReplayFigures:
         terms, messages = self._terms, self._recording.messages
-        plain = bill_without_folds(
-            messages, BillingLedger(terms.prices, terms.window, terms.caching), self._tokens.count_tokens, terms.head
-        )
+        unfolded = BillingLedger(terms.prices, terms.window)
+        plain = bill_without_folds(messages, unfolded, self._tokens.count_tokens, terms.head)
         self._waited = max(self._waited, self._waited_now)
         billed = ReplayFigures(
             name=self._recording.name,

@@ -84,7 +84,6 @@ class WorkspaceCommands:
     spawn: Callable[..., asyncio.Task[Any]]
     limits: CommandLimits = CommandLimits()
     guard: AutorunGuard | None = None
-    extra_names: tuple[str, ...] = ()
     background: dict[str, BackgroundCommand] = field(default_factory=dict)
     next_numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
     is_planning: Callable[[], bool] = lambda: False  # True while the agent makes a plan, when commands must not write.
@@ -100,9 +99,7 @@ class WorkspaceCommands:
         words, network = shell_command_line(action.command), action.network
         sandbox = replace(self.sandbox, read_only=True) if self.is_planning() else self.sandbox
         self.sandbox.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        environment = sandbox.build_environment(
-            self.environment, network=network, free=free, extra=self.extra_names, opened=opened
-        )
+        environment = sandbox.build_environment(self.environment, network=network, free=free, opened=opened)
         held: HeldPaths = ((), ())
         if self.guard is not None:
             held = self.guard.paths_to_hold(set(self.guard.list_hidden_files()).difference(opened.hidden))

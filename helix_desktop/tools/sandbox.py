@@ -125,11 +125,10 @@ class Sandbox:
         *,
         network: bool,
         free: bool = False,
-        extra: Sequence[str] = (),
         opened: CommandOpenings = NOTHING_OPENED,
     ) -> dict[str, str]:
         temporary = self.temporary_folder(outside=free)
-        more = [*extra, *opened_variables(opened, network=network)]
+        more = opened_variables(opened, network=network)
         out = scrub_environment(environ, temporary, network=network or free, extra=more)
         if free or self.kind is SandboxKind.NONE:
             return out

@@ -44,12 +44,11 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceToolOptions:
-    """`closed_paths`: the program's own. `extra_variables`: of the environment, for commands."""
+    """`closed_paths`: the program's own."""
 
     closed_paths: tuple[Path, ...] = ()
     sample_folder: Path | None = None  # A folder that may be open though it lies in a closed one.
     limits: CommandLimits = CommandLimits()
-    extra_variables: tuple[str, ...] = ()
     offers_fetch: bool = False
     caches: Path | None = None  # The folder in which build tools keep their caches.
     # Tells which parts of the user's home a command may use; called for each command.
@@ -94,9 +93,8 @@ class WorkspaceTools:
             remove_scratch_folder(scratch, lock)
             raise
         permissions.sandboxed = sandbox.kind is not SandboxKind.NONE
-        commands = WorkspaceCommands(
-            sandbox, os.environ, spawn, options.limits, FileGuard(all_of, options.hidden), options.extra_variables
-        )
+        guard = FileGuard(all_of, options.hidden)
+        commands = WorkspaceCommands(sandbox, os.environ, spawn, options.limits, guard)
         commands.opened = options.opened
         commands.is_planning = lambda: permissions.mode is PermissionMode.PLAN
         resources = WorkspaceResources(roots, *stores, checkpoints=checkpoints)

@@ -10,11 +10,10 @@ from helix_desktop.engine.blocks import Image, Message, Request, Role, ToolResul
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.replay import cache_billing
-from helix_desktop.replay.cache_billing import BillingLedger, CacheRules, Piece, RecallReason
+from helix_desktop.replay.cache_billing import BillingLedger, Piece, RecallReason
 from tests.replay.sessions import says, user
 
 PRICES = RelativePrices(0.1, 1.25, 5.0)
-ANY = CacheRules(least=0)
 
 
 def words(text: str) -> int:
@@ -26,7 +25,7 @@ def pieces(*tokens: int) -> list[Piece]:
 
 
 def test_what_was_sent_before_is_read_and_the_rest_is_written() -> None:
-    ledger = BillingLedger(PRICES, 1_000, ANY)
+    ledger = BillingLedger(PRICES, 1_000, least=0)
     ledger.bill_step(pieces(100, 50), 10)
     usage = ledger.bill_step(pieces(100, 50, 30), 20)
     assert (usage.cache_read, usage.cache_write, usage.output) == (150, 30, 20)
@@ -35,14 +34,14 @@ def test_what_was_sent_before_is_read_and_the_rest_is_written() -> None:
 
 
 def test_a_change_ends_the_prefix() -> None:
-    ledger = BillingLedger(PRICES, 1_000, ANY)
+    ledger = BillingLedger(PRICES, 1_000, least=0)
     ledger.bill_step([("a", 100), ("b", 50), ("c", 70)], 0)
     usage = ledger.bill_step([("a", 100), ("B", 5), ("c", 70)], 0)
     assert usage.cache_read == 100
 
 
 def test_a_summary_reads_the_prefix_and_counts_for_the_peak_but_is_no_step() -> None:
-    ledger = BillingLedger(PRICES, 160, ANY)
+    ledger = BillingLedger(PRICES, 160, least=0)
     ledger.bill_step(pieces(100, 50), 0)
     ledger.bill_cached_request([*pieces(100, 50), ("question", 30)], 40)
     assert ledger.cache_read == 150
@@ -51,7 +50,7 @@ def test_a_summary_reads_the_prefix_and_counts_for_the_peak_but_is_no_step() -> 
 
 
 def test_another_model_reads_uncached() -> None:
-    ledger = BillingLedger(PRICES, 1_000, ANY)
+    ledger = BillingLedger(PRICES, 1_000, least=0)
     ledger.bill_step(pieces(100), 0)
     before = ledger.billed
     ledger.bill_uncached_request(pieces(100, 20), 4)
@@ -89,7 +88,7 @@ def test_a_beginning_that_is_too_short_is_not_cached_and_costs_what_input_costs(
 
 
 def test_after_five_minutes_the_cache_is_cold() -> None:
-    ledger = BillingLedger(PRICES, 10_000, ANY)
+    ledger = BillingLedger(PRICES, 10_000, least=0)
     ledger.bill_step(pieces(100, 50), 0, at=0.0)
     assert ledger.bill_step(pieces(100, 50), 0, at=300.0).cache_read == 150
     assert ledger.bill_step(pieces(100, 50), 0, at=600.0).cache_read == 150
@@ -100,17 +99,16 @@ def many(count: int) -> list[Piece]:
     return [(index, 100) for index in range(count)]
 
 
-@pytest.mark.parametrize(("at_the_change", "found"), [(True, 3_000), (False, 100)])
-def test_after_a_change_far_from_the_end_only_a_mark_before_it_finds_the_cache(at_the_change: bool, found: int) -> None:
-    ledger = BillingLedger(PRICES, 100_000, CacheRules(least=0, at_the_change=at_the_change))
+def test_after_a_change_far_from_the_end_a_mark_before_it_finds_the_cache() -> None:
+    ledger = BillingLedger(PRICES, 100_000, least=0)
     for count in range(2, 60, 2):
         ledger.bill_step(many(count), 0)
     changed = [*many(30), ("a marker", 60), *many(60)[31:]]
-    assert ledger.bill_step(changed, 0).cache_read == found
+    assert ledger.bill_step(changed, 0).cache_read == 3_000
 
 
 def test_a_summary_asked_for_beside_the_steps_moves_no_mark() -> None:
-    ledger = BillingLedger(PRICES, 100_000, CacheRules(least=0))
+    ledger = BillingLedger(PRICES, 100_000, least=0)
     for count in range(2, 60, 2):
         ledger.bill_step(many(count), 0)
     ledger.bill_cached_request([*many(58), ("a question", 300)], 0)
@@ -119,14 +117,8 @@ def test_a_summary_asked_for_beside_the_steps_moves_no_mark() -> None:
     assert ledger.bill_step(changed, 0).cache_read == 3_000
 
 
-def test_a_cache_without_marks_finds_any_common_beginning() -> None:
-    ledger = BillingLedger(PRICES, 100_000, CacheRules(look_back=0, least=0))
-    ledger.bill_step(many(60), 0)
-    assert ledger.bill_step([*many(31), ("a marker", 60), *many(60)[32:]], 0).cache_read == 3_100
-
-
 def test_a_recall_reads_the_context_at_the_price_of_the_cache() -> None:
-    ledger = BillingLedger(PRICES, 100_000, ANY)
+    ledger = BillingLedger(PRICES, 100_000, least=0)
     ledger.bill_step(pieces(10_000, 500), 0)
     before = ledger.billed
     usage = ledger.bill_recall(pieces(10_000, 500), 20)
@@ -135,7 +127,7 @@ def test_a_recall_reads_the_context_at_the_price_of_the_cache() -> None:
 
 
 def test_what_a_recall_brought_is_billed_apart() -> None:
-    ledger = BillingLedger(PRICES, 10_000, ANY)
+    ledger = BillingLedger(PRICES, 10_000, least=0)
     ledger.bill_step(pieces(1_000), 0)
     ledger.bill_recall(pieces(1_000), 20)
     assert ledger.recalls == pytest.approx(100 + 100)
