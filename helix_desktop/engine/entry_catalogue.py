@@ -27,7 +27,6 @@ class EntryFilter:
     tool: str = ""
     conversation: str = ""
     since: float = 0.0
-    until: float = 0.0
     least: int = 0  # In bytes. Smaller entries are not shown.
     most: int = 0
     pinned: bool = False

@@ -199,7 +199,6 @@ def _filter_condition(
     conditions: list[tuple[bool, str, tuple[str | float, ...]]] = [
         (bool(chosen.tool), f"{column('tool', entry_catalogue.EntrySort.TOOL, entry_catalogue.EntrySort.TIME)} = ?", (chosen.tool,)),
         (bool(chosen.since), f"{column('time', entry_catalogue.EntrySort.TIME)} >= ?", (chosen.since,)),
-        (bool(chosen.until), f"{column('time', entry_catalogue.EntrySort.TIME)} < ?", (chosen.until,)),
         (bool(chosen.least), f"{column('size', entry_catalogue.EntrySort.SIZE)} >= ?", (chosen.least,)),
         (bool(chosen.most), f"{column('size', entry_catalogue.EntrySort.SIZE)} <= ?", (chosen.most,)),
         (chosen.unused, f"{column('uses', entry_catalogue.EntrySort.USES)} = 0", ()),

@@ -60,7 +60,6 @@ FILTERS: dict[str, tuple[EntryFilter, Callable[[EntryRow], bool]]] = {
     "everything": (EVERYTHING, lambda row: row is not None),
     "tool": (EntryFilter(tool="shell"), lambda row: row.about.tool == "shell"),
     "since": (EntryFilter(since=1050), lambda row: row.time >= 1050),
-    "until": (EntryFilter(until=1050), lambda row: row.time < 1050),
     "size": (EntryFilter(least=10, most=20), lambda row: 10 <= row.stored.size <= 20),
     "pinned": (EntryFilter(pinned=True), lambda row: row.pinned),
     "unused": (EntryFilter(unused=True), lambda row: row.uses == 0),

@@ -1,4 +1,5 @@
-"""Turns facts into the items of the chat, in order. Plain Python, one step for each fact.
+"""Turns facts, and the events of a running session, into the items of the chat, in order. Plain
+Python, one step for each fact.
 
 The chat shows the journal, so items are only ever appended and changed in place. The exceptions are at the end: the
 reply that is being written (live items) is replaced by its fact. What was rewound is hidden, not
@@ -11,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, fields
 
-from helix_desktop.engine import facts
+from helix_desktop.engine import facts, session_events
 from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, RetryDelay, TextDelta
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.view import ConversationState
@@ -88,6 +89,26 @@ class TranscriptItems:
                 for _ in range(min(PIECE, len(held))):
                     take()
                 yield
+
+    def show_session_event(self, event: session_events.Event, now: float) -> ItemChanges | None:
+        """None for an event that the chat does not show."""
+        change: ItemChanges | None = None
+        match event:
+            case session_events.FactAppended(recorded):
+                change = self.show_fact(recorded)
+            case session_events.ReplyStreamed(_, delta):
+                change = self.append_reply_delta(delta, now)
+            case session_events.ToolPrinted(_, call, text):
+                change = self.build_changes(self.calls.append_output(call, text))
+            case session_events.CallStageChanged(_, call, stage):
+                change = self.build_changes(self.calls.set_stage(call, stage, now))
+            case session_events.ActivityChanged(_, running):
+                change = self.set_run_state(running)
+            case session_events.QuestionAsked(_, number, question):
+                change = self.build_changes(self.calls.set_call_of_question(number, question.call.id))
+            case session_events.QuestionAnswered(_, number):
+                change = self.build_changes(self.calls.mark_call_running_after_answer(number, now))
+        return change
 
     def show_fact(self, recorded: facts.Recorded) -> ItemChanges:
         self._advance_history(recorded)

@@ -25,7 +25,6 @@ from helix_desktop.gui.transcript.failure_cards import FailureCardBox, describe_
 from helix_desktop.gui.transcript.following_scroll import FollowingScroll
 from helix_desktop.gui.transcript.item_column import DrawnPlaces, ItemColumn, compute_scrolled_change
 from helix_desktop.gui.transcript.item_layout import ItemLayout
-from helix_desktop.gui.transcript.items_from_events import show_session_event
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.layout_context import LayoutContext
 from helix_desktop.gui.transcript.line_boxes import ToolCallBox
@@ -110,7 +109,7 @@ class TranscriptCanvas(BoxSurface):
     def apply_events(self, events: Sequence[session_events.Event]) -> None:
         seq, below, follow = self.reading_position()
         for event in events:
-            if (change := show_session_event(self.items, event, self.column.page.now())) is not None:
+            if (change := self.items.show_session_event(event, self.column.page.now())) is not None:
                 self.column.apply_item_changes(change)
         if self.items.running_call_items() or self.items.retry_wait_item >= 0:
             self._clock.start()
