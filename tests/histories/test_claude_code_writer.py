@@ -108,3 +108,5 @@ def test_results_pictures_and_what_stands_beside_the_users_words() -> None:
 
 def test_the_folder_of_a_project() -> None:
     assert encode_project_folder("/home/me/a.b_c") == "-home-me-a-b-c"
+    assert len(encode_project_folder("/" + "a" * 199)) == 200
+    assert encode_project_folder("/" + "a" * 200) == "", "Claude Code would give it another name"

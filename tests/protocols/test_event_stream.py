@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helix_desktop.protocols import event_stream
 from helix_desktop.protocols.event_stream import (
     MOST_EVENTS,
     EventStreamParser,
@@ -115,3 +116,24 @@ def test_the_last_end_of_an_event_is_found_in_one_pass() -> None:
 def test_data_that_is_no_object_is_not_read(data: bytes) -> None:
     """What takes an event in asks it for its fields."""
     assert parse_event_data(b"data: " + data + b"\n\n") is None
+
+
+def test_an_event_as_long_as_may_be_is_read_and_one_that_is_longer_is_not() -> None:
+    event = b"data: " + b"x" * 92 + b"\n\n"
+    assert len(EventStreamParser(longest=len(event)).feed_bytes(event)) == 1
+    with pytest.raises(EventTooLong):
+        EventStreamParser(longest=len(event) - 1).feed_bytes(event)
+
+
+def test_an_event_with_as_many_values_and_bytes_as_may_be_is_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    event = b'data: {"a": [1, 2, 3, 4], "b": "words"}\n\n'
+    signs = sum(event.count(sign) for sign in (b"[", b"{", b","))
+    for most, longest, is_read in (
+        (signs, 99, True),
+        (signs - 1, 99, False),
+        (signs, len(event), True),
+        (signs, len(event) - 1, False),
+    ):
+        monkeypatch.setattr(event_stream, "MOST_EVENT_SIGNS", most)
+        monkeypatch.setattr(event_stream, "LONGEST_PARSED_EVENT", longest)
+        assert (parse_event_data(event) is not None) == is_read, (most, longest)

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from helix_desktop.engine.blocks import CallDelta, ReasoningDelta, TextDelta
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.protocols import reply_draft
 from helix_desktop.protocols.reply_draft import ReplyDraft, encode_provider_reasoning_data
 
 
@@ -50,10 +53,10 @@ def test_a_sign_that_comes_in_two_halves_is_whole() -> None:
 
 def test_ids_that_are_short_or_taken_are_replaced() -> None:
     made = draft()
-    for key, call_id in enumerate(["call_00000001", "call_00000001", "0", ""]):
+    for key, call_id in enumerate(["call_00000001", "call_00000001", "0", "", "call_0001", "call_002"]):
         made.add_call_piece(key, call_id=call_id, name="read")
     assert [part.id for part in made.finished_parts() if isinstance(part, ToolCall)] == [
-        "call_00000001", "call_00000001_new1", "0_new2", "call_new3",
+        "call_00000001", "call_00000001_new1", "0_new2", "call_new3", "call_0001", "call_002_new4",
     ]  # fmt: skip
 
 
@@ -99,3 +102,12 @@ def test_whole_arguments_add_only_what_had_not_come() -> None:
 
 def test_what_a_provider_needs_back_is_compact_json() -> None:
     assert encode_provider_reasoning_data(signature="ä", id=1) == '{"signature":"ä","id":1}'
+
+
+def test_a_reply_has_as_many_calls_as_may_be_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reply_draft, "MOST_CALLS", 3)
+    made = draft()
+    for key in range(3):
+        made.add_call_piece(key, call_id=f"call_0000000{key}", name="read")
+    with pytest.raises(ValueError, match="too many calls"):
+        made.add_call_piece(3, call_id="call_00000003", name="read")
