@@ -28,6 +28,7 @@ _MODE = (
     f"tools of servers run that the user marked as reading. Look around, then call call_tool with {PRESENT_PLAN} and a "
     "plan. Work on it begins when the user approves it.]"
 )
+EDITABLE = "You can edit the plan before you approve it."
 _LONGEST = 100_000
 
 
@@ -51,9 +52,9 @@ class PlanMode:
             raise ActionRefused("This workspace is not in plan mode. You can start working.")
         if not plan or len(plan) > _LONGEST:
             raise InvalidInput(f"A plan of up to {_LONGEST:,} characters is required.")
-        answer = await use.context.ask(
-            PermissionQuestion(use.call, "A plan to approve", plan, scopes=tuple(ON), plan=True)
-        )
+        scopes = tuple(ON)
+        asked = PermissionQuestion(use.call, "A plan to approve", plan, EDITABLE, scopes, plan=True)
+        answer = await use.context.ask(asked)
         if not answer.allowed:
             words = f" The user said: {answer.words}" if answer.words else ""
             raise RefusedByUser(f"The user wants you to keep planning.{words}")

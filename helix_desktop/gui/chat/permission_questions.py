@@ -319,7 +319,7 @@ class PermissionQuestionCard(QWidget):
         self.allow_for_scope("once")
 
     def _build_answer_buttons(self) -> QBoxLayout:
-        hint = tr("Describe what is missing") if self._question.plan else tr("What to do instead")
+        hint = tr("What is missing?") if self._question.plan else tr("What to do instead")
         self._words.setPlaceholderText(hint)
         self._words.setAccessibleName(hint)
         self._words.returnPressed.connect(self.refuse_permission)
@@ -330,9 +330,8 @@ class PermissionQuestionCard(QWidget):
         self._ways_on.setProperty("look", "plain")
         ways = FlowLayout(self._ways_on, gap=8)
         row.addWidget(self._ways_on)
-        refuse = self._build_answer_button(
-            tr("Keep planning") if self._question.plan else tr("Deny"), "refuse", "danger"
-        )
+        no, look = (tr("Keep planning"), "") if self._question.plan else (tr("Deny"), "danger")
+        refuse = self._build_answer_button(no, "refuse", look)
         refuse.clicked.connect(self.refuse_permission)
         ways.addWidget(refuse)
         self._first = refuse

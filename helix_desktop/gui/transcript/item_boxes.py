@@ -378,7 +378,7 @@ def _build_plan_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 def _build_rewound_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, index = at.page, at.index
     first, last, opened = page.items.rewound_range_of(index)
-    what = format_count(last - first + 1, "{n} earlier item hidden by a rewind", "{n} earlier items hidden by a rewind")
+    what = format_count(last - first + 1, "{n} earlier item that was replaced", "{n} earlier items that were replaced")
     act = ToggleSection(page.section_key("rewound", index))
     yield ExpandableHeaderBox(page.ink, page.width, what, act, opened=opened)
 

@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import (
+    QApplication,
     QCheckBox,
     QComboBox,
     QDoubleSpinBox,
@@ -196,6 +197,16 @@ def test_a_changed_key_that_no_keyring_takes_is_not_lost(window: MainWindow) -> 
     QTest.mouseClick(button(dialog, "Use the key for this session only"), Qt.MouseButton.LeftButton)
     assert setup.added[-1] == (replace(ANTHROPIC, key="session"), "good", "session")
     assert not dialog.isVisible()
+
+
+def test_a_message_takes_no_room_from_the_fields_above_it(window: MainWindow) -> None:
+    dialog = EditProviderDialog(ANTHROPIC, window)
+    dialog.setStyleSheet("QLineEdit, QPushButton { padding: 12px; }")
+    dialog.open()
+    dialog.show_provider_error(NoUsableKeyring("This system has no keyring. " * 4))
+    QApplication.processEvents()
+    assert dialog.key.height() >= dialog.key.sizeHint().height()
+    dialog.reject()
 
 
 def test_a_key_is_never_shown(window: MainWindow) -> None:
