@@ -6,7 +6,7 @@ the transcript that stands in their place, so every line of a summary can be fou
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
 from helix_desktop.engine.blocks import Request, Role, ToolResult
@@ -51,18 +51,15 @@ class _SortedMaterial:
 
 def write_demo_answer(request: Request) -> str:
     """The answer to a request that is no step of a conversation."""
-    match request.purpose:
-        case Purpose.HANDOVER:
-            return write_handover(request)
-        case Purpose.OBSERVATIONS | Purpose.REFLECTION:
-            return write_observations(request)
-        case Purpose.COMPACTION:
-            return write_compaction(request)
-        case Purpose.ADMISSION:
-            return "All of them: preview"
-        case Purpose.TITLE:
-            return write_title(request)
-    return "The scripted demonstration answers."
+    writers: Mapping[Purpose, Callable[[Request], str]] = {
+        Purpose.HANDOVER: write_handover,
+        Purpose.OBSERVATIONS: write_observations,
+        Purpose.REFLECTION: write_observations,
+        Purpose.COMPACTION: write_compaction,
+        Purpose.ADMISSION: lambda _: "All of them: preview",
+        Purpose.TITLE: write_title,
+    }
+    return writers.get(request.purpose, lambda _: "The scripted demonstration answers.")(request)
 
 
 # --- Handovers, observations and titles are written
