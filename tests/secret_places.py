@@ -114,8 +114,8 @@ async def given(pair: Pair, secrets: SecretStorage) -> str:
         config = parse_server_table(
             MINE, {**pasted.as_settings_table(), "bound": HERE}
         )  # as `Servers.paste` writes it, and reads it again
-        needs = McpServerDependencies(secrets.read_secret, nothing, lambda: None, {}, lambda *_: None, kept)
-        filled = await HostedServer(config, needs)._config_with_secrets()
+        needs = McpServerDependencies(secrets.read_secret, lambda: None, {}, lambda *_: None, kept)
+        filled = await HostedServer(config, needs, nothing)._config_with_secrets()
         signed_in = await secrets.read_secret(config.sign_in_secret)
     except HelixError:
         return ""

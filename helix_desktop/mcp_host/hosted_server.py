@@ -58,10 +58,11 @@ class McpConnectionStatus:
 
 @dataclass(frozen=True, slots=True)
 class McpServerDependencies:
-    """What a server needs of the program. `approved`: by tool, the description last allowed; `keep` keeps a secret."""
+    """What a server needs of the program. `changed` is called when its status or tools change. `approved`: by tool, the
+    description last allowed, which `approve` stores; `keep` keeps a secret.
+    """
 
     secret: Callable[[McpSecret], Awaitable[str | None]]
-    environment: Callable[[], Awaitable[Mapping[str, str]]]
     changed: Callable[[], None]
     approved: dict[str, str]
     approve: Callable[[str, str], None]
@@ -125,6 +126,7 @@ class HostedServer:
 
     config: ServerConfig
     needs: McpServerDependencies
+    environment: Callable[[], Awaitable[Mapping[str, str]]]
     status: McpConnectionStatus = McpConnectionStatus(McpConnectionState.OFF)
     all_tools: tuple[McpServerTool, ...] = ()
     prompts: tuple[McpServerPrompt, ...] = ()
@@ -276,7 +278,7 @@ class HostedServer:
         self.log = self.log or ServerLog()
         self.log.why = ""
         config = await self._config_with_secrets()
-        environment = {**await self.needs.environment(), **config.env}
+        environment = {**await self.environment(), **config.env}
         async with (
             self._open_transport(config, environment, page) as transport,
             mcp.Client(
@@ -295,7 +297,7 @@ class HostedServer:
             for name in secret_references(self.config)
             if (value := await self.needs.secret(self.config.referenced_secret(name))) is not None
         }
-        return fill_in_references(self.config, found, await self.needs.environment())
+        return fill_in_references(self.config, found, await self.environment())
 
     @asynccontextmanager
     async def _open_transport(

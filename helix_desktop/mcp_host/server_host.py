@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,25 +20,15 @@ Spawn = Callable[..., "asyncio.Task[Any]"]
 
 
 class McpServerHost:
-    """`changed` is called when a server's status or tools change; `approve` stores what the user allowed, `keep` a secret."""
+    """`environment`: what servers may get of it, and where programs are searched for before the shell is asked."""
 
     def __init__(
-        self,
-        *,
-        spawn: Spawn,
-        secret: Callable[[hosted_server.McpSecret], Awaitable[str | None]],
-        keep: Callable[[hosted_server.McpSecret, str], Awaitable[None]],
-        changed: Callable[[], None] = lambda: None,
-        approved: Mapping[str, str] | None = None,
-        approve: Callable[[str, str], None] = lambda _name, _fingerprint: None,
-        environment: Mapping[str, str] = os.environ,
+        self, spawn: Spawn, needs: hosted_server.McpServerDependencies, environment: Mapping[str, str] = os.environ
     ) -> None:
         self._spawn = spawn
+        self._needs = needs
         self._given = environment
         self._path: asyncio.Task[str] | None = None
-        self._needs = hosted_server.McpServerDependencies(
-            secret, self._login_environment, changed, dict(approved or {}), approve, keep
-        )
         self._servers: dict[str, hosted_server.HostedServer] = {}
         self._tasks: dict[str, asyncio.Task[Any]] = {}
 
@@ -78,7 +68,7 @@ class McpServerHost:
         await asyncio.gather(*(self._stop_server(name) for name in ending if name not in kept))
         for name, config in wanted.items():
             if name not in self._servers:
-                self._servers[name] = hosted_server.HostedServer(config, self._needs)
+                self._servers[name] = hosted_server.HostedServer(config, self._needs, self._login_environment)
                 if config.enabled:
                     self._servers[name].status = hosted_server.McpConnectionStatus(
                         hosted_server.McpConnectionState.STARTING
@@ -103,7 +93,7 @@ class McpServerHost:
         """Try a server out once: its status, its tools, and what it wrote to its standard error."""
         ready = asyncio.Event()
         needs = replace(self._needs, changed=ready.set)
-        server = hosted_server.HostedServer(replace(config, enabled=True), needs)
+        server = hosted_server.HostedServer(replace(config, enabled=True), needs, self._login_environment)
         task = self._spawn(server.keep_connected(), name=f"test of MCP server {config.name}")
         task.add_done_callback(lambda _: ready.set())  # Wakes the loop if the task ends, as when the workspace closes.
         try:

@@ -59,7 +59,8 @@ def write_demo_answer(request: Request) -> str:
         Purpose.ADMISSION: lambda _: "All of them: preview",
         Purpose.TITLE: write_title,
     }
-    return writers.get(request.purpose, lambda _: "The scripted demonstration answers.")(request)
+    write = writers.get(request.purpose)
+    return write(request) if write is not None else "The scripted demonstration answers."
 
 
 # --- Handovers, observations and titles are written

@@ -160,14 +160,14 @@ class WorkspaceServers:
     async def _require_host(self) -> McpServerHost:
         if self._host is None:
             host = await asyncio.to_thread(importlib.import_module, "helix_desktop.mcp_host.server_host")
-            self._host = self._host or host.McpServerHost(
-                spawn=self._spawn,
-                secret=self._secrets.read_secret,
-                keep=self._store_server_secret,
-                changed=self._notify_server_listeners,
-                approved=self._workspace.settings.approved,
-                approve=self._approve_tool_description,
+            needs = host.hosted_server.McpServerDependencies(
+                self._secrets.read_secret,
+                self._notify_server_listeners,
+                dict(self._workspace.settings.approved),
+                self._approve_tool_description,
+                self._store_server_secret,
             )
+            self._host = self._host or host.McpServerHost(self._spawn, needs)
         return self._host
 
     def _readable_configs(self) -> Sequence[ServerConfig]:

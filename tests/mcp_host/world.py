@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
-from helix_desktop.mcp_host.hosted_server import McpConnectionState, McpSecret
+from helix_desktop.mcp_host.hosted_server import McpConnectionState, McpSecret, McpServerDependencies
 from helix_desktop.mcp_host.server_config import ServerConfig
 from helix_desktop.mcp_host.server_host import McpServerHost
 from helix_desktop.tasks import OwnedTasks
@@ -75,15 +75,12 @@ async def hosting(
         here.secrets[kept.keyring_name] = value
 
     environment = {"PATH": os.environ["PATH"], "HOME": "/", "SHELL": "/bin/sh", "OPENAI_API_KEY": "not for servers"}
-    host = McpServerHost(
-        spawn=tasks.spawn_task,
-        secret=secret,
-        keep=keep,
-        changed=news.set,
-        approved=approved,
-        approve=lambda name, mark: here.approved.update({name: mark}),
-        environment=environment,
-    )
+
+    def approve(name: str, mark: str) -> None:
+        here.approved.update({name: mark})
+
+    needs = McpServerDependencies(secret, news.set, dict(approved or {}), approve, keep)
+    host = McpServerHost(tasks.spawn_task, needs, environment)
     here = Here(host, news=news, secrets=secrets or {})
     await host.configure_servers(configs)
     try:
