@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from helix_desktop.commands import Subparsers
 from helix_desktop.commands.workspace_access import add_workspace_verb, find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
-from helix_desktop.engine.facts import ConversationStarted, ModelRole, ModelSet
+from helix_desktop.engine.facts import ConversationStarted
 from helix_desktop.engine.request_costs import RequestCost, explain_with_original
-from helix_desktop.providers.known_models import merge_model_knowledge
+from helix_desktop.providers.known_models import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 Sums = dict[str, tuple[int, float]]
@@ -29,7 +29,7 @@ async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace,
         facts = await workspace.journal.read_facts(row.id)
         starts = (one.fact for one in facts if isinstance(one.fact, ConversationStarted))
         agent = next((started.agent or started.origin.kind or OWN for started in starts), OWN)
-        for request in await explain_with_original(facts, _shipped_prices, workspace.journal.read_facts):
+        for request in await explain_with_original(facts, shipped_prices, workspace.journal.read_facts):
             _add_request(sums, agent, request)
     result: dict[str, list[dict[str, object]]] = {}
     lines = []
@@ -47,7 +47,7 @@ async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace,
 async def _print_conversation_cost(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     name = await find_conversation_by_prefix(workspace, arguments.conversation)
     facts = await workspace.journal.read_facts(name)
-    requests = await explain_with_original(facts, _shipped_prices, workspace.journal.read_facts)
+    requests = await explain_with_original(facts, shipped_prices, workspace.journal.read_facts)
     lines = []
     for request in requests:
         cost = f"{_format_dollars(request.cost):>10}"
@@ -58,11 +58,6 @@ async def _print_conversation_cost(arguments: argparse.Namespace, workspace: Sto
     if not requests and not arguments.json:
         await console.print_error("The provider reported no token usage for this conversation.")
     return 0
-
-
-def _shipped_prices(model: str) -> ModelSet | None:
-    """The prices this program ships for a model, where the conversation has none."""
-    return merge_model_knowledge("", model).as_model_set(ModelRole.MAIN)
 
 
 def _request_as_json(request: RequestCost) -> dict[str, object]:

@@ -7,7 +7,6 @@ from dataclasses import field
 from pathlib import Path
 
 from helix_desktop import tasks
-from helix_desktop.engine.facts import ModelRole
 from helix_desktop.engine.token_budget import compute_cost
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
@@ -17,7 +16,7 @@ from helix_desktop.histories import history_finding, history_reading, recording_
 from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.histories.leaked_keys import mask_key
 from helix_desktop.histories.program_names import NAMES
-from helix_desktop.providers.known_models import merge_model_knowledge
+from helix_desktop.providers.known_models import shipped_prices
 from helix_desktop.workbench.all_workbenches import Workbenches
 from helix_desktop.workbench.history_imports import ImportResult, find_recorded_conversations, new_import_name
 from helix_desktop.workbench.open_workbench import Workbench
@@ -195,11 +194,7 @@ def _describe_history_file(path: Path, folder: str, size: int) -> history_import
         return history_import_port.HistoryDetails(path.stem, reason=error.what)
     sessions = [session for session in sessions if session.folder == folder] or sessions
     messages = [message for session in sessions for message in session.messages]
-    cost = sum(
-        compute_cost(said.usage, merge_model_knowledge("", said.model).as_model_set(ModelRole.MAIN))
-        for said in messages
-        if said.role == "assistant"
-    )
+    cost = sum(compute_cost(said.usage, shipped_prices(said.model)) for said in messages if said.role == "assistant")
     last = max((message.time for message in messages), default=0.0)
     return history_import_port.HistoryDetails(
         recording_facts.title_of_recording(sessions[0]), len(messages), cost, last=last

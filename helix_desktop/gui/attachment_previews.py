@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication, QImage, QPixmap
+from PySide6.QtGui import QImage, QPixmap
 from PySide6.QtWidgets import QLabel, QWidget
 
 from helix_desktop.engine.facts import Attachment, Stored
@@ -32,10 +32,7 @@ class PictureDialog(TransientDialog):
         area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # So that the arrow keys can scroll the picture.
         area.setAccessibleName(name)
         build_column(area, owner=self, margins=0)
-        screen = (parent.screen() or QGuiApplication.primaryScreen()).availableGeometry()
-        self.resize(
-            min(image.width() + 24, screen.width() * 9 // 10), min(image.height() + 24, screen.height() * 9 // 10)
-        )
+        self.resize(image.width() + 24, image.height() + 24)
 
 
 def open_picture_dialog(window: MainWindow, stored: Stored, name: str) -> None:

@@ -16,7 +16,6 @@ from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 
-WIDTH = 480
 MARGIN = 18
 
 
@@ -44,7 +43,7 @@ class ForgetTextDialog(plain_widgets.TransientDialog):
     def __init__(
         self, bench: Workbench, doing: BackgroundRunner, gone: Callable[[str], object], owner: QObject, parent: QWidget
     ) -> None:
-        super().__init__(tr("Forget text"), parent)
+        super().__init__(tr("Forget text"), parent, 480)
         self._bench, self._doing, self._gone, self._owner = bench, doing, gone, owner
         self.closed_early: Callable[[str], object] = lambda _words: None
         self._closed = False
@@ -67,9 +66,7 @@ class ForgetTextDialog(plain_widgets.TransientDialog):
     def _lay_out_forget_dialog(self) -> None:
         column = build_column(owner=self, margins=(MARGIN, 16, MARGIN, 14), spacing=10)
         for words in _explain_forgetting(self._bench.name):
-            label = plain_widgets.build_plain_label(words, parent=self)
-            label.setMinimumWidth(WIDTH - 2 * MARGIN)  # Otherwise the label asks for the height of a narrower one.
-            column.addWidget(label)
+            column.addWidget(plain_widgets.build_plain_label(words, parent=self))
         column.addLayout(build_row((self.text, 1), self.show_text_checkbox))
         self.message_label.hide()
         self.bar.setTextVisible(False)
@@ -79,7 +76,6 @@ class ForgetTextDialog(plain_widgets.TransientDialog):
         self.stop_button.hide()
         self.forget_button.setEnabled(False)
         column.addLayout(build_row(1, self.stop_button, self.close_button, self.forget_button))
-        self.setMinimumWidth(WIDTH)
         self.text.setFocus()
 
     def _start_forgetting(self) -> None:

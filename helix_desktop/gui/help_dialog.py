@@ -26,8 +26,7 @@ def list_help_contents() -> tuple[tuple[str, str, str], ...]:
 
 class HelpDialog(TransientDialog):
     def __init__(self, file: str, parent: QWidget) -> None:
-        super().__init__(tr("Help"), parent)
-        self.resize(880, 720)
+        super().__init__(tr("Help"), parent, 880, 720)
         self.page = QTextBrowser(self)
         self.page.setOpenLinks(False)
         self.page.setAccessibleName(tr("Help"))

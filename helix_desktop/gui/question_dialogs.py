@@ -5,8 +5,9 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QGuiApplication, QKeyEvent
-from PySide6.QtWidgets import QFileDialog, QInputDialog, QLineEdit, QMessageBox, QWidget
+from PySide6.QtWidgets import QFileDialog, QInputDialog, QLabel, QLineEdit, QMessageBox, QWidget
 
+from helix_desktop.gui.screen_fitting import keep_on_screen
 from helix_desktop.gui.translation import tr
 
 LONGEST_NAME = 200  # In characters. A line that the user enters is cut to this length.
@@ -19,7 +20,9 @@ def ask_text(parent: QWidget, title: str, label: str, text: str, then: Callable[
     dialog.setWindowTitle(title)
     dialog.setLabelText(label)
     dialog.setTextValue(text)
-    dialog.resize(420, dialog.sizeHint().height())
+    keep_on_screen(dialog, 420)
+    if (words := dialog.findChild(QLabel)) is not None:
+        words.setWordWrap(True)
 
     def pass_line_on(found: str) -> None:
         if line := " ".join(found.split())[:LONGEST_NAME]:
@@ -54,6 +57,7 @@ def ask_which_way(
         box.button(QMessageBox.StandardButton.Cancel).setText(none)
     for words, act in ways:
         box.addButton(words, QMessageBox.ButtonRole.AcceptRole).clicked.connect(lambda _checked=False, a=act: a())
+    keep_on_screen(box)
     box.open()
     return box
 
@@ -93,6 +97,7 @@ def show_text_box(parent: QWidget, title: str, text: str, command: str = "") -> 
     if command:
         copying = box.addButton(tr("Copy command"), QMessageBox.ButtonRole.ActionRole)
         copying.clicked.connect(lambda: QGuiApplication.clipboard().setText(command))
+    keep_on_screen(box)
     box.open()
     return box
 

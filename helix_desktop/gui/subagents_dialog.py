@@ -25,11 +25,10 @@ class SubagentsDialog(TransientDialog):
     def __init__(
         self, bench: Workbench, conversation: str, open_conversation: Callable[[str], object], parent: QWidget
     ) -> None:
-        super().__init__(tr("Agents"), parent)
+        super().__init__(tr("Agents"), parent, 860, 420)
         self._bench, self._conversation, self._open_conversation = bench, conversation, open_conversation
         self._items: dict[str, QTreeWidgetItem] = {}
         self._turn = 0
-        self.resize(860, 420)
         self._summary_label = build_plain_label("", "muted", self, wraps=False)
         self._tree = RowTree(self)
         self._tree.setHeaderLabels([tr("Agent"), tr("Task"), tr("State"), tr("Context"), tr("Cost"), tr("Time")])

@@ -19,7 +19,7 @@ from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
 WORKSPACE_ACTIONS = (
     "new", "new-copy", "new-acp", "workspace-settings", "workspace-folder", "share-workspace", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
     "attach", "chat", "cache", "timeline", "sidebar", "inspector", "bottom", "next-area", "previous", "next", "policy",
-    "lab", "model", "mode", "brought", "beside",
+    "lab", "compare-presets", "model", "mode", "brought", "beside",
 )  # fmt: skip
 CONVERSATION_ACTIONS = (
     "rename", "pin", "fork", "fork-copy", "bring-back", "archive", "trash", "export-markdown", "export-json",
@@ -125,7 +125,8 @@ def _conversation_actions() -> tuple[WindowAction, ...]:
         WindowAction("policy", tr("Choose a preset"), context),
         WindowAction("agents", tr("Show the agents of this conversation…"), context),
         WindowAction("brought", tr("Rules, skills, hooks and agents in this folder…"), context),
-        WindowAction("lab", tr("Replay lab: compare presets…"), context),
+        WindowAction("lab", tr("What would other settings have cost here?"), context),
+        WindowAction("compare-presets", tr("What would each preset have cost in my last conversations?"), context),
         WindowAction("model", tr("Choose a model"), context, "Ctrl+M"),
         WindowAction("mode", tr("Choose the permission mode"), context, "Ctrl+Shift+M"),
         WindowAction("help", tr("Help"), helping, "F1"),

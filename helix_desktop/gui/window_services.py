@@ -86,6 +86,7 @@ class WindowServices(QObject):
         window.activity_ended.connect(lambda *_: self._warn_of_missing_folders())
         window.window_actions.set_action_handler("tour", self.start_window_tour)
         window.window_actions.set_action_handler("lab", self.open_replay_lab)
+        window.window_actions.set_action_handler("compare-presets", self.compare_policies)
         window.window_actions.set_action_handler("bring-in", self.open_import_dialog)
         window.window_actions.set_action_handler("connect-agent", self.open_connect_agents)
         self._histories: HistoryImportPort | None = None
@@ -187,7 +188,6 @@ class WindowServices(QObject):
         if self._settings is None:
             self._settings = SettingsDialog(self._window, self._setup, self._installation)
             self._settings.model_chosen.connect(self.models.use_chosen_model)
-            self._settings.comparison_wanted.connect(self.compare_policies)
             self._settings.finished.connect(lambda _result: self._on_settings_closed())
         self._settings.show_settings_page(page)
         self._settings.show()
@@ -224,7 +224,7 @@ class WindowServices(QObject):
             window.notices.show_notice(tr("There is no conversation to replay yet."))
             return
         play, runner = self._installation.replay_policies, window.background_runner
-        lab = ReplayLabDialog(bench, rows, list_policy_choices(), play, runner, window.theme, window)
+        lab = ReplayLabDialog(bench, rows, list_policy_choices(), play, runner, window)
         lab.policy_adopted.connect(window.show_workspace_choices)
         lab.open()
 

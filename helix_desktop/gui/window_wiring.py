@@ -18,6 +18,7 @@ from helix_desktop.gui.chat.message_drafts import UnsentMessage
 from helix_desktop.gui.conversation_actions import SUFFIX_BY_EXPORT_FORM
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.top_bar import PAGES
+from helix_desktop.gui.help_dialog import CONTENTS
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_folder, ask_which_way
 from helix_desktop.gui.theme import Theme
@@ -34,6 +35,8 @@ FOLD_KIND_BY_ACTION = {
     "fold-reflection": FoldKind.REFLECTION,
     "fold-handover": FoldKind.HANDOVER,
 }
+
+HELP_OF_PAGES = {"changes": "changes.md", "cache": "cache.md", "timeline": "context.md"}
 
 
 def wire_window(window: MainWindow) -> None:
@@ -73,7 +76,7 @@ def _wire_rail(window: MainWindow) -> None:
     on("find-workspace", window.ask_for_workspace)
     on("settings", lambda: window.settings_wanted.emit(""))
     on("workspace-settings", lambda: window.settings_wanted.emit("workspace"))
-    on("help", window.show_help)
+    on("help", lambda: window.show_help(HELP_OF_PAGES.get(window.showing.page, CONTENTS)))
     on("shortcuts", lambda: window.settings_wanted.emit("shortcuts"))
     on("doctor", lambda: window.settings_wanted.emit("about"))
     on("about", lambda: window.settings_wanted.emit("about"))

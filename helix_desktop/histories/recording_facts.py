@@ -59,9 +59,9 @@ def summary_text_of_draft(draft: FactDraft) -> str:
 
 
 def comparable_text(fact: facts.Fact) -> str:
-    """What two facts are compared by: everything but where they stand, and what earlier versions did not read."""
+    """What facts are compared by: all but place and cost, and what earlier versions did not read."""
     if isinstance(fact, facts.ModelReplied):
-        fact = replace(fact, saw=0, seconds=0.0, usage=replace(fact.usage, cache_write_hour=0))
+        fact = replace(fact, saw=0, seconds=0.0, usage=replace(fact.usage, cache_write_hour=0, cost=0.0))
     return fact_encoding.encode_fact(fact)
 
 

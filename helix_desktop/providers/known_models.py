@@ -77,6 +77,12 @@ class ModelInfo:
         )
 
 
+@cache
+def shipped_prices(model: str) -> ModelSet:
+    """The prices this program ships for a model, where nothing else has any."""
+    return merge_model_knowledge("", model).as_model_set(ModelRole.MAIN)
+
+
 def usage_cost(usage: Usage, prices: TokenPrices) -> float:
     """Dollars. Cached parts at their own prices; where those are unknown, at the price of input."""
     read = prices.cache_read or prices.input

@@ -33,12 +33,13 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.engine.token_budget import WindowMeter
+from helix_desktop.engine.token_budget import WindowMeter, compute_cost
 from helix_desktop.engine.view import build_state
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import recording_facts
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.histories.recording_facts import FactDraft
+from helix_desktop.providers.known_models import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import conversation_list_rows
 
@@ -298,8 +299,9 @@ class SessionWriter:
         match draft.fact:
             case Folded(cover=cover) as fold:
                 return replace(fold, cover=self._renumber_cover(cover) or cover)
-            case ModelReplied() as reply:
-                return replace(reply, saw=seq - 1)
+            case ModelReplied(usage=usage) as reply:  # Most files do not say what it cost.
+                cost = compute_cost(usage, shipped_prices(reply.model))
+                return replace(reply, saw=seq - 1, usage=replace(usage, cost=cost))
         return draft.fact
 
     def _renumber_cover(self, cover: Cover) -> Cover | None:

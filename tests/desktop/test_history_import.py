@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import program_folders
-from helix_desktop.desktop.history_import import HistoryImporter
+from helix_desktop.desktop.history_import import HistoryImporter, _describe_history_file
+from helix_desktop.engine.token_budget import compute_savings
+from helix_desktop.engine.view import build_state
+from helix_desktop.gui.inspector.context_figures import build_savings_rows
+from helix_desktop.gui.shared.figure_formats import format_dollars
+from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
 from tests.histories import written
@@ -32,4 +37,26 @@ async def test_what_a_session_has_written_since_comes_with_the_next_import(
         file.writelines(json.dumps(value) + "\n" for value in values[6:])
     grown = await histories.import_history_groups(await histories.find_history_groups(), lambda *_: None)
     assert (first.new_count, grown.new_count, grown.grown_count) == (1, 0, 1)
+    await desk.aclose()
+
+
+async def test_an_imported_conversation_costs_the_same_in_the_list_the_timeline_and_the_panel(tmp_path: Path) -> None:
+    """Claude Code writes what was used, and not what it cost."""
+    path = written.lines(tmp_path / "s.jsonl", written.claude_session())
+    listed = _describe_history_file(path, "/home/me/project", path.stat().st_size).cost
+    assert listed > 0
+    where = program_folders.find_program_folders(tmp_path / "home")
+    desk = Workbenches(where, SecretStorage(where.key_file))
+    bench = await desk.create_workspace("Imported", tmp_path)
+    (one,) = (await bench.import_histories([path])).imported
+    facts = await bench.read_conversation_facts(one.id)
+    story = ConversationTimeline(build_state([]))
+    story.read_all_facts(facts)
+    assert story.dollars[-1] == pytest.approx(listed)
+    savings = compute_savings(build_state(facts))
+    assert savings.paid == 0
+    assert savings.paid_before == pytest.approx(listed)
+    rows = {words: figure for words, figure, _ in build_savings_rows(savings)}
+    assert rows["Cost before import or fork"] == format_dollars(listed)
+    assert bench.list_conversations()[0].cost == 0, "nothing was paid here"
     await desk.aclose()

@@ -1,8 +1,9 @@
 """Pictures of everything a person meets in the real program, to be looked at: in any language, scheme, size and scale.
 
-`python -m tests.gui.surfaces FOLDER [--language de] [--scheme dark] [--size 900x600] [--scale 2] [--only NAME…]`; needs Xvfb and openbox.
+`python -m tests.gui.surfaces FOLDER [--language de] [--scheme dark] [--size 900x600] [--scale 2] [--text 200] [--only NAME…]`; needs Xvfb and openbox.
 A picture is named after its surface. Nothing is checked here but that each surface opens. `contrast.txt` in the folder names the
-words of labels, buttons and fields whose contrast with what is behind them is below 4.5:1 in the picture.
+words of labels, buttons and fields whose contrast with what is behind them is below 4.5:1 in the picture, `too-large.txt` the dialogs
+that are larger than the screen or scroll sideways.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QColor, QImage, QPainter
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QLabel, QLineEdit
+from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QLabel, QLineEdit, QScrollArea
 
 from helix_desktop import program_folders, tasks
 from helix_desktop.desktop.window_program import WindowProgram
@@ -45,7 +46,7 @@ from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gui.colour_tokens import contrast_ratio
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
-from helix_desktop.program_settings import LANGUAGE, THEME, ProgramSettings
+from helix_desktop.program_settings import LANGUAGE, THEME, ZOOM, ProgramSettings
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.resident.resident_client import HeldRegistration
 from helix_desktop.secrets import SecretStorage
@@ -250,6 +251,8 @@ class Tour:
             shown.save(str(self.folder / f"{name}.png"))
             with (self.folder / "contrast.txt").open("a", encoding="utf-8") as file:
                 file.writelines(f"{name}: {line}\n" for line in poor_contrasts(shown.toImage()))
+            with (self.folder / "too-large.txt").open("a", encoding="utf-8") as file:
+                file.writelines(f"{name}: {line}\n" for line in dialogs_without_room())
 
     def wants(self, *names: str) -> bool:
         """Whether one of these is asked for, by its number or by its words."""
@@ -440,6 +443,21 @@ class Tour:
         await asyncio.sleep(0.3)
 
 
+def dialogs_without_room() -> list[str]:
+    """Those that reach beyond the screen, and those whose contents must be scrolled to the side."""
+    found = []
+    for dialog in QApplication.topLevelWidgets():
+        if isinstance(dialog, QDialog) and dialog.isVisible():
+            if not dialog.screen().availableGeometry().contains(dialog.frameGeometry()):
+                found.append(f"{dialog.windowTitle()} is at {dialog.frameGeometry().getRect()}")
+            found += [
+                f"{dialog.windowTitle()} scrolls to the side ({area.horizontalScrollBar().maximum()} pixels)"
+                for area in dialog.findChildren(QScrollArea)
+                if area.isVisible() and area.horizontalScrollBar().maximum()
+            ]
+    return found
+
+
 def poor_contrasts(shown: QImage) -> list[str]:
     """Enabled widgets with words that nothing covers: their commonest colour is behind the words, the one farthest from it is the words'."""
     found = []
@@ -471,6 +489,7 @@ def main() -> int:
     parser.add_argument("--scheme", default="light")
     parser.add_argument("--size", default="1440x900")
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--text", type=int, default=100, help="the text size, in per cent")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--inside", choices=("first", "used"))
     chosen = parser.parse_args()
@@ -494,6 +513,7 @@ def main() -> int:
         settings = ProgramSettings(program_folders.find_program_folders(home / HOME).settings_file)
         settings.change_setting(LANGUAGE, chosen.language)
         settings.change_setting(THEME, chosen.scheme)
+        settings.change_setting(ZOOM, chosen.text)
 
         def walk(run: WindowProgram) -> Coroutine[Any, Any, None]:
             tour = Tour(run, home / HOME, chosen.folder, (width, height), chosen.only)

@@ -127,7 +127,7 @@ def test_a_refusal_keeps_the_text_to_try_again(window: MainWindow, bench: FakeWo
 
 def test_the_storage_settings_offer_it(window: MainWindow, bench: FakeWorkbench) -> None:
     page = StoragePage(bench, FakeInstallation(), window.background_runner)
-    wanted: list[bool] = []
-    page.forget_wanted.connect(lambda: wanted.append(True))
+    wanted: list[str] = []
+    page.wanted.connect(wanted.append)
     next(each for each in page.findChildren(QPushButton) if each.text() == "Forget text everywhere…").click()
-    assert wanted == [True]
+    assert wanted == ["forget-text"]

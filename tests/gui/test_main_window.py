@@ -248,6 +248,30 @@ def test_messages_queue_while_the_agent_works_and_can_be_edited(window: MainWind
     assert window.chat.composer.text.toPlainText() == "next"
 
 
+def test_up_takes_the_newest_queued_message_back_instead_of_copying_it(
+    window: MainWindow, session: FakeSession
+) -> None:
+    session.set_running(ConversationActivity.THINKING)
+    window.chat.bridge.emit_waiting_events()
+    text = window.chat.composer.text
+    for words in ("first", "second"):
+        text.setPlainText(words)
+        window.chat.composer.send_composed_message(steer=False)
+        window.chat.bridge.emit_waiting_events()
+    QTest.keyClick(text, Qt.Key.Key_Up)
+    window.chat.bridge.emit_waiting_events()
+    assert text.toPlainText() == "second"
+    assert [waiting.parts for waiting in session.queue] == [(Text("first"),)]
+    text.clear()
+    QTest.keyClick(text, Qt.Key.Key_Up)
+    window.chat.bridge.emit_waiting_events()
+    assert text.toPlainText() == "first"
+    assert session.queue == []
+    text.clear()
+    QTest.keyClick(text, Qt.Key.Key_Up)  # Nothing waits now: what was sent before is brought back.
+    assert text.toPlainText() == "second"
+
+
 def test_a_dropped_waiting_message_can_be_had_back(window: MainWindow, session: FakeSession) -> None:
     session.set_running(ConversationActivity.THINKING)
     write(window, "next")

@@ -38,7 +38,9 @@ def _median(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """Tokens and dollars. `without`: with a summary at the limit instead of folds. `sent` counts the requests of strategies too; dollars are 0 where no price is known."""
+    """Tokens and dollars. `without`: with a summary at the limit instead of folds. `sent` counts the requests of strategies too; dollars are 0 where no price is known.
+    `paid_before`: by another program, or by the conversation this one is a fork of.
+    """
 
     steps: int
     sent: int
@@ -46,6 +48,7 @@ class Savings:
     cache_read: int
     paid: float
     paid_without: float
+    paid_before: float = 0.0
 
     @property
     def saved_share(self) -> float:
@@ -209,9 +212,8 @@ class TokenLedger:
         if prices is not None and per_million:
             shares = at["old"] * prices.read + at["new"] * prices.write + (at["output"] + at["summary"]) * prices.output
             paid_without = shares * per_million / 1e6
-        return Savings(
-            at["steps"], at["sent"], at["without"], at["read"], self._sum_paid_here(self.paid, seq), paid_without
-        )
+        paid, ever = self._sum_paid_here(self.paid, seq), self.paid[bisect_right(self.requests, seq)]
+        return Savings(at["steps"], at["sent"], at["without"], at["read"], paid, paid_without, max(0.0, ever - paid))
 
     def _sum_paid_here(self, column: Sequence[T], seq: int) -> T:
         """A running sum up to `seq`, without what was brought in, and what a fork was begun with."""

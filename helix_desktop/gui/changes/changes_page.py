@@ -78,7 +78,7 @@ class ChangesPage(QWidget):
         self._note = ElidedLabel(self, least=theme.zoomed_pixels(NOTE))
         set_widget_look(self._note, "muted")
         self.undo_button = build_push_button(tr("Undo") + ARROW, self, look="pill")
-        self.commit_button = CommitButton(theme, doing, self)
+        self.commit_button = CommitButton(doing, self)
         self.undo = ChangesUndo(theme, doing, self.undo_button)
         self._lay_out_changes_page(theme)
         self.files.row_opened.connect(self._open_changed_file)
@@ -264,7 +264,7 @@ class ChangesPage(QWidget):
             rules = [*changes.exclusion_rules(), *leave_out] if leave_out else None
             self._run_for_page(changes.change_coverage(all_of_it=all_of_it, leave_out=rules))
 
-        dialog = CheckpointCoverageDialog(self._theme, self)
+        dialog = CheckpointCoverageDialog(self)
         dialog.coverage_chosen.connect(cover_chosen_folders)
         dialog.open()
         self._doing.run_in_background(changes.largest_subfolders(), then=dialog.show_folder_sizes, owner=dialog)

@@ -10,7 +10,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared import plain_widgets
-from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import FileChanges
 
@@ -20,9 +20,8 @@ class CommitDialog(plain_widgets.TransientDialog):
 
     proposal_wanted = Signal()
 
-    def __init__(self, theme: Theme, files: Sequence[FileChange], parent: QWidget | None = None) -> None:
-        super().__init__(tr("Commit"), parent)
-        self.resize(theme.zoomed_pixels(560), theme.zoomed_pixels(440))
+    def __init__(self, files: Sequence[FileChange], parent: QWidget | None = None) -> None:
+        super().__init__(tr("Commit"), parent, 560, 440)
         self._files = list(files)
         self.list = QListWidget(self)
         self.list.setAccessibleName(tr("Files to commit"))
@@ -73,9 +72,9 @@ class CommitButton(QPushButton):
 
     notice_wanted = Signal(str)
 
-    def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget) -> None:
+    def __init__(self, doing: BackgroundRunner, parent: QWidget) -> None:
         super().__init__(tr("Commit…"), parent)
-        self._theme, self._doing = theme, doing
+        self._doing = doing
         self._changes: FileChanges | None = None
         self._conversation = ""
         self._files: Sequence[FileChange] = ()
@@ -112,7 +111,7 @@ class CommitButton(QPushButton):
         if not self._has_git:
             self._set_up_git(changes)
             return
-        dialog = CommitDialog(self._theme, files, self)
+        dialog = CommitDialog(files, self)
         unused, place = self._unused_messages, self._conversation
         dialog.message.setPlainText(unused.get(place, ""))
         dialog.message.textChanged.connect(lambda: unused.update({place: dialog.message.toPlainText()}))

@@ -10,7 +10,6 @@ from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 
 
@@ -19,9 +18,8 @@ class CheckpointCoverageDialog(plain_widgets.TransientDialog):
 
     coverage_chosen = Signal(list, bool)
 
-    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(tr("Choose what checkpoints include"), parent)
-        self.resize(theme.zoomed_pixels(560), theme.zoomed_pixels(440))
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(tr("Choose what checkpoints include"), parent, 560, 440)
         why = plain_widgets.build_plain_label(
             tr(
                 "This folder exceeds the limits, so checkpoints leave out some of its files. Changes that commands make to these files cannot be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."

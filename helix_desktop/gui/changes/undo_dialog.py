@@ -34,7 +34,7 @@ class UndoChangesDialog(plain_widgets.TransientDialog):
         *,
         redo: bool = False,
     ) -> None:
-        super().__init__(title, parent)
+        super().__init__(title, parent, 620)
         self._redo = redo
         self._places = {file.path_of_change: file.place for file in files}
         self._boxes: dict[str, QComboBox] = {}
@@ -50,7 +50,6 @@ class UndoChangesDialog(plain_widgets.TransientDialog):
         column.addStretch(0 if conflicts else 1)
         self.undo_button = plain_widgets.build_push_button(tr("Redo") if redo else tr("Undo"), self, look="primary")
         column.addWidget(plain_widgets.build_confirm_buttons(self, self.undo_button, self.accept))
-        self.resize(theme.zoomed_pixels(620), min(theme.zoomed_pixels(360), self.sizeHint().height()))
 
     @property
     def choices_by_path(self) -> dict[str, str]:
@@ -123,8 +122,7 @@ class ThreeVersionsDialog(plain_widgets.TransientDialog):
         *,
         redo: bool = False,
     ) -> None:
-        super().__init__(printable_path(place), parent)
-        self.resize(theme.zoomed_pixels(1200), theme.zoomed_pixels(640))
+        super().__init__(printable_path(place), parent, 1200, 640)
         row = QHBoxLayout(self)
         self.views: list[TextLineView] = []
         agent = tr("Before the agent's changes"), tr("After the agent's changes")

@@ -112,6 +112,9 @@ class Composer(QWidget):
         self._attach.clicked.connect(self.attach_wanted)
         self._mode.clicked.connect(self.open_mode_menu)
         self.text.sending.connect(lambda steer: self.send_composed_message(steer=steer))
+        self.text.queued_message_wanted.connect(
+            lambda: self.waiting.editing.emit(self.waiting.waiting_message_count - 1)
+        )
         self.text.textChanged.connect(self._on_draft_changed)
         self.price.changed.connect(self._fit_controls_to_width)
         self.text.focused.connect(self._show_focus_border)
@@ -186,6 +189,7 @@ class Composer(QWidget):
 
     def show_waiting_messages(self, messages: Sequence[Sequence[UserPart]]) -> None:
         self.waiting.show_message_lines([message_as_one_line(parts) for parts in messages])
+        self.text.has_queued_messages = bool(messages)
 
     def send_composed_message(self, *, steer: bool) -> None:
         parts = self.message_parts()

@@ -26,6 +26,7 @@ ALT_WRITES = sys.platform == "darwin"  # On a Mac, Alt types letters that have n
 class ComposerTextEdit(QPlainTextEdit):
     """`sending(steer)`. While something is typed that can be completed, `offers_wanted(request)` is
     answered with `show_completion_offers`; `offer_taken` carries an offer that is more than text.
+    `queued_message_wanted`: the newest message that waits is to be taken back.
     """
 
     sending = Signal(bool)
@@ -34,6 +35,7 @@ class ComposerTextEdit(QPlainTextEdit):
     files_given = Signal(object)
     long_pasted = Signal(str)
     focused = Signal(bool)
+    queued_message_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -42,6 +44,7 @@ class ComposerTextEdit(QPlainTextEdit):
         self._history: list[str] = []
         self._at = 0
         self._unsent = ""
+        self.has_queued_messages = False
         self.enter_sends = True
         self.completion: CompletionList | None = None
         self._asked: CompletionRequest | None = None
@@ -149,7 +152,10 @@ class ComposerTextEdit(QPlainTextEdit):
         untouched = not self.toPlainText() or self._at < len(self._history)
         if not untouched or not self._is_cursor_at_edge(top=up) or (not up and self._at == len(self._history)):
             return False
-        self._walk_sent_messages(-1 if up else 1)
+        if up and self.has_queued_messages and self._at == len(self._history):
+            self.queued_message_wanted.emit()  # As a copy it would be sent twice.
+        else:
+            self._walk_sent_messages(-1 if up else 1)
         return True
 
     def canInsertFromMimeData(self, source: QMimeData) -> bool:

@@ -273,7 +273,7 @@ class PermissionQuestionCard(QWidget):
         label = plain_widgets.build_plain_label(tr("Rule to add:"), "small", self, wraps=False)
         choice = plain_widgets.build_combo_box(tr("Rule for “Always allow”"), self)
         choice.addItems([exact_text.mark_text(rule) for rule in self._question.rules])
-        choice.setFont(self._theme.monospaced_font())
+        choice.setProperty("look", "mono")
         choice.setToolTip(tr("* means any arguments. Choose a longer rule to allow less."))
         choice.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         only = plain_widgets.build_plain_label(choice.currentText(), "mono", self)

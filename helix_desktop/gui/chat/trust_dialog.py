@@ -26,10 +26,9 @@ class TrustDialog(TransientDialog):
         trust: Callable[[Sequence[ProjectItem]], object],
         parent: QWidget,
     ) -> None:
-        kind, room = item_kind_names().get(items[0].kind, ""), parent.window().size()
+        kind = item_kind_names().get(items[0].kind, "")
         title, width = (kind, 680) if len(items) == 1 else (tr("New in this folder"), 920)
-        super().__init__(title, parent)
-        self.resize(min(width, max(480, room.width() - 40)), min(520, max(320, room.height() - 60)))
+        super().__init__(title, parent, width, 520)
         self._theme, self._items = theme, items
         self._seen: set[int] = set()
         self._path, self._means = self._build_trust_label("", "mono"), self._build_trust_label("", "muted")

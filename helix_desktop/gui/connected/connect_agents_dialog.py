@@ -4,7 +4,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
@@ -65,6 +65,7 @@ class ConnectedAgentCard(QWidget):
         self.row = row
         self._name.setText(row.title)
         self._mark.setVisible(row.connected)
+        self.change.setVisible(row.installed or row.connected)
         self.change.setText(tr("Disconnect…") if row.connected else tr("Connect…"))
         set_widget_look(self.change, "primary" if row.installed and not row.connected else "")
         self.change.setAccessibleName(f"{self.change.text()} {row.title}")
@@ -108,7 +109,6 @@ def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float)
     return tr("Found on this computer") if row.installed else tr("Not found on this computer")
 
 
-WIDTH, HEIGHT = 1_060, 780
 MARGINS = (40, 28, 40, 28)
 REFRESH_INTERVAL_MS = 1_000  # In milliseconds. The list of connections is updated this often.
 
@@ -117,12 +117,11 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
     """Looks every second while it is open."""
 
     def __init__(self, parent: QWidget, doing: BackgroundRunner, agents: connected_agents.ConnectedAgents) -> None:
-        super().__init__(tr("Connect an agent"), parent)
+        super().__init__(tr("Connect an agent"), parent, 1_060, 780)
         self._doing, self._agents = doing, agents
         self._shown: connected_agents.AgentConnections | None = None
         self._shows_missing = False
         self._cards: dict[str, ConnectedAgentCard] = {}
-        self.resize(QSize(WIDTH, HEIGHT).boundedTo(self.screen().availableGeometry().size() * 0.92))
         self.switch = plain_widgets.build_push_button(tr("Turn on"), self, self._switch_gateway)
         self._address = plain_widgets.build_plain_label(tr("The gateway is off"), "muted", wraps=False)
         self._address.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -130,8 +129,10 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
         self._words.hide()
         self._tiles = self._without, self._billed, self._saved, self._recalls = [FigureTile(self) for _ in range(4)]
         self._agent_column = build_column(spacing=10)
-        self._missing = plain_widgets.build_push_button("", self, self._show_missing_agents, "link")
-        self._missing.hide()
+        self._missing = plain_widgets.build_plain_label("", "muted")
+        self._show_missing = plain_widgets.build_push_button(
+            tr("Show these agents"), self, self._show_missing_agents, "link"
+        )
         self._once_line, self._other_program_line = CopyableCommandLine(self), CopyableCommandLine(self)
         self._lay_out_gateway_dialog()
         self._timer = QTimer(self, interval=REFRESH_INTERVAL_MS)
@@ -144,7 +145,7 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
         about = plain_widgets.build_plain_label(told, "muted")
         page = plain_widgets.build_surface(self, "page")
         tiles = build_row(*((tile, 1) for tile in self._tiles), spacing=12)
-        agents = (self._agent_column, (self._missing, Qt.AlignmentFlag.AlignLeft))
+        agents = self._agent_column, build_row((self._missing, 1), self._show_missing)
         head = (self._build_gateway_switch_row(), about, self._words)
         column = build_column(*head, tiles, *agents, owner=page, margins=MARGINS, spacing=14)
         for words, line in (
@@ -177,8 +178,9 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
         for row in found.agents:
             self._cards[row.name].setVisible(row not in missing)
         names = ", ".join(row.title for row in missing)
-        self._missing.setText(tr("Not found on this computer: {agents}. Show these agents", agents=names))
-        self._missing.setVisible(bool(missing))
+        self._missing.setText(tr("Not found on this computer: {agents}", agents=names))
+        for part in (self._missing, self._show_missing):
+            part.setVisible(bool(missing))
         self._shown = found
         place = found.address.partition("//")[2]
         self._address.setText(tr("Gateway on {address}", address=place) if place else tr("The gateway is off"))

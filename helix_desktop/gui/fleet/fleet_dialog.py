@@ -5,7 +5,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.errors import HelixError, InvalidInput
@@ -40,7 +39,7 @@ class FleetDialog(TransientDialog):
         doing: BackgroundRunner,
         parent: QWidget,
     ) -> None:
-        super().__init__(tr("Fleet"), parent)
+        super().__init__(tr("Fleet"), parent, 1240, 760)
         self._desk, self._fleet, self._places, self._names = desk, desk.fleet, desk.places, names
         self._open_conversation, self._theme, self._doing = open_conversation, theme, doing
         self._found: Sequence[Figures] = ()
@@ -59,7 +58,6 @@ class FleetDialog(TransientDialog):
         tabs[0].setChecked(True)
         bar = build_row(*tabs, 1, self._all, new, spacing=8)
         build_column(bar, self._trouble, (self._pages, 1), owner=self, margins=MARGINS, spacing=12)
-        self.resize(QSize(1240, 760).boundedTo(self.screen().availableSize() * 0.9))
         following = doing.run_in_background(self._fleet.follow_fleet(self._show_fleet), failed=self._show_error)
         self.finished.connect(lambda _result: following.cancel())
         self._read_schedules()
@@ -128,7 +126,9 @@ class FleetDialog(TransientDialog):
 
     def _show_chosen_task(self) -> None:
         state, _, task = self._chosen_task()
-        self._title.setText(make_safe_text(task.get("text", tr("There are no tasks."))[:LONGEST_TEXT]))
+        self._title.setText(
+            make_safe_text(task.get("text", tr("To give an agent work, choose New task…."))[:LONGEST_TEXT])
+        )
         words = [fleet_rows.describe_task_reason(state, task) if task else "", task.get("answer", "")[:LONGEST_TEXT]]
         self._detail.setText(make_safe_text("\n".join(filter(None, words))))
         self._open.setEnabled(bool(task.get("conversation")))

@@ -154,7 +154,7 @@ class CommandPalette(SearchPopup):
         if not index.isValid() or not self._model.items[index.row()].enabled:
             return
         act = self._model.items[index.row()].act
-        self.close_popup()
+        self.dismiss_popup()
         act()
 
     def selectable_rows(self) -> list[int]:

@@ -41,7 +41,7 @@ def group_models(
     known = {model.name: model for model in found}
     rows: list[ModelRow] = []
     groups: dict[str, list[ModelChoice]] = {
-        tr("Favourites"): [known[name] for name in favourites if name in known],
+        tr("Favorites"): [known[name] for name in favourites if name in known],
         tr("Recent"): [known[name] for name in recent if name in known and name not in favourites],
     }
     for model in found:
@@ -106,7 +106,7 @@ class ModelRows(ListRowModel[ModelRow]):
         if role == Qt.ItemDataRole.AccessibleTextRole:
             if row.model is None:
                 return row.heading
-            favourite = tr("favourite") if row.favourite else ""
+            favourite = tr("favorite") if row.favourite else ""
             figures = (*model_abilities(row.model), format_model_window(row.model), format_model_price(row.model))
             return ", ".join(filter(None, [favourite, row.model.name, *figures]))
         if role == Qt.ItemDataRole.ToolTipRole and row.model is not None:
@@ -202,7 +202,7 @@ class ModelChooser(SearchPopup):
 
     def _build_chooser_footer(self) -> QWidget:
         foot = QWidget(self.box)
-        keys = build_plain_label(tr("Enter: use · Ctrl+D: favourite"), "small", foot, wraps=False)
+        keys = build_plain_label(tr("Enter: use · Ctrl+D: favorite"), "small", foot, wraps=False)
         row = build_row((keys, 1), owner=foot, margins=(14, 6, 8, 6))
         for words, act in ((tr("Connect…"), self._request_connect), (tr("Edit model…"), self.request_model_edit)):
             button = build_push_button(words, foot, act, "link")

@@ -15,15 +15,13 @@ from helix_desktop.gui.translation import tr
 
 T = TypeVar("T")
 SHOW_DELAY_MS = 300  # In milliseconds. The dialog appears only if the work takes longer.
-WIDTH = 380
 
 
 class ProgressDialog(TransientDialog):
     """Shows one piece of work. Closing it stops the work; it closes by itself at the end."""
 
     def __init__(self, words: str, parent: QWidget) -> None:
-        super().__init__(words, parent)
-        self.setMinimumWidth(WIDTH)
+        super().__init__(words, parent, 380)
         self._words = build_plain_label(words, parent=self, wraps=False)
         self._bar = QProgressBar(self)
         self._bar.setRange(0, 0)

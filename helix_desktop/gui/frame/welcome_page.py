@@ -159,8 +159,7 @@ class ConnectModelDialog(plain_widgets.TransientDialog):
     added = Signal(str)
 
     def __init__(self, setup: ModelSetupPort, doing: BackgroundRunner, parent: QWidget, *, message_waits: bool) -> None:
-        super().__init__(tr("Connect a model"), parent)
-        self.resize(560, 460)
+        super().__init__(tr("Connect a model"), parent, 560, 460)
         waits = tr("Your message will be sent as soon as a model is connected.")
         self.panel = ConnectPanel(setup, doing, self)
         for heard, passed_on in ((self.panel.chosen, self.chosen), (self.panel.added, self.added)):

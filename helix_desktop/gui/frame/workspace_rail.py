@@ -241,7 +241,7 @@ class WorkspaceRail(QWidget):
         menu.addSeparator()
         for what, text in (
             ("rename", tr("Rename…")),
-            ("recolour", tr("Change colour")),
+            ("recolour", tr("Change color")),
             ("folders", tr("Choose another folder…")),
             ("settings", tr("Workspace settings")),
             ("export", tr("Export…")),

@@ -29,9 +29,8 @@ class WorkspaceTrashDialog(TransientDialog):
         changed: Callable[[], object],
         gone: Callable[[str], object],
     ) -> None:
-        super().__init__(tr("Workspaces in the trash"), parent)
+        super().__init__(tr("Workspaces in the trash"), parent, 460)
         self._doing, self._desk, self._on_restored, self._on_deleted = doing, desk, changed, gone
-        self.setMinimumWidth(460)
         self._rows = build_column(spacing=6)
         self._status_label = build_plain_label(tr("Loading…"), "muted", self)
         below = build_row(1, build_push_button(tr("Close"), self, self.accept))

@@ -20,7 +20,6 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 
-WIDTH, HEIGHT = 720, 560
 SHOWN_COMPLAINTS = 200  # At most this many sentences tell what the import left out.
 
 
@@ -36,14 +35,13 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
         brought: Callable[[history_import_port.ImportOutcome], object],
         changed: Callable[[], object],
     ) -> None:
-        super().__init__(tr("Import conversations"), parent)
+        super().__init__(tr("Import conversations"), parent, 720, 560)
         self._doing, self._histories, self._settings = doing, histories, settings
         self._on_imported, self._on_conversations_changed = brought, changed
         self._undescribed: list[history_import_port.HistoryGroup] = []
         self._is_importing = False
         self._outcome = history_import_port.ImportOutcome()
         self._complaints: list[str] = []
-        self.resize(WIDTH, HEIGHT)
         self._message_label = plain_widgets.build_plain_label("", "")
         self.found = FoundConversationTree(self)
         self.found.choice_changed.connect(self._update_import_button)

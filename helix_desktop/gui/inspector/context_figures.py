@@ -95,6 +95,8 @@ def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
     ]
     if figures.cache_read:
         rows.append((tr("Read from the provider's cache"), _format_saved_share(figures.cache_read_share), False))
+    if round(figures.paid_before, 3):
+        rows.append((tr("Cost before import or fork"), format_dollars(figures.paid_before), False))
     if figures.paid:
         rows.append((tr("Cost so far"), format_dollars(figures.paid), False))
     if figures.paid_without and figures.paid > 0:

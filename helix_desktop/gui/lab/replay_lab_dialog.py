@@ -7,7 +7,7 @@ Other windows and recorded sessions are what `helix-desktop replay` is for.
 from collections.abc import Sequence
 from functools import partial
 
-from PySide6.QtCore import QSize, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QProgressBar, QPushButton, QWidget
 
 from helix_desktop.engine.list_rows import ConversationListRow
@@ -17,7 +17,6 @@ from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome, RunReplay
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
-from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_percent, tr
 from helix_desktop.gui.workbench_types import Workbench
 
@@ -34,12 +33,11 @@ class ReplayLabDialog(TransientDialog):
         policies: Sequence[tuple[str, str]],
         play: RunReplay,
         runner: BackgroundRunner,
-        theme: Theme,
         parent: QWidget,
     ) -> None:
         alone = len(conversations) == 1
         title = tr("What would other settings have cost here?") if alone else tr("What each preset would have cost")
-        super().__init__(title, parent)
+        super().__init__(title, parent, 760, 320)
         self._bench, self._runner, self._count = bench, runner, len(conversations)
         self._names, self._window = dict(policies), conversations[0].window
         self.answer = build_plain_label(tr("Replaying…"), "title", self)
@@ -54,8 +52,6 @@ class ReplayLabDialog(TransientDialog):
         self._adopting: dict[str, QPushButton] = {}
         column = (self.answer, self._bar, self._table, self._status_label, 1)
         build_column(*column, owner=self, margins=20, spacing=12)
-        room = self.screen().availableGeometry().size() * 0.95
-        self.resize(QSize(theme.zoomed_pixels(760), theme.zoomed_pixels(320)).boundedTo(room))
         self._working: CancellableWork = runner.run_in_background(
             play(bench, [one.id for one in conversations], list(self._names), self._window, self._show_replay_progress),
             then=self._show_outcomes,

@@ -23,7 +23,7 @@ class AboutPage(SettingsPage):
         super().__init__(tr("About"))
         self.add_sentence(f"Helix Desktop {__version__}", "")
         self.add_sentence(", ".join(f"{name} {version}" for name, version in program.library_versions()), "small")
-        self.add_page_button(tr("Licences"), lambda: show_text_box(self, tr("Licences"), program.licence_texts()))
+        self.add_page_button(tr("Licenses"), lambda: show_text_box(self, tr("Licenses"), program.licence_texts()))
         self.add_heading(tr("Installation"))
         self._findings = QVBoxLayout()
         self.add_page_layout(self._findings)

@@ -137,7 +137,7 @@ def _describe_new_servers(servers: Sequence[McpServerState]) -> str:
     lines: dict[bool, list[str]] = {False: [], True: []}
     for server in servers:
         far = server.words.startswith(("http://", "https://"))
-        lines[far].append(f"{server.name}: {server.words}")
-    started = tr("This server runs with your permissions:\n\n{command}", command="\n".join(lines[False]))
-    asked = tr("The agent's requests are sent to:\n\n{address}", address="\n".join(lines[True]))
+        lines[far].append(server.words if server.name in server.words else f"{server.name}: {server.words}")
+    started = tr("Add this server? It will run with your permissions:\n\n{command}", command="\n".join(lines[False]))
+    asked = tr("Add this server? The agent's requests will be sent to:\n\n{address}", address="\n".join(lines[True]))
     return "\n\n".join(text for text, there in ((started, lines[False]), (asked, lines[True])) if there)

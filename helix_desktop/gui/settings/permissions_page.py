@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QVBoxLayout, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -29,10 +28,6 @@ def describe_permission_rule(rule: Mapping[str, Any]) -> str:
 
 
 class PermissionsPage(WorkspaceSettingsPage):
-    """`folder_wanted`: the workspace is to work on another folder."""
-
-    folder_wanted = Signal()
-
     def __init__(self, bench: Workbench, program: Installation, doing: BackgroundRunner) -> None:
         super().__init__(tr("Permissions"), bench, doing)
         self._program = program
@@ -44,7 +39,7 @@ class PermissionsPage(WorkspaceSettingsPage):
         self.add_heading(tr("Folders"))
         for root in bench.workspace.settings.roots:
             self.add_sentence(root, "mono")
-        self.add_page_button(tr("Choose another folder…"), self.folder_wanted.emit)
+        self.add_page_button(tr("Choose another folder…"), partial(self.wanted.emit, "workspace-folder"))
         self.add_heading(tr("Rules"))
         self.add_sentence(tr("Rules take precedence over the mode. “Always allow” adds a rule."))
         self._rules = QVBoxLayout()

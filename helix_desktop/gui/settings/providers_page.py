@@ -28,8 +28,7 @@ class EditProviderDialog(plain_widgets.TransientDialog):
     saved = Signal(str, str, str)
 
     def __init__(self, provider: ProviderChoice, parent: QWidget) -> None:
-        super().__init__(tr("Edit provider"), parent)
-        self.resize(520, 200)
+        super().__init__(tr("Edit provider"), parent, 520, 200)
         self.address = QLineEdit(provider.address, self)
         self.key = QLineEdit(self, echoMode=QLineEdit.EchoMode.Password)
         self.key.setPlaceholderText(tr("Leave empty to keep the current key") if provider.key else tr("Paste the key"))

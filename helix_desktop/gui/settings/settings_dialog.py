@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QSize, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QButtonGroup, QPushButton, QStackedWidget, QWidget
 
-from helix_desktop.gui.forget_text_dialog import open_forget_text_dialog
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
@@ -26,23 +25,20 @@ from helix_desktop.gui.settings.workspace_settings_pages import (
     PolicyPage,
     TurnLimitsPage,
 )
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.workbench_types import Workbench
 
+CHANGING_ACTIONS = ("compare-presets", "workspace-folder")  # They make these pages outdated.
 GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Recorder", "Logs", "Tools", "Sharing", "Keys")
 
 
-class SettingsDialog(TransientDialog):
-    """`model_chosen`: a provider was connected, and this model is to be used.
-    `comparison_wanted`: what each policy would have cost.
-    """
+class SettingsDialog(plain_widgets.TransientDialog):
+    """`model_chosen`: a provider was connected, and this model is to be used."""
 
     model_chosen = Signal(str)
-    comparison_wanted = Signal()
 
     def __init__(self, window: MainWindow, setup: ModelSetupPort, program: Installation) -> None:
-        super().__init__(tr("Settings"), window)
+        super().__init__(tr("Settings"), window, 920, 660)
         self._window = window
         self._setup = setup
         self._program = program
@@ -50,17 +46,16 @@ class SettingsDialog(TransientDialog):
         self._page_factories: dict[str, Callable[[], SettingsPage]] = {}
         self._pages: dict[str, SettingsPage] = {}
         self._buttons: dict[str, QPushButton] = {}
-        wanted = QSize(window.theme.zoomed_pixels(920), window.theme.zoomed_pixels(660))
-        self.resize(wanted.boundedTo(window.screen().availableGeometry().size() * 0.9))
         self._stack = QStackedWidget(self)
         self._page_list = build_column(margins=(8, 12, 8, 12), spacing=2)
         self._group = QButtonGroup(self)
         self._add_all_pages()
         self._page_list.addStretch(1)
         side = QWidget(self)
-        side.setMinimumWidth(200)
         side.setLayout(self._page_list)
-        build_row(side, (self._stack, 1), owner=self, margins=0, spacing=0)
+        self._names = plain_widgets.build_scroll_area(side, self)
+        self._names.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        build_row((self._names, 1), (self._stack, 4), owner=self, margins=0, spacing=0)
         window.background_runner.run_in_background(setup.list_known_models(), then=self._on_models_listed, owner=self)
 
     def show_settings_page(self, page: str) -> None:
@@ -69,10 +64,20 @@ class SettingsDialog(TransientDialog):
         name = wanted if wanted in self._page_factories else "appearance"
         if name not in self._pages:
             self._pages[name] = self._page_factories[name]()
+            self._pages[name].wanted.connect(self._open_page_or_run_action)
             self._stack.addWidget(self._pages[name])
         self._stack.setCurrentWidget(self._pages[name])
         self._buttons[name].setChecked(True)
         self._buttons[name].setFocus()
+        self._names.ensureWidgetVisible(self._buttons[name])
+
+    def _open_page_or_run_action(self, name: str) -> None:
+        if name in self._page_factories:
+            self.show_settings_page(name)
+            return
+        if name in CHANGING_ACTIONS:
+            self.accept()
+        self._window.window_actions[name].trigger()
 
     def _add_all_pages(self) -> None:
         window, program = self._window, self._program
@@ -90,16 +95,16 @@ class SettingsDialog(TransientDialog):
         if bench is not None:
             self._add_page_group(bench.name)
             self._add_settings_page("models", tr("Models"), lambda: ModelsPage(window, bench, self._models))
-            self._add_settings_page("instructions", tr("Instructions"), lambda: self._build_instructions_page(bench))
-            self._add_settings_page("policy", tr("Policy"), lambda: self._build_policy_page(bench))
-            self._add_settings_page("permissions", tr("Permissions"), lambda: self._build_permissions_page(bench))
+            self._add_settings_page("instructions", tr("Instructions"), lambda: InstructionsPage(bench, doing))
+            self._add_settings_page("policy", tr("Policy"), lambda: PolicyPage(bench, doing))
+            self._add_settings_page("permissions", tr("Permissions"), lambda: PermissionsPage(bench, program, doing))
             self._add_settings_page(
                 "brought", tr("Rules and skills"), lambda: RulesAndSkillsPage(window.theme, bench, doing)
             )
             self._add_settings_page("servers", tr("MCP servers"), lambda: McpServersPage(bench, program, doing))
             self._add_settings_page("limits", tr("Limits"), lambda: TurnLimitsPage(bench, doing))
             self._add_settings_page("checkpoints", tr("Checkpoints"), lambda: CheckpointsPage(bench, program, doing))
-            self._add_settings_page("storage", tr("Storage"), lambda: self._build_storage_page(bench))
+            self._add_settings_page("storage", tr("Storage"), lambda: StoragePage(bench, program, doing))
         self._add_page_group("Helix Desktop")
         self._add_settings_page("about", tr("About"), lambda: AboutPage(program, doing))
 
@@ -108,37 +113,14 @@ class SettingsDialog(TransientDialog):
         page.model_chosen.connect(self.model_chosen)
         return page
 
-    def _build_instructions_page(self, bench: Workbench) -> InstructionsPage:
-        page = InstructionsPage(bench, self._window.background_runner)
-        page.everywhere_wanted.connect(lambda: self.show_settings_page("general"))
-        return page
-
-    def _build_policy_page(self, bench: Workbench) -> PolicyPage:
-        page = PolicyPage(bench, self._window.background_runner)
-        page.comparison_wanted.connect(self.accept)  # The comparison can change the policy that is shown here.
-        page.comparison_wanted.connect(self.comparison_wanted)
-        return page
-
-    def _build_permissions_page(self, bench: Workbench) -> PermissionsPage:
-        page = PermissionsPage(bench, self._program, self._window.background_runner)
-        page.folder_wanted.connect(self.accept)  # The workspace opens anew, and these pages show the old folder.
-        page.folder_wanted.connect(self._window.window_actions["workspace-folder"].trigger)
-        return page
-
-    def _build_storage_page(self, bench: Workbench) -> StoragePage:
-        page = StoragePage(bench, self._program, self._window.background_runner)
-        page.forget_wanted.connect(lambda: open_forget_text_dialog(self._window, self))
-        page.export_wanted.connect(self._window.window_actions["export-workspace"].trigger)
-        return page
-
     def _add_page_group(self, text: str) -> None:
-        label = build_plain_label(text, "faint", self, wraps=False)
+        label = plain_widgets.build_plain_label(text, "faint", self, wraps=False)
         label.setContentsMargins(10, 10, 0, 2)
         self._page_list.addWidget(label)
 
     def _add_settings_page(self, name: str, title: str, make: Callable[[], SettingsPage]) -> None:
         self._page_factories[name] = make
-        button = build_push_button(title, self, lambda: self.show_settings_page(name), "row")
+        button = plain_widgets.build_push_button(title, self, lambda: self.show_settings_page(name), "row")
         button.setCheckable(True)
         button.setAutoExclusive(True)  # So screen readers announce a radio button, not a check box.
         self._group.addButton(button)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QLabel, QLayout, QPushButton, QScrollArea, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -18,7 +18,11 @@ ITEMS_BEFORE_INTRODUCTION = 3
 
 
 class SettingsPage(QScrollArea):
-    """Filled with `add_heading`, `add_sentence`, `add_field`, `add_page_widget`, ..."""
+    """Filled with `add_heading`, `add_sentence`, `add_field`, `add_page_widget`, ...
+    `wanted` names another page of the settings, or an action of the window.
+    """
+
+    wanted = Signal(str)
 
     def __init__(self, title: str) -> None:
         super().__init__()

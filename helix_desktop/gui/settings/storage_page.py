@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import shiboken6
-from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QPushButton
 
 from helix_desktop.errors import HelixError
@@ -23,11 +22,6 @@ MEGABYTE = 1_000_000
 
 
 class StoragePage(SettingsPage):
-    """`export_wanted`: the whole workspace as a file; `forget_wanted`: a text out of all of it."""
-
-    export_wanted = Signal()
-    forget_wanted = Signal()
-
     def __init__(self, bench: Workbench, program: Installation, doing: BackgroundRunner) -> None:
         super().__init__(tr("Storage"))
         self._bench, self._program, self._doing = bench, program, doing
@@ -40,7 +34,9 @@ class StoragePage(SettingsPage):
         declared = FieldDeclaration("limit", tr("Limit"), about, limit, most=most, unit="MB", unset=unset)
         self.add_field(declared, self._set_cache_limit)
         self.add_heading(tr("Maintenance"))
-        about = tr("Saves a copy of the journal in the same folder.")
+        about = tr(
+            "Copies the conversations within the workspace's own folder. To keep a copy elsewhere, export the workspace."
+        )
         self._add_maintenance_button(tr("Back up now"), about, partial(program.back_up_workspace, bench))
         about = tr("Reads all content and compares it with the hashes.")
         verify = partial(program.verify_workspace_entries, bench, self._show_maintenance_progress)
@@ -49,9 +45,9 @@ class StoragePage(SettingsPage):
         self._add_button_explanation(
             tr("Removes content that no conversation uses, until the cache is within its limit. Descriptions are kept.")
         )
-        self.add_page_button(tr("Export workspace…"), self.export_wanted.emit)
+        self.add_page_button(tr("Export workspace…"), partial(self.wanted.emit, "export-workspace"))
         self._add_button_explanation(tr("History and cache in one file. Keys are never included."))
-        self.add_page_button(tr("Forget text everywhere…"), self.forget_wanted.emit)
+        self.add_page_button(tr("Forget text everywhere…"), partial(self.wanted.emit, "forget-text"))
         self._add_button_explanation(
             tr("Permanently removes a leaked key or password from conversations, the cache and backups.")
         )

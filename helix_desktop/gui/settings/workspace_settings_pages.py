@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from PySide6.QtCore import Signal
-
 from helix_desktop.engine import context_policy
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.settings.installation_port import Installation
@@ -45,7 +43,7 @@ TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     (
         "agents_seconds",
         "Time limit for agents",
-        "In seconds, for all agents in a conversation. 0 means no limit.",
+        "In seconds (3600 is one hour), for all agents in a conversation. 0 means no limit.",
         0.0,
         1e7,
     ),
@@ -62,8 +60,6 @@ TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
 class InstructionsPage(WorkspaceSettingsPage):
     """What the user tells every agent of this workspace."""
 
-    everywhere_wanted = Signal()
-
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Instructions"), bench, doing)
         sentence = tr("Sent with the system prompt to every agent in this workspace, starting with the next message.")
@@ -72,15 +68,13 @@ class InstructionsPage(WorkspaceSettingsPage):
         self.add_sentence(
             tr("The system prompt is cached by the provider. The first message after a change costs a little more.")
         )
-        self.add_page_button(tr("Instructions for every workspace…"), self.everywhere_wanted.emit, "link")
+        self.add_page_button(tr("Instructions for every workspace…"), partial(self.wanted.emit, "general"), "link")
 
 
 class PolicyPage(WorkspaceSettingsPage):
     """The preset and what it decides; every other threshold is under Advanced. A value that
-    differs from the preset can be put back. `comparison_wanted`: what each preset would have cost.
+    differs from the preset can be put back.
     """
-
-    comparison_wanted = Signal()
 
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Policy"), bench, doing)
@@ -98,7 +92,7 @@ class PolicyPage(WorkspaceSettingsPage):
         )
         self.add_field(preset, lambda value: self._save_policy(str(value), {}, again=True))
         question = tr("What would each preset have cost in my last conversations?")
-        self.add_page_button(question, self.comparison_wanted.emit, "link")
+        self.add_page_button(question, partial(self.wanted.emit, "compare-presets"), "link")
         if self._values:
             self.add_page_button(tr("Reset to the preset"), lambda: self._save_policy(self._preset, {}, again=True))
         declared = context_policy.declared_thresholds()
@@ -163,7 +157,7 @@ class CheckpointsPage(WorkspaceSettingsPage):
         most, megabytes = 100_000_000, covered.most_bytes // MEGABYTE
         days, keep = tr("days"), tr("Keep checkpoints for")
         rows = (
-            FieldDeclaration("off", tr("Turn checkpoints off"), off, covered.off),
+            FieldDeclaration("off", tr("Checkpoints"), off, not covered.off),
             FieldDeclaration("leave_out", tr("Not covered"), rules, "\n".join(covered.leave_out), long=True),
             FieldDeclaration("most_files", files, beyond, covered.most_files, most=most, unset=unset),
             FieldDeclaration("most_bytes", size, beyond, megabytes, most=most, unit="MB", unset=unset),
@@ -203,6 +197,8 @@ class CheckpointsPage(WorkspaceSettingsPage):
             changed = [line.strip() for line in str(value).splitlines() if line.strip()]
         elif name == "most_bytes":
             changed = int(value) * MEGABYTE
+        elif name == "off":
+            changed = not value
         self.change_setting(f"changes.{name}", changed)
 
 

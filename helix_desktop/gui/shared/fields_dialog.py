@@ -18,13 +18,12 @@ class FieldsDialog(TransientDialog):
     def __init__(
         self, title: str, fields: Sequence[FieldDeclaration], yes: str, save: Callable[[dict[str, Value]], object], parent: QWidget, above: Sequence[QWidget] = ()
     ) -> None:  # fmt: skip
-        super().__init__(title, parent)
+        super().__init__(title, parent, 520)
         self.values = {one.name: one.value for one in fields}
         self._save, self.trouble = save, build_plain_label("", "danger", self)
         rows = [build_field_row(one, partial(self.values.__setitem__, one.name), self) for one in fields]
         self.buttons = build_confirm_buttons(self, yes, self._save_values)
         build_column(*above, *rows, 1, self.trouble, self.buttons, owner=self, margins=20)
-        self.resize(520, self.sizeHint().height())
 
     def _save_values(self) -> None:
         self.setFocus()  # A field takes over what was typed when it loses the focus.

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.gui.enter_key import press_focused_button
 from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.screen_fitting import keep_on_screen
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
@@ -90,12 +91,13 @@ def build_scroll_area(inside: QWidget, parent: QWidget) -> QScrollArea:
 
 
 class TransientDialog(QDialog):
-    """A dialog that is deleted once it is closed. Enter presses the button that has the keyboard, else the default one."""
+    """A dialog that is deleted once it is closed, and never larger than the screen (`keep_on_screen`). Enter presses the button that has the keyboard, else the default one."""
 
-    def __init__(self, title: str, parent: QWidget | None) -> None:
+    def __init__(self, title: str, parent: QWidget | None, width: int = 0, height: int = 0) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(title)
+        keep_on_screen(self, width, height)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if not press_focused_button(event):

@@ -175,7 +175,7 @@ def _build_choice_field(declared: FieldDeclaration, changed: ValueListener, pare
 def _set_number_range(whole: QSpinBox, declared: FieldDeclaration) -> None:
     largest = 2**31 - 1
     whole.setRange(max(int(declared.least), -largest), min(int(declared.most) if declared.most else largest, largest))
-    whole.setSuffix(f" {declared.unit}" if declared.unit else "")
+    whole.setSuffix(tr("{n}%", n="") if declared.unit == "%" else f" {declared.unit}" if declared.unit else "")
     whole.setSpecialValueText(declared.unset)
     whole.setGroupSeparatorShown(True)
     whole.setSingleStep(max(10 ** (len(str(abs(int(declared.value)))) - 2), 1))

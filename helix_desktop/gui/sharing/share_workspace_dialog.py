@@ -87,7 +87,6 @@ class ShareWorkspaceDialog(SharingFormDialog):
             size=format_byte_size(size_),
         )
         self.amount.setText(text)
-        self._grow_to_text()
 
     def _update_enabled_buttons(self, *, idle: bool = True) -> None:
         there = idle and bool(self.address.text().strip())

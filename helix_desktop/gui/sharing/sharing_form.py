@@ -3,7 +3,6 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QLineEdit, QWidget
 
 from helix_desktop.errors import HelixError
@@ -13,7 +12,6 @@ from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_line_edit, build_plain_label
 from helix_desktop.gui.translation import tr
 
-WIDTH = 560
 EXAMPLE_ADDRESS = "postgresql://user:password@host/database"
 
 
@@ -21,9 +19,8 @@ class SharingFormDialog(TransientDialog):
     """The base of a dialog about sharing. `status_label` says what happened last."""
 
     def __init__(self, doing: BackgroundRunner, title: str, parent: QWidget) -> None:
-        super().__init__(title, parent)
+        super().__init__(title, parent, 560)
         self._doing = doing
-        self.setMinimumWidth(WIDTH)
         self.address = self._build_text_field(tr("Address of the shared store"), EXAMPLE_ADDRESS)
         self.status_label = build_plain_label()
         self.status_label.hide()
@@ -49,13 +46,6 @@ class SharingFormDialog(TransientDialog):
     def _show_sharing_status(self, text: str) -> None:
         self.status_label.setText(text)
         self.status_label.setVisible(bool(text))
-        self._grow_to_text()
-
-    def _grow_to_text(self) -> None:
-        """Labels whose text has just changed are measured first."""
-        if (layout := self.layout()) is not None:
-            QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest.value)
-            self.resize(self.width(), max(self.height(), layout.totalHeightForWidth(self.width())))
 
     def _run_sharing_work(self, work: Coroutine[Any, Any, Any], meanwhile: str, then: Callable[[Any], object]) -> None:
         focused = self.focusWidget()  # Remembered because Qt takes the focus from a disabled button.

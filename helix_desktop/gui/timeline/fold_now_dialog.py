@@ -9,12 +9,10 @@ from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session
 
-WIDTH = 420
-
 
 class FoldNowDialog(plain_widgets.TransientDialog):
     def __init__(self, session: Session, doing: BackgroundRunner, parent: QWidget) -> None:
-        super().__init__(tr("Fold now"), parent)
+        super().__init__(tr("Fold now"), parent, 420)
         self._session = session
         self._doing = doing
         self.kind = plain_widgets.build_combo_box(tr("What to replace, and with what"), self)
@@ -30,7 +28,6 @@ class FoldNowDialog(plain_widgets.TransientDialog):
         said = plain_widgets.build_plain_label(words, "small", self)
         buttons = plain_widgets.build_confirm_buttons(self, tr("Start"), self.accept)
         build_column(self.kind, keep, self.wish, said, buttons, owner=self, margins=20)
-        self.setMinimumWidth(WIDTH)
         self.wish.setFocus()
 
     def accept(self) -> None:

@@ -19,8 +19,7 @@ class TextComparisonDialog(TransientDialog):
     def __init__(
         self, doing: BackgroundRunner, theme: Theme, titles: Sequence[str], texts: Sequence[str], parent: QWidget
     ) -> None:
-        super().__init__(tr("Compare"), parent)
-        self.resize(theme.zoomed_pixels(1100), theme.zoomed_pixels(640))
+        super().__init__(tr("Compare"), parent, 1100, 640)
         self.view = DifferenceView(theme, self)
         self.view.show_columns(two=True)
         self.titles = [build_plain_label(title, "heading", self) for title in titles]

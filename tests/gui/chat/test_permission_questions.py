@@ -208,6 +208,17 @@ def test_a_scope_that_is_not_offered_cannot_be_given(theme: Theme) -> None:
     assert spy.count() == 0
 
 
+def test_the_rule_to_add_grows_with_the_text_while_its_question_stands(theme: Theme) -> None:
+    approvals = PermissionQuestionPanel(theme)
+    approvals.show_oldest_question({1: replace(COMMAND, rules=("git log --oneline", "git log *"))})
+    approvals.show()
+    rule = approvals.findChild(QComboBox)
+    assert rule is not None
+    before = rule.fontInfo().pixelSize()
+    theme.set_zoom(2.0)
+    assert rule.fontInfo().pixelSize() == 2 * before
+
+
 def test_the_oldest_question_stands_alone_and_the_next_follows(approvals: PermissionQuestionPanel) -> None:
     other = PermissionQuestion(COMMAND.call, "Write a file", "x", "")
     approvals.show_oldest_question({1: COMMAND, 2: other})

@@ -46,7 +46,7 @@ def names(chooser: ModelChooser) -> Sequence[str]:
 def test_models_are_grouped_by_provider_after_favourites_and_recent_ones() -> None:
     rows = group_models(MODELS, [OLDER.name], [LOCAL.name, OLDER.name, "gone/model"])
     shown = [row.model.name if row.model else row.heading for row in rows]
-    assert shown[:4] == ["Favourites", OLDER.name, "Recent", LOCAL.name]
+    assert shown[:4] == ["Favorites", OLDER.name, "Recent", LOCAL.name]
     assert shown[4:] == ["Anthropic", SONNET.name, OLDER.name, "OpenRouter", ROUTED.name, "Ollama", LOCAL.name]
 
 
@@ -89,10 +89,10 @@ def test_the_model_in_use_is_there_even_when_no_provider_lists_it(chooser: Model
 def test_a_favourite_comes_first_and_lasts(chooser: ModelChooser, memory: WindowMemory) -> None:
     chooser.open_below(chooser.box, LOCAL.name)
     QTest.keyClick(chooser.line, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
-    assert names(chooser)[:2] == ["— Favourites", LOCAL.name]
+    assert names(chooser)[:2] == ["— Favorites", LOCAL.name]
     assert memory.get_remembered("models", "favourites", default=[""]) == [LOCAL.name]
     QTest.keyClick(chooser.line, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
-    assert "— Favourites" not in names(chooser)
+    assert "— Favorites" not in names(chooser)
 
 
 def test_a_provider_that_does_not_answer_is_named(chooser: ModelChooser) -> None:

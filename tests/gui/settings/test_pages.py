@@ -451,7 +451,8 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("text", "becomes"), [("npx server", "runs with your permissions"), ("https://example.org/mcp", "are sent to")]
+    ("text", "becomes"),
+    [("npx server", "will run with your permissions"), ("https://example.org/mcp", "will be sent to")],
 )
 def test_of_a_server_far_away_it_is_not_said_that_it_is_started(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation, text: str, becomes: str
@@ -461,7 +462,7 @@ def test_of_a_server_far_away_it_is_not_said_that_it_is_started(
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
     asked = page.findChildren(QMessageBox)[0].text()
     assert becomes in asked
-    assert asked.endswith(f"server: {text}")
+    assert asked.endswith(text)
     assert asked.count("\n\n") == 1
 
 

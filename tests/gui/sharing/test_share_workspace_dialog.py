@@ -8,6 +8,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.sharing.share_workspace_dialog import ShareWorkspaceDialog
 from helix_desktop.workbench.conversation_sharing import SharingStatus
 from tests.gui.fake_desk import FakeWorkbench
+from tests.turns import qt_works
 
 ADDRESS = "postgresql://me@host/helix"
 
@@ -74,7 +75,7 @@ def test_no_line_is_cut_when_the_amount_is_known_later(
         dialog.open()
         QGuiApplication.processEvents()
     dialog._show_upload_amount((12, 345, 6_700_000))
-    QGuiApplication.processEvents()
+    qt_works(20)
     labels = [label for label in dialog.findChildren(QLabel) if label.isVisible()]
     assert len(labels) == 2
     assert all(label.height() >= label.heightForWidth(label.width()) for label in labels)

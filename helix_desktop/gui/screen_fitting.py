@@ -1,0 +1,75 @@
+"""Dialogs are as large as their contents need, but never larger than the screen: they scroll."""
+
+from PySide6.QtCore import QEvent, QObject, QSize, Qt
+from PySide6.QtGui import QFontInfo, QGuiApplication
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QLayout, QMessageBox, QScrollArea, QWidget
+
+from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.theme import TEXT
+
+FRAME = QSize(8, 40)  # In pixels: what a window manager is taken to draw around a dialog.
+_CHANGING = {QEvent.Type.Show, QEvent.Type.LayoutRequest}
+
+
+def keep_on_screen(dialog: QDialog, width: int = 0, height: int = 0) -> None:
+    """Its first size, which grows with the text. Without a height it is as high as its contents."""
+    zoom = QFontInfo(QGuiApplication.font()).pixelSize() / TEXT
+    wanted = QSize(round(width * zoom), round(height * zoom)).boundedTo(_room_on_screen(dialog))
+    if height:
+        dialog.resize(wanted)
+    else:
+        dialog.setMinimumWidth(wanted.width())
+    dialog.installEventFilter(_DialogFitting(dialog))
+
+
+class _DialogFitting(QObject):
+    def eventFilter(self, dialog: QObject, event: QEvent) -> bool:
+        if event.type() in _CHANGING and isinstance(dialog, QDialog) and dialog.isWindow():
+            _fit_to_screen(dialog)
+        return False
+
+
+def _room_on_screen(dialog: QDialog) -> QSize:
+    frame = dialog.frameGeometry().size() - dialog.size()
+    return dialog.screen().availableGeometry().size() - frame.expandedTo(FRAME)
+
+
+def _fit_to_screen(dialog: QDialog) -> None:
+    layout, room = dialog.layout(), _room_on_screen(dialog)
+    if layout is not None:
+        needed = layout.totalMinimumSize()
+        if layout.hasHeightForWidth():  # Wrapped labels need more than that.
+            width = max(min(dialog.width(), room.width()), needed.width())
+            needed = needed.expandedTo(QSize(0, layout.minimumHeightForWidth(width)))
+        if needed.boundedTo(room) != needed:
+            _scroll_contents(dialog, layout, room)
+        elif not isinstance(dialog, QMessageBox):  # It has a size of its own.
+            dialog.resize(dialog.size().expandedTo(needed))
+    if dialog.size().boundedTo(room) != dialog.size():
+        dialog.resize(dialog.size().boundedTo(room))
+    screen, place = dialog.screen().availableGeometry(), dialog.frameGeometry()
+    if dialog.isVisible() and not screen.contains(place):
+        last = screen.bottomRight() - place.bottomRight() + place.topLeft()
+        dialog.move(max(screen.left(), min(place.left(), last.x())), max(screen.top(), min(place.top(), last.y())))
+
+
+def _scroll_contents(dialog: QDialog, layout: QLayout, room: QSize) -> None:
+    """In a box of Qt's own the words alone; buttons that are too wide stand below each other."""
+    area, focused = QScrollArea(dialog, widgetResizable=True), dialog.focusWidget()
+    if not isinstance(dialog, QMessageBox):
+        inside = QWidget(dialog)
+        inside.setProperty("look", "plain")
+        inside.setLayout(layout)  # Qt moves the layout with all that is in it.
+        area.setWidget(inside)
+        build_column(area, owner=dialog, margins=0)
+    else:
+        buttons, label = dialog.findChild(QDialogButtonBox), dialog.findChild(QLabel, "qt_msgbox_label")
+        if buttons is not None and buttons.sizeHint().width() > room.width() * 0.9:
+            buttons.setOrientation(Qt.Orientation.Vertical)
+        if label is not None and label.parent() is dialog:
+            label.setWordWrap(True)
+            layout.replaceWidget(label, area)
+            area.setMinimumSize(label.size().boundedTo(room * 0.6))
+            area.setWidget(label)
+    if focused is not None:
+        focused.setFocus()
