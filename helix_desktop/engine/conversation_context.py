@@ -41,6 +41,16 @@ class ConversationContext:
         ahead = self._conversation.expected_state
         return token_budget.estimate_next_message(ahead, self._conversation.policy_at(ahead), before=instead_of)
 
+    def unpriced_model(self) -> str:
+        """The main model, if a cost limit holds that cannot act, because no price is known; else empty."""
+        limits, paid = self._crew.limits(), self._conversation.state.spent
+        costs = limits.turn_cost + limits.conversation_cost + limits.day_cost
+        costs += limits.workspace_cost + limits.agents_cost
+        chosen = self._conversation.expected_state.settings.model_for_role(facts.ModelRole.MAIN)
+        if chosen is None or chosen.price_input > 0 or (paid and paid[-1].usage.cost):
+            return ""
+        return chosen.model if costs else ""
+
     def estimate_cost_with(self, parts: Sequence[facts.UserPart], *, instead_of: int = 0) -> float:
         """About what these words would cost if they were sent now, in dollars; 0.0: not known. `instead_of`: a message they replace."""
         price = self.next_message_cost(instead_of)

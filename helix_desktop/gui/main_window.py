@@ -733,7 +733,7 @@ class MainWindow(WindowFrame):
             chat.composer.price.show_next_message_cost(None)
 
     def _show_meter_of(self, chat: ChatPage, session: Session) -> None:
-        chat.rewrite_cost.warn_before_rewrite(session.context.pending_rewrite())
+        chat.rewrite_cost.warn_before_message(session)
         chat.composer.show_window_meter(session.context.next_request_meter(), chat.cost)
         chat.composer.price.show_next_message_cost(
             session.context.next_message_cost(), session.context.estimate_saving_of_markers

@@ -31,6 +31,7 @@ from helix_desktop.engine.facts import (
     FoldKind,
     Included,
     ModelReplied,
+    ModelSet,
     Pinned,
     Recorded,
     Refolded,
@@ -158,6 +159,7 @@ class FakeSession(StandIn):
 
     first_price = 0.0  # known once it is ready
     rewrite: token_budget.PendingRewrite | None = None
+    unpriced = ""
 
     def __init__(self, conversation: str, facts: Sequence[Recorded] = (), tell: Listener | None = None) -> None:
         self.id = conversation
@@ -249,6 +251,9 @@ class FakeSession(StandIn):
 
     def next_request_meter(self) -> token_budget.WindowMeter:
         return token_budget.measure_window(self.state, context_policy.policy_from_fact(self.state.settings.policy))
+
+    def unpriced_model(self) -> str:
+        return self.unpriced
 
     def pending_rewrite(self) -> token_budget.PendingRewrite | None:
         return self.rewrite
@@ -520,6 +525,16 @@ class FakeRelay:
         return replace(restore_session(facts, contents.get, asked), fits=may_fold or not self.is_too_long)
 
 
+class FakeModels:
+    """Those of the roles, as they are chosen."""
+
+    def __init__(self) -> None:
+        self.chosen: list[ModelSet] = []
+
+    def model_facts(self) -> Sequence[ModelSet]:
+        return self.chosen
+
+
 class FakeWorkbench(StandIn):
     """One workspace. Its rows follow what its sessions record."""
 
@@ -549,6 +564,7 @@ class FakeWorkbench(StandIn):
         self.written: list[tuple[str, Any]] = []
         self.file_changes = FakeChanges()
         self.copies = FakeCopies()
+        self.models = FakeModels()
         self.sharing = self.sharing_setup = FakeSharing()
         self.decided: list[bool] = []
         self.own: dict[str, str] = {}
@@ -605,7 +621,7 @@ class FakeWorkbench(StandIn):
         self.sessions[conversation].look_ahead()
 
     async def fork_conversation(
-        self, conversation: str, at: int = 0, *, title: str = "", in_copy: bool = False
+        self, conversation: str, last_seq: int = 0, *, title: str = "", in_copy: bool = False
     ) -> FakeSession:
         name = f"fork-{next(self._numbers)}"
         origin = self.rows[conversation]
@@ -670,8 +686,9 @@ class FakeWorkbench(StandIn):
             "messages": [message.role.value for message in request.messages],
         }
 
-    async def empty_conversation_trash(self, only: Collection[str] = ()) -> EmptyTrashResult:
-        gone = tuple(row.id for row in self.rows.values() if (row.id in only if only else row.trashed))
+    async def empty_conversation_trash(self, ids_instead: Collection[str] = ()) -> EmptyTrashResult:
+        is_gone = (lambda row: row.id in ids_instead) if ids_instead else (lambda row: row.trashed)
+        gone = tuple(row.id for row in self.rows.values() if is_gone(row))
         self.rows = {name: row for name, row in self.rows.items() if name not in gone}
         return EmptyTrashResult(gone, 3, 5_000_000)
 

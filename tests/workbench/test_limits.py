@@ -52,3 +52,17 @@ async def test_a_limit_ends_the_turn_and_once_raised_it_goes_on(
         session.resume_turn()
         assert (await ended(session)).reason is TurnEnd.DONE
         assert len(server.bodies) == 2
+
+
+async def test_a_limit_that_cannot_act_without_a_price_names_the_model(desks: Desks, folder: Path) -> None:
+    with ChatServer([reply("Done.")]) as server:
+        desk = desks()
+        desk.configured.save_provider(ProviderConfig("peer", base_url=server.base_url))
+        bench = await desk.create_workspace("Unpriced", folder)
+        await bench.choose_model_for_role("peer/scripted")
+        session = await bench.start_conversation()
+        session.send_message((Text("hello"),))
+        assert (await ended(session)).reason is TurnEnd.DONE
+        assert session.context.unpriced_model() == "", "nothing depends on a price"
+        await bench.change_settings({"limits.workspace_cost": 0.01})
+        assert session.context.unpriced_model() == "peer/scripted"

@@ -34,16 +34,19 @@ class RewriteCostLine(QWidget):
         build_row((self._words, 1), close, owner=build_centred_column(self, theme), margins=(0, 4, 0, 4))
         self.hide()
 
-    def warn_before_rewrite(self, rewrite: PendingRewrite | None) -> None:
-        """Says what a choice of the user would cost with the next message; takes the warning back where it would cost nothing."""
-        words = describe_pending_rewrite(rewrite)
-        if words or self._is_warning:
+    def warn_before_message(self, session: Session) -> None:
+        """Says, once, what a choice of the user would cost with the next message, or that no limit can act."""
+        words = describe_pending_rewrite(session.context.pending_rewrite())
+        words = words or describe_missing_price(session.context.unpriced_model())
+        if (words and words != self._words.text()) or (self._is_warning and not words):
             self._words.setText(words)
             self.setVisible(bool(words))
         self._is_warning = bool(words)
 
     def explain_last_turn(self, session: Session | None) -> None:
         """Looks at the requests of the last turn in a thread, and shows the line where they cost more than they had to."""
+        if session is not self._session:
+            self._words.clear()
         self._session, self._is_warning = session, False
         if session is None or not session.conversation.state.branch.steps:
             self.hide()
@@ -57,6 +60,14 @@ class RewriteCostLine(QWidget):
         if session is self._session and not self._is_warning:
             self._words.setText(words)
             self.setVisible(bool(words))
+
+
+def describe_missing_price(model: str) -> str:
+    words = tr(
+        "No price is set for {model}, so cost limits have no effect on it. To set one, click the model at the top right, then Edit model….",
+        model=model,
+    )
+    return words if model else ""
 
 
 def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QPushButton
 
 from helix_desktop.engine.facts import BroughtIn, ModelReplied, Origin, Stop, SystemSet, Text, Usage, UserSaid
 from helix_desktop.engine.request_changes import Cause, CauseKind
@@ -53,6 +54,28 @@ def test_a_choice_that_writes_the_context_again_is_told_before_it_is_sent(
     session.tell(MeterChanged(session.id))
     window.chat.bridge.emit_waiting_events()
     assert not line.isVisible()
+
+
+def test_a_limit_that_cannot_act_is_told_once_in_each_conversation(window: MainWindow, session: FakeSession) -> None:
+    line = window.chat.rewrite_cost
+    session.unpriced = "own/scripted"
+    session.tell(MeterChanged(session.id))
+    window.chat.bridge.emit_waiting_events()
+    assert line.isVisible()
+    assert line._words.text().startswith("No price is set for own/scripted, so cost limits have no effect on it.")
+    line.findChildren(QPushButton)[0].click()
+    session.tell(MeterChanged(session.id))
+    window.chat.bridge.emit_waiting_events()
+    assert line.isHidden(), "the user knows it now"
+    session.rewrite = PendingRewrite(80_000, 0.28, is_model=True)
+    session.tell(MeterChanged(session.id))
+    window.chat.bridge.emit_waiting_events()
+    assert "$0.280" in line._words.text()
+    assert line.isVisible()
+    session.rewrite, session.unpriced = None, ""
+    session.tell(MeterChanged(session.id))
+    window.chat.bridge.emit_waiting_events()
+    assert line.isHidden()
 
 
 def test_the_window_shows_it_when_the_turn_has_ended(window: MainWindow, session: FakeSession) -> None:

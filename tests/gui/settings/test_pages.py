@@ -27,6 +27,7 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.engine import context_policy
+from helix_desktop.engine.facts import ModelRole, ModelSet
 from helix_desktop.errors import NoUsableKeyring
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.about_page import AboutPage
@@ -552,6 +553,19 @@ def test_limits_are_written(window: MainWindow, bench: FakeWorkbench) -> None:
     steps.setValue(50)
     cost.setValue(2.5)
     assert bench.written == [("limits.steps", 50), ("limits.day_cost", 2.5)]
+
+
+def test_it_is_said_under_the_limits_that_they_cannot_act_without_a_price(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    bench.models.chosen = [
+        ModelSet(ModelRole.MAIN, "own/scripted", 32_000),
+        ModelSet(ModelRole.FAST, "own/scripted", 32_000),
+        ModelSet(ModelRole.LONG, "own/priced", 32_000, price_input=3.0),
+    ]
+    page = TurnLimitsPage(bench, window.background_runner)
+    assert said(page).count("No price is set for own/scripted, so cost limits have no effect on it.") == 1
+    assert "own/priced" not in said(page)
 
 
 def test_storage_says_what_is_kept_and_looks_after_it(
