@@ -63,7 +63,7 @@ def is_backup_due(workspace: Path, now: float) -> bool:
     return not known or (now - known[0].time >= DAY and changed > known[0].time)
 
 
-def make_backup(workspace: Path, *, now: float | None = None, version: int = 0) -> JournalBackup:
+def create_backup(workspace: Path, *, now: float | None = None, version: int = 0) -> JournalBackup:
     """Copy the journal as it stands; others may go on writing to it. Then drop the copies that are too many.
 
     `version`: that of its format, when it is about to be brought up; the newest copy of each is kept for good.

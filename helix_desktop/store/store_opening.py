@@ -48,7 +48,7 @@ def _upgrade_journal(workspace: Path, journal: JournalFile, note: Note) -> None:
     if journal.format_version >= journal_file.VERSION:
         return
     try:
-        kept = journal_backups.make_backup(workspace, version=journal.format_version)
+        kept = journal_backups.create_backup(workspace, version=journal.format_version)
         journal.upgrade_format()
     except StoreFailed:
         journal.close()

@@ -136,7 +136,7 @@ class StoredWorkspace:
         return journal_backups.list_backups(self.folder)
 
     async def back_up_now(self) -> journal_backups.JournalBackup:
-        return await self._stores.background.run_there(journal_backups.make_backup, self.folder)
+        return await self._stores.background.run_there(journal_backups.create_backup, self.folder)
 
     async def forget_content(
         self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = ignore_progress
@@ -399,6 +399,6 @@ def _remove_leftovers(folder: Path) -> None:
 def _back_up_if_due(folder: Path) -> None:
     try:
         if journal_backups.is_backup_due(folder, clock.time()):
-            journal_backups.make_backup(folder)
+            journal_backups.create_backup(folder)
     except HelixError as error:
         log.warning("no backup of the journal was made: %s", type(error).__name__)

@@ -61,8 +61,8 @@ async def test_a_backup_waits_for_what_is_being_forgotten(
         threads.append(threading.current_thread().name)
         return made(folder)
 
-    made = journal_backups.make_backup
-    monkeypatch.setattr(journal_backups, "make_backup", noted)
+    made = journal_backups.create_backup
+    monkeypatch.setattr(journal_backups, "create_backup", noted)
     await keeping.back_up_workspace(bench)
     assert threads == [(await bench.workspace._stores.background.run_there(threading.current_thread)).name]
 

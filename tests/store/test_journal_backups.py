@@ -13,10 +13,10 @@ from helix_desktop.store import journal_backups
 from helix_desktop.store.journal_backups import (
     DAY,
     change_each_backup,
+    create_backup,
     delete_extra_backups,
     is_backup_due,
     list_backups,
-    make_backup,
 )
 from helix_desktop.store.journal_file import JournalFile
 
@@ -26,7 +26,7 @@ NOW = 1_800_000_000.0
 def test_a_copy_is_a_whole_journal_made_beside_a_writer(tmp_path: Path) -> None:
     journal = JournalFile(tmp_path / "journal.sqlite3")
     journal.append_all_or_nothing("a", [UserSaid((Text("one"),))])
-    made = make_backup(tmp_path, now=NOW)
+    made = create_backup(tmp_path, now=NOW)
     journal.append_all_or_nothing("a", [UserSaid((Text("two"),))])
     assert made.path.name == "journal-2027-01-15T080000.sqlite3"
     copy = JournalFile(made.path)
@@ -41,7 +41,7 @@ def test_a_copy_is_due_once_a_day_while_something_changes(tmp_path: Path) -> Non
     path = tmp_path / "journal.sqlite3"
     JournalFile(path).close()
     assert is_backup_due(tmp_path, NOW)
-    make_backup(tmp_path, now=NOW)
+    create_backup(tmp_path, now=NOW)
     os.utime(path, (NOW + 10, NOW + 10))
     assert not is_backup_due(tmp_path, NOW + DAY - 1)
     assert is_backup_due(tmp_path, NOW + DAY)
@@ -53,12 +53,12 @@ def test_a_start_with_the_clock_ahead_stops_no_backup(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite3"
     JournalFile(path).close()
     for day in range(3):
-        make_backup(tmp_path, now=NOW + day * DAY)
+        create_backup(tmp_path, now=NOW + day * DAY)
     for year in (365, 366):
-        make_backup(tmp_path, now=NOW + year * DAY)
+        create_backup(tmp_path, now=NOW + year * DAY)
     os.utime(path, (NOW + 3 * DAY, NOW + 3 * DAY))
     assert is_backup_due(tmp_path, NOW + 4 * DAY), "until that date there was none"
-    make_backup(tmp_path, now=NOW + 4 * DAY)
+    create_backup(tmp_path, now=NOW + 4 * DAY)
     ages = sorted(round((each.time - NOW) / DAY) for each in list_backups(tmp_path))
     assert ages == [0, 1, 2, 4, 366], "one from the future stays, and takes no other's place"
 
@@ -85,13 +85,13 @@ def test_a_disk_that_takes_nothing_is_said(tmp_path: Path) -> None:
     JournalFile(tmp_path / "journal.sqlite3").close()
     journal_backups.backups_folder(tmp_path).touch()
     with pytest.raises(StoreFailed, match="could not be backed up"):
-        make_backup(tmp_path, now=NOW)
+        create_backup(tmp_path, now=NOW)
 
 
 def test_each_copy_can_be_changed_and_stays_one_file(tmp_path: Path) -> None:
     journal = JournalFile(tmp_path / "journal.sqlite3")
     journal.append_all_or_nothing("c", [UserSaid((Text("said"),))])
-    make_backup(tmp_path, now=1000.0)
+    create_backup(tmp_path, now=1000.0)
     journal.close()
     damaged = tmp_path / "backups" / "journal-2020-01-01T000000.sqlite3"
     damaged.write_bytes(b"no database at all" * 100)

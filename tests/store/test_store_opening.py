@@ -95,7 +95,7 @@ def test_a_cache_beyond_repair_begins_anew_and_its_files_are_kept(tmp_path: Path
 @pytest.mark.parametrize("left", [None, b""])
 def test_a_journal_that_is_gone_comes_back_from_its_backup(tmp_path: Path, left: bytes | None) -> None:
     filled(tmp_path)
-    journal_backups.make_backup(tmp_path)
+    journal_backups.create_backup(tmp_path)
     (tmp_path / "journal.sqlite3").unlink()
     if left is not None:
         (tmp_path / "journal.sqlite3").write_bytes(left)
@@ -106,7 +106,7 @@ def test_a_journal_that_is_gone_comes_back_from_its_backup(tmp_path: Path, left:
 
 def test_a_journal_that_is_nonsense_comes_back_from_its_backup(tmp_path: Path) -> None:
     filled(tmp_path)
-    journal_backups.make_backup(tmp_path)
+    journal_backups.create_backup(tmp_path)
     (tmp_path / "journal.sqlite3").write_bytes(b"nonsense" * 1000)
     notes, _, facts = whole(tmp_path)
     assert facts == 3
@@ -275,7 +275,7 @@ def test_a_journal_of_an_older_version_is_copied_and_brought_up(
     (kept,) = journal_backups.list_backups(tmp_path)
     assert str(kept.path) in notes[0]
     for day in range(1, 12):
-        journal_backups.make_backup(tmp_path, now=kept.time + day * journal_backups.DAY)
+        journal_backups.create_backup(tmp_path, now=kept.time + day * journal_backups.DAY)
     assert (kept.version, kept in journal_backups.list_backups(tmp_path)) == (1, True)
     with closing(sqlite3.connect(kept.path)) as older:
         assert older.execute("PRAGMA user_version").fetchone() == (1,)
