@@ -217,7 +217,7 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     choose(dialog, "Task 2")
     press(dialog, "Stop")
     choose(dialog, "Task 3")
-    press(dialog, "Allow run_command and continue")
+    press(dialog, "Allow all run_command calls of this task")
     choose(dialog, "Task 6")
     press(dialog, "Run again")
     choose(dialog, "Task 4")
