@@ -107,6 +107,7 @@ def test_every_page_of_the_settings_fits_and_every_name_of_one_can_be_reached(wi
         assert is_on_screen(dialog), (name, dialog.geometry(), room(dialog))
         button = dialog._buttons[name]
         assert not button.visibleRegion().isEmpty(), f"{name} is out of sight in the list"
+        assert dialog._names.horizontalScrollBar().maximum() == 0, "the names are cut off"
 
 
 @pytest.mark.parametrize("zoom", [1.0, 2.0])
