@@ -79,7 +79,7 @@ def _full_paths(names: Sequence[str]) -> list[str]:
     return [str(Path(name.strip()).expanduser().resolve()) for name in names if name.strip()]
 
 
-def _is_within(folder: str, folders: Sequence[str]) -> bool:
+def _is_folder_within(folder: str, folders: Sequence[str]) -> bool:
     """Whether it lies in one of these full paths, as it is written or where its links lead."""
     return any(place.is_relative_to(one) for place in (Path(folder), Path(folder).resolve()) for one in folders)
 
@@ -100,7 +100,7 @@ def _forget_recorded(arguments: argparse.Namespace) -> int:
     words += ["--before", arguments.before or "9999-01-01", *["--yes"] * arguments.yes, *["--json"] * arguments.json]
     code, console = 0, CollectingConsole()
     for known in open_all_workspaces(where).list_workspaces():
-        if not within or any(_is_within(root, within) for root in known.settings.roots):
+        if not within or any(_is_folder_within(root, within) for root in known.settings.roots):
             code |= _run_in_workspace(where, known.id, ["conversation", "delete", *words], console)
     lines = [line for line in console.answers if line != NOTHING_REMOVED] or [NOTHING_REMOVED]
     if arguments.json:
@@ -210,7 +210,7 @@ def _import_commands(
             for found in history_finding.find_histories_in_file(kind, file, copy if copy.is_file() else None):
                 database = file if file.suffix == ".db" else None
                 is_idle = (file, found.folder) in read and time.time() - found.last > IN_USE_SECONDS
-                if not is_idle and not _is_within(found.folder, without):
+                if not is_idle and not _is_folder_within(found.folder, without):
                     read |= {(file, found.folder)} if database else set()
                     by_folder.setdefault((kind, found.folder, database), []).append((file, found.size))
     for (kind, folder, database), group in by_folder.items():

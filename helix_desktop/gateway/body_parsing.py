@@ -177,12 +177,12 @@ class ParsedBody:
     def _encode_values(units: Sequence[Json]) -> Iterator[bytes | memoryview]:
         """In groups, for each part that is sent costs time; large values are not held twice."""
         for at in range(0, len(units), VALUES_IN_GROUP):
-            group = [piece for unit in units[at : at + VALUES_IN_GROUP] for piece in (b",", _encode_value(unit))]
+            group = [piece for unit in units[at : at + VALUES_IN_GROUP] for piece in (b",", _encode_json_unit(unit))]
             pieces = group if at else group[1:]
             yield from pieces if sum(map(len, pieces)) > MOST_JOINED else [b"".join(pieces)]
 
 
-def _encode_value(value: Json) -> bytes | memoryview:
+def _encode_json_unit(value: Json) -> bytes | memoryview:
     return value.raw if isinstance(value, ValueInBytes) else orjson.dumps(value)
 
 

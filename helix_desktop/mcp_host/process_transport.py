@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
+from functools import partial
 from typing import cast
 
 import anyio
@@ -19,7 +20,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.processes.starter import PIPE, CommandAuthor, Process, ProcessLaunch, start_process
+from helix_desktop.processes.jail import jail_command_line
+from helix_desktop.processes.running_command import RunningCommand, kill_descendants
+from helix_desktop.processes.starter import PIPE, CommandAuthor, Process, ProcessLaunch, ProcessPlace
 
 LONGEST = 24 << 20  # In bytes. Longer messages are refused.
 IN_THREAD = 1 << 20  # In bytes. Longer messages are parsed in a thread.
@@ -46,8 +49,9 @@ async def start_server_process(
     argv: Sequence[str], environment: Mapping[str, str], folder: str, record: ServerLog, lost: Callable[[], None]
 ) -> AsyncIterator[Streams]:
     """Start it, give the SDK's streams to it, and leave nothing of it behind. `lost` is called when its output ends."""
-    launch = ProcessLaunch(CommandAuthor.USER, argv, folder, environment, has_own_session=True)
-    process = await start_process(launch, stdin=PIPE, end=_wait_until_process_ended)
+    launch = ProcessLaunch(CommandAuthor.USER, argv, folder, environment, place=ProcessPlace.WATCHED)
+    command = await RunningCommand.start_in_jail(launch, partial(_keep_server, argv), stdin=PIPE, stderr=PIPE)
+    process = command.process
     to_session, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     try:
@@ -60,7 +64,14 @@ async def start_server_process(
             finally:
                 group.cancel_scope.cancel()
     finally:
-        await _wait_until_process_ended(process)
+        with anyio.CancelScope(shield=True):
+            await _end_server_process(command)
+
+
+def _keep_server(argv: Sequence[str], lifeline: int) -> list[str]:
+    """It is asked to end and then ended, with all that it started, also if this program is killed."""
+    keeper = {"lifeline": lifeline, "attended": True}
+    return list(argv) if sys.platform == "win32" else jail_command_line(keeper, argv)
 
 
 async def _read_process_messages(
@@ -132,40 +143,35 @@ async def _read_standard_error(process: Process, record: ServerLog) -> None:
         record.append_log_text(rest.decode("utf-8", "replace"))
 
 
-async def _wait_until_process_ended(process: Process) -> None:
-    with anyio.CancelScope(shield=True):
-        await _end_server_process(process)
-
-
-async def _end_server_process(process: Process) -> None:
+async def _end_server_process(command: RunningCommand) -> None:
     """Not with `asyncio.timeout`: in a cancelled task of Python 3.11.2 it does not time out."""
+    process = command.process
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()
-    for number in (None, signal.SIGTERM, signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM):
-        if number is not None:
-            _signal_process_group(process, number)
+    for act in (None, command.kill_process_tree, partial(_kill_server_and_children, process.pid)):
+        if act is not None:
+            act()
         try:
-            await asyncio.wait_for(process.wait(), _ASK if number is None else _FORCE)
+            await asyncio.wait_for(process.wait(), _ASK if act is None else _FORCE)
             break
         except TimeoutError:
             continue
-    if sys.platform != "win32":
-        _signal_process_group(process, signal.SIGKILL)  # Child processes may still be running.
+    command.kill_process_tree()
+    _kill_server_and_children(process.pid)  # Child processes may still be running.
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             with suppress(TimeoutError):  # Read until the end: a pipe that nobody reads is never closed.
                 await asyncio.wait_for(_read_until_empty(stream), _FORCE)
 
 
+def _kill_server_and_children(keeper: int) -> None:
+    kill_descendants(keeper)
+    with suppress(OSError):
+        if sys.platform != "win32":
+            os.killpg(keeper, signal.SIGKILL)
+
+
 async def _read_until_empty(stream: asyncio.StreamReader) -> None:
     while await stream.read(_PIECE):
         pass
-
-
-def _signal_process_group(process: Process, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32":
-            process.terminate()
-        else:
-            os.killpg(process.pid, number)

@@ -110,7 +110,7 @@ class RunningCommand:
             try:
                 return await asyncio.wait_for(self.process.wait(), _GRACE)
             except TimeoutError:  # The process that watches the command is late or was stopped by it: kill from here.
-                _kill_descendants(self.process.pid)
+                kill_descendants(self.process.pid)
 
 
 def open_terminal_process(launch: ProcessLaunch) -> ChildProcess:
@@ -127,7 +127,7 @@ def open_terminal_process(launch: ProcessLaunch) -> ChildProcess:
         os.close(reading)
 
 
-def _kill_descendants(keeper: int) -> None:
+def kill_descendants(keeper: int) -> None:
     """Kill what a keeper keeps, and let it go on."""
     if sys.platform != "win32":
         for pid in list_descendants(keeper):

@@ -4,6 +4,8 @@ import asyncio
 import gzip
 import json
 import logging
+import os
+import subprocess
 import sys
 import tracemalloc
 import zlib
@@ -368,3 +370,35 @@ async def _called(web: Forgetful) -> str:
     async with listening, hosting(ServerConfig("web", "http", url=url, call_seconds=20)) as here:
         await here.settled()
         return (await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)).text
+
+
+_DEAF_SERVER = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with open(sys.argv[1], "wb", buffering=0) as told:
+    told.write(b"started ")
+    time.sleep(180)
+    told.write(b"still there")
+"""
+_ITS_PROGRAM = """
+import asyncio, os, sys
+from helix_desktop.mcp_host.process_transport import ServerLog, start_server_process
+async def main():
+    argv = [sys.executable, "-I", "-c", *sys.argv[1:]]
+    async with start_server_process(argv, dict(os.environ), "/", ServerLog(), lambda: None):
+        await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a job ends it there")
+def test_a_server_that_heeds_nothing_does_not_outlive_a_program_that_was_killed(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    with (
+        subprocess.Popen([sys.executable, "-c", _ITS_PROGRAM, _DEAF_SERVER, str(told)]) as program,
+        told.open("rb") as heard,
+    ):
+        assert heard.read(8) == b"started "
+        program.kill()
+        assert heard.read() == b""

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from helix_desktop.errors import InvalidInput
+from helix_desktop.tools.command_lines.command_analysis import KnownPrograms, find_started_programs
 from helix_desktop.tools.permission import (
     ActionEffect,
     PermissionMode,
@@ -409,3 +410,68 @@ def test_a_command_nobody_can_read_is_allowed_apart_from_others() -> None:
 )
 def test_a_rule_for_a_program_that_starts_others_is_too_wide_to_allow(rule: PermissionRule, wide: bool) -> None:
     assert is_rule_too_wide(rule) is wide
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[[ 'a[$(curl evil)]' -eq 0 ]]",
+        "[[ -v 'a[$(curl evil)]' ]]",
+        "declare -i x='a[$(curl evil)]'",
+        "f() { local -i x='a[$(curl evil)]'; }; f",
+        "sleep 0 & wait -n -p 'a[$(curl evil)]'",
+        "read x <<< 'a[$(curl evil)]'; echo $((x))",
+        "read x <<'E'\na[$(curl evil)]\nE\necho $((x))",
+        "set -- 'a[$(curl evil)]'; [[ $1 -gt 0 ]]",
+        "for x in 'a[$(curl evil)]'; do echo $((x)); done",
+        "printf '%s' 'a[$(curl evil)]' > f; read x < f; [[ x -eq 1 ]]",
+        "git fetch --upload-pac='curl evil' .",
+        "git push --receive-p 'curl evil' . a:b",
+        "git rebase --ex 'curl evil' HEAD",
+        "git rebase -ix 'curl evil' HEAD",
+        "git grep --open-files-in-page=curl x",
+        "git cherry-pick --strat=curl x",
+        "gh repo clone a/b -- -u 'curl evil'",
+    ],
+)
+def test_what_bash_calculates_and_what_options_cut_short_start_is_not_allowed_by_everything(line: str) -> None:
+    rules = (PermissionRule("deny", command="curl *"),)
+    assert verdict(command(line), PermissionMode.ALLOW_ALL, *rules) != "allow"
+
+
+@pytest.mark.parametrize(
+    ("rule", "line", "wanted"),
+    [
+        ("git fetch *", "git fetch --upload-pac='sh -c x' .", "ask"),
+        ("git push *", "git push --exe=x . a:b", "ask"),
+        ("sort *", "sort --compress-pro=./x -S 1k f", "ask"),
+        ("mypy *", "mypy --python-exec=./x a", "ask"),
+        ("npm test *", "npm test --script-she=./x", "ask"),
+        ("pylint *", "pylint --init-hook='import os' a.py", "ask"),
+        ("pylint *", "pylint --init-h 'import os' a.py", "ask"),
+        ("git commit *", "git commit --edit -m x", "allow"),
+        ("git show *", "git show --cc HEAD", "allow"),
+        ("git push *", "git push --force --set-upstream origin main", "allow"),
+        ("git revert *", "git revert -s HEAD", "allow"),
+        ("git merge *", "git merge --stat main", "allow"),
+        ("pytest *", "pytest --pdb tests/a.py", "allow"),
+        ("sort *", "sort --unique f", "allow"),
+    ],
+)
+def test_a_rule_for_a_prefix_knows_options_that_are_cut_short(rule: str, line: str, wanted: str) -> None:
+    rule_of_user = PermissionRule("allow", command=rule, network=True)
+    assert verdict(command(line, network=True), PermissionMode.ASK, rule_of_user) == wanted
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[[ -f Makefile ]] && sed -i 's/$(CC)/gcc/' Makefile",
+        "for i in 1 2 3; do echo $((i * 2)); done",
+        "x=3; [[ $x -gt 2 && -n $(cat f) ]] && echo yes",
+        "declare -A known; known[a]=1; wait",
+        "grep '$(CC)' Makefile; wait $!",
+    ],
+)
+def test_ordinary_calculations_hide_nothing(line: str) -> None:
+    assert isinstance(find_started_programs(line), KnownPrograms)

@@ -72,11 +72,12 @@ def _find_behind_git_subcommand(finder: ProgramFinder, words: list[str]) -> list
         finder.doubts.append("git is given another name for a command")
     if name in ("filter-branch", "for-each-repo", "hook", "difftool", "mergetool", "instaweb", "send-email"):
         finder.doubts.append(f"git {name} runs other programs")
-    if name in ("merge", "pull") and any(re.match(r"-s|--strategy(=|$)", word) for word in rest):
+    short = "-s" if name in ("merge", "pull", "rebase") else "--stra"
+    if any(word.startswith((short, "--stra")) and not word.startswith("--strategy-") for word in rest):
         finder.doubts.append("git is told which program merges")
     found = option_values(rest, tuple(program_tables.GIT_COMMAND_OPTIONS - {"-u", "-x"}))
     if name == "rebase":
-        found += option_values(rest, ("-x",))
+        found += option_values(rest, ("-x",), clusters=True)
     if name in ("clone", "fetch", "ls-remote", "pull") and any("::" in word for word in rest):
         finder.doubts.append("git is given an address that runs a program")
     if any(re.match(r"-O.|-O$|-u$|-c$|--config", word) for word in rest) and name in ("grep", "clone"):
@@ -145,6 +146,7 @@ def find_behind_declare(finder: ProgramFinder, rest: list[str]) -> list[StartedP
     if any(word.startswith("-") and "n" in word for word in rest) and "=" in " ".join(rest):
         raise UnreadableCommand("it makes one variable refer to another")
     finder.has_arithmetic |= any("[" in word.partition("=")[0] for word in rest)
+    finder.has_arithmetic |= any(re.match(r"-\w*i", word) for word in rest)
     return finder.find_in_assignments(rest)
 
 
@@ -344,6 +346,7 @@ WRAPPER_READERS: dict[str, WrapperReader] = {
     "git": find_behind_git,
     "printf": find_behind_printf,
     "read": refuse_risky_variables,
+    "wait": refuse_risky_variables,
     "getopts": refuse_risky_variables,
     "let": mark_arithmetic,
     "unset": mark_arithmetic,
@@ -426,7 +429,7 @@ SAFE_SUBCOMMANDS = {
     "poetry": word_set("check show"),
     "docker": word_set("ps images logs inspect"),
     "kubectl": word_set("get describe logs"),
-    "gh": word_set("pr issue repo release run"),
+    "gh": word_set("pr issue release run"),
     "dotnet": word_set("build test restore clean"),
 }
 _CHANGING = word_set(

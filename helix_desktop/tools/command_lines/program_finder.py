@@ -68,7 +68,6 @@ def may_start_programs(text: str) -> bool:
 
 _DEEPEST = 10
 _NO_PROGRAMS = RESERVED - {"time"}  # The shell itself understands these; they start no program.
-_SUBSTITUTION = re.compile(r"\$\(|`|<\(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ class ProgramFinder:
     here_documents: list[str] = field(default_factory=list)  # Here documents that the current command gets as input.
     places_files: bool = False
     changes_path: bool = False
-    literal: bool = False  # True if a word contains a substitution as plain text, which shell arithmetic could run.
+    has_quoted_substitution: bool = False
     has_arithmetic: bool = False
 
     def find_commands(self, text: str, *, bash: bool = True) -> tuple[list[WrittenCommand], bool]:
@@ -126,6 +125,7 @@ class ProgramFinder:
             raise UnreadableCommand("different shells interpret it differently")
         self.written_files += reading.written_files
         self.has_arithmetic |= reading.has_arithmetic
+        self.has_quoted_substitution |= reading.has_quoted_substitution
         commands = [one for simple in reading.commands for one in self.find_in_simple_command(simple)]
         self.depth -= 1
         return commands, reading.is_plain
@@ -139,12 +139,10 @@ class ProgramFinder:
                 raise UnreadableCommand(f"it creates {name} and runs it")
         if self.changes_path and (self.places_files or self.written_files):
             raise UnreadableCommand("it changes the search path for programs and creates files in one of its folders")
-        if self.has_arithmetic and self.literal:
+        if self.has_arithmetic and self.has_quoted_substitution:
             raise UnreadableCommand("an arithmetic expression can run text as a command")
 
     def find_in_simple_command(self, simple: SimpleCommand) -> list[WrittenCommand]:
-        texts = [*simple.words, *(value for _, value in simple.assignments)]
-        self.literal |= any(_SUBSTITUTION.search(text) for text in texts)
         self.texts += [value for _, value in simple.assignments]
         starts = [one for name, value in simple.assignments for one in self.find_in_variable(name, value)]
         if not simple.words:
@@ -331,15 +329,17 @@ def find_end_of_options(prefix: WrapperProgram, rest: Sequence[str]) -> int | No
 
 
 def option_values(rest: Sequence[str], options: Sequence[str], *, clusters: bool = False) -> list[str]:
-    """The values of these options, however they are attached."""
+    """The values of these options, however they are attached, and if long ones are cut short."""
     found = []
     for at, word in enumerate(rest):
+        name, equals, value = word.partition("=")
+        is_cut = name.startswith("--") and name not in program_tables.WHOLE_OPTIONS
         for option in options:
             behind = rest[at + 1] if at + 1 < len(rest) else ""
-            if word == option:
+            if len(option) > 2 and (name == option or (is_cut and option.startswith(name))):
+                found.append(value if equals else behind)
+            elif word == option:
                 found.append(behind)
-            elif len(option) > 2 and word.startswith(f"{option}="):
-                found.append(word[len(option) + 1 :])
             elif not option.startswith("--") and len(option) == 2 and word.startswith(option):
                 found.append(word[2:])
             elif clusters and re.fullmatch(rf"-[A-Za-z]+{option[-1]}", word) and len(option) == 2:

@@ -128,8 +128,11 @@ COMMAND_OPTIONS = {
     "mypy": ("--python-executable",),
     "pyright": ("--pythonpath",),
     "jest": ("--runner", "--testRunner"),
+    "pylint": ("--init-hook",),
 }  # fmt: skip
 
+# Options that others among these begin with, but that are options themselves.
+WHOLE_OPTIONS = word_set("-- --cc --edit --pdb --strip")
 # Options by which these programs are given code on the command line.
 CODE_OPTIONS = {
     "python": "c", "pypy": "c", "perl": "eE", "ruby": "e", "node": "ep", "nodejs": "ep", "php": "rRBE", "lua": "e", "luajit": "e",

@@ -29,6 +29,9 @@ _ESCAPE = re.compile(
 _ESCAPED = {"a": 7, "b": 8, "e": 27, "E": 27, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 
 
+_SUBSTITUTION = re.compile(r"\$\(|`|<\(")
+
+
 class UnreadableCommand(Exception):
     """What would run cannot be told from the line; why, as the end of a sentence."""
 
@@ -53,7 +56,8 @@ class SimpleCommand:
 @dataclass(slots=True)
 class ParsedLine:
     """All commands of a line. `is_plain`: nothing but commands written out in full, joined by `;`, `&&`, `||`, `|` and line
-    ends. `written_files`: the files it writes by itself. `only_bash`: other shells read it in another way. `has_arithmetic`: it calculates.
+    ends. `written_files`: the files it writes by itself. `only_bash`: other shells read it in another way.
+    `has_arithmetic`: it calculates, perhaps with `has_quoted_substitution`: one that stands there as text is run then.
     """
 
     commands: list[SimpleCommand] = field(default_factory=list)
@@ -61,6 +65,7 @@ class ParsedLine:
     is_plain: bool = True
     only_bash: bool = False
     has_arithmetic: bool = False
+    has_quoted_substitution: bool = False
 
 
 def is_certain_word(word: str) -> bool:
@@ -129,6 +134,7 @@ class ShellWordParser(ABC):
     def _build_word(self, begin: int, text: str, bare: str) -> ShellWord:
         """`bare`: the characters without quotes, which may mean more than themselves."""
         raw = self.text[begin : self.at]
+        self.found.has_quoted_substitution |= bool(_SUBSTITUTION.search(text))
         if text in RESERVED and raw != text and "\\" not in raw and not set(raw) & set("'\""):
             raise UnreadableCommand("it is not valid shell syntax")
         if any(unicodedata.category(char)[0] in "ZC" and char not in (ANY, MANY) for char in bare):
@@ -337,6 +343,7 @@ _RESERVED = re.compile(
     rf"(if|then|else|elif|fi|do|done|while|until|for|select|case|esac|function|time|coproc|in|\{{|\}}|!|\[\[){_BREAK}"
 )
 _CLOSING = frozenset({"fi", "done", "esac", "}"})
+_CALCULATING_TESTS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _FUNCTION = re.compile(r"[\w.:+-]+", re.ASCII)
 _BRACKETS = re.compile(r"\([ \t]*\)")
@@ -473,7 +480,9 @@ class _CommandParser(ShellWordParser):
             if self.next_character() in ("(", ")", "|", "&", "<", ">") and not self.is_at_substitution():
                 self.at += 1
             else:
-                self._require_word()
+                word = self._require_word().text
+                calculates = word in _CALCULATING_TESTS or not is_certain_word(word[:1])
+                self.found.has_arithmetic |= calculates
 
     def _parse_simple_command(self) -> bool:
         """A command with everything in front of it and behind it; or the head of a function, behind which one begins."""
@@ -572,7 +581,9 @@ class _CommandParser(ShellWordParser):
         documents, self.documents = self.documents, []
         for document in documents:
             text = self._read_here_document(document)
-            document.texts_of_command.append(text if document.quoted else self._parse_expanded_document(text))
+            text = text if document.quoted else self._parse_expanded_document(text)
+            self.found.has_quoted_substitution |= bool(_SUBSTITUTION.search(text))
+            document.texts_of_command.append(text)
 
     def _read_here_document(self, document: HereDocument) -> str:
         """The text up to its delimiter. Where lines are joined, a delimiter could be read in two ways."""

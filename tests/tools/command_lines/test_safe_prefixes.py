@@ -18,6 +18,7 @@ from helix_desktop.tools.command_lines.command_analysis import (
         ("git config", False),
         ("git", False),
         ("npm run", False),
+        ("gh repo", False),  # What stands behind `--` is for git.
         ("env", False),
         ("x", False),
     ],
