@@ -54,6 +54,7 @@ ENDED = ("done", "failed", "cancelled", "needs-you")
 RELEASE = 5.0  # seconds between two looks for conversations that may leave
 FAILOVER = 12.0  # seconds without claims after a promotion
 LAGGING = {"synchronous_standby_names": "''"}
+MOST_STEPS = 1_000  # of a turn: the longest recorded session has more than a turn may have else
 LEDGER_TASKS = 20  # write to one file
 LOOK = 0.05  # seconds between two looks at what is not yet in the store
 UNSENT = (  # as the worker counts it: what a conversation has beyond what the others are known to have; `%s`: the oldest row
@@ -143,6 +144,9 @@ class Home:
         self.workers: list[subprocess.Popen[bytes]] = []
         self.paused: list[tuple[float, subprocess.Popen[bytes]]] = []  # and when they go on
         self.run("workspace", "new", "Fleet", "--folder", str(self.project))
+        for settings in (folder / name).glob("workspaces/*/workspace.toml"):
+            with settings.open("a") as file:
+                file.write(f"\n[limits]\nsteps = {MOST_STEPS}\n")
         self.run("provider", "add", "peer", "--base-url", model_server)
         self.run("model", "set", "-w", "Fleet", "peer/scripted")
 

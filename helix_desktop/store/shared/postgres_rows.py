@@ -228,7 +228,7 @@ class PostgresRowStore:
 
 def _connection_arguments(psycopg: Any, url: str, password: str) -> dict[str, Any]:
     try:
-        given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(url)
+        given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(url, client_encoding="utf8")
     except psycopg.Error as error:
         raise InvalidInput(
             "This is not the address of a PostgreSQL database.",  # libpq's own message is not shown, because it may contain the password.

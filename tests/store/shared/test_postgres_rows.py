@@ -130,6 +130,20 @@ def test_a_server_that_says_nothing_does_not_hold_us_for_ever(seal: RowCipher) -
     assert isinstance(error, SharedStoreUnreachable)
 
 
+def test_a_database_without_an_encoding_is_as_good_as_another(server: postgres.Server, seal: RowCipher) -> None:
+    """As a server has them that was set up without a locale. There psycopg reads text as bytes unless an encoding is asked for."""
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE unsaid ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    engine = PostgresRowStore(server.url.replace("/postgres", "/unsaid"), seal.space)
+    try:
+        engine.store_rows(ROW)
+        assert engine.fetch_rows(list(ROW)) == ROW
+    finally:
+        engine.close()
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute("DROP DATABASE unsaid WITH (FORCE)")
+
+
 def test_newer_tables_are_left_alone_and_older_ones_brought_up(server: postgres.Server, seal: RowCipher) -> None:
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute("CREATE DATABASE versions")
