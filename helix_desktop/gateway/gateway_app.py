@@ -27,7 +27,6 @@ from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.body_parsing import BodyBytes, BodyParser, BodyPieces
 from helix_desktop.gateway.conversations_port import AgentConversations
 from helix_desktop.gateway.folded_body import are_all_unchanged, build_folded_body
-from helix_desktop.gateway.provider_clients import ProviderHttpClients
 from helix_desktop.gateway.provider_reply_bodies import read_asked_reply
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations, RegisteredConversations
 from helix_desktop.gateway.request_forwarding import (
@@ -49,6 +48,7 @@ from helix_desktop.protocols.gemini import gemini_wire
 from helix_desktop.protocols.openai_responses import responses_wire
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from helix_desktop.protocols.wire_message import SLICE, Json
+from helix_desktop.providers.http_transport import build_http_client, is_loopback
 
 log = logging.getLogger(__name__)
 
@@ -429,3 +429,24 @@ def _add_stored_key(incoming: IncomingRequest) -> IncomingRequest:
     name = {anthropic_wire.NAME: b"x-api-key", gemini_wire.NAME: b"x-goog-api-key"}.get(wire, b"authorization")
     value = key if name != b"authorization" else f"Bearer {key}"
     return replace(incoming, raw_headers=(*incoming.raw_headers, (name, value.encode("latin-1"))))
+
+
+class ProviderHttpClients:
+    """One HTTP client for each way to a provider."""
+
+    def __init__(self) -> None:
+        self._clients: dict[frozenset[tuple[str, str]] | None, httpx.AsyncClient] = {}
+
+    def get_client_for(self, registration: GatewayRegistration) -> httpx.AsyncClient:
+        local = bool(registration.upstream) and is_loopback(registration.upstream)
+        proxies = registration.proxies
+        if local:
+            proxies = {name: one for name, one in (proxies or {}).items() if not name.endswith("_proxy")}
+        way = None if proxies is None else frozenset(proxies.items())
+        if way not in self._clients:
+            self._clients[way] = build_http_client(uses_environment=proxies is None, proxies=proxies)
+        return self._clients[way]
+
+    async def aclose(self) -> None:
+        for client in self._clients.values():
+            await client.aclose()

@@ -48,7 +48,6 @@ from helix_desktop.workbench.conversation_relay import ConversationRelay
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.delegated_agents import AgentRoles, AgentWorkforce
 from helix_desktop.workbench.file_changes import FileChanges
-from helix_desktop.workbench.folder_contents import existing_folders, find_paths_below
 from helix_desktop.workbench.hook_runner import HookRunner
 from helix_desktop.workbench.mcp_servers import WorkspaceServers
 from helix_desktop.workbench.model_roles import ModelAccess, WorkspaceModels
@@ -772,3 +771,29 @@ async def _open_folder_tools(
     return await WorkspaceTools.open_workspace_tools(
         roots, stores, permissions=permissions, spawn=owner.spawn_task, options=options, checkpoints=checkpoints
     )
+
+
+def existing_folders(folders: Sequence[Any]) -> list[str]:
+    return [str(folder) for folder in folders if Path(str(folder)).is_dir()]
+
+
+def find_paths_below(folder: Path, wanted: str, limit: int) -> list[str]:
+    """The shortest first. Breadth first, without hidden ones, some thousands of places at most."""
+    found: list[str] = []
+    waiting, looked = [folder], 0
+    while waiting and looked < 20_000 and len(found) < limit * 5:
+        place = waiting.pop(0)
+        try:
+            inside = sorted(place.iterdir())
+        except OSError:
+            continue
+        for path in inside:
+            looked += 1
+            if path.name.startswith(".") or path.is_symlink():
+                continue
+            if path.is_dir():
+                waiting.append(path)
+            name = path.relative_to(folder).as_posix()
+            if wanted in name.lower():
+                found.append(name)
+    return sorted(found, key=lambda name: (len(name), name))[:limit]

@@ -16,7 +16,7 @@ from helix_desktop.gateway.body_parsing import FIRST_VALUES, BodyParser
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.folded_body import NO_RESULT
-from helix_desktop.gateway.provider_clients import ProviderHttpClients
+from helix_desktop.gateway.gateway_app import ProviderHttpClients
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_forwarding import RequestForwarder
 from helix_desktop.gateway.request_parsing import IncomingRequest, ParsedRequest, parse_incoming_request

@@ -24,7 +24,7 @@ from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.gateway import provider_reply_bodies, reply_relay
 from helix_desktop.gateway.body_parsing import FIRST_VALUES, BodyParser
 from helix_desktop.gateway.conversations_port import Replied, Ticket
-from helix_desktop.gateway.provider_clients import ProviderHttpClients
+from helix_desktop.gateway.gateway_app import ProviderHttpClients
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.reply_relay import MOST_RECALL_REPLIES, RECALL_REFUSED, RecordedBehind, ReplyRelay
 from helix_desktop.gateway.request_forwarding import RequestForwarder

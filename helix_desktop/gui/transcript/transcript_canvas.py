@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QObject, QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QAbstractSlider, QScrollBar, QWidget
 
 from helix_desktop.engine import session_events
 from helix_desktop.engine.facts import ModelReplied, Text
@@ -22,7 +22,6 @@ from helix_desktop.gui.transcript.basic_boxes import LayoutBox
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.failure_cards import FailureCardBox, describe_retry_pause
-from helix_desktop.gui.transcript.following_scroll import FollowingScroll
 from helix_desktop.gui.transcript.item_column import DrawnPlaces, ItemColumn, compute_scrolled_change
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
@@ -353,3 +352,31 @@ def _build_item_column(history: ConversationState, page: LayoutContext) -> ItemC
 
 def _spoken_reply(fact: ModelReplied) -> str:
     return "\n".join(part.text for part in fact.parts if isinstance(part, Text))
+
+
+class FollowingScroll(QObject):
+    following_changed = Signal(bool)
+
+    def __init__(self, bar: QScrollBar) -> None:
+        super().__init__(bar)
+        self._bar = bar
+        self.is_following_end = True
+        self.is_moving = False  # The bar goes to where the layout belongs; the reader does not move it.
+        bar.actionTriggered.connect(self._on_scroll_action)
+
+    def set_following_end(self, *, following: bool) -> None:
+        if following != self.is_following_end:
+            self.is_following_end = following
+            self.following_changed.emit(following)
+
+    def move_bar(self, y: int, content_height: int, view_height: int) -> None:
+        """To a place in content that may have another height by now."""
+        self.is_moving = True
+        self._bar.setRange(0, max(0, content_height - view_height))
+        self._bar.setPageStep(view_height)
+        self._bar.setValue(y)
+        self.is_moving = False
+
+    def _on_scroll_action(self, action: int) -> None:
+        if action != QAbstractSlider.SliderAction.SliderNoAction.value:
+            self.set_following_end(following=self._bar.sliderPosition() >= self._bar.maximum() - 2)

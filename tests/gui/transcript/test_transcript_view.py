@@ -23,8 +23,8 @@ from helix_desktop.gui.transcript.chat_intents import (
     RecallEntry,
     RewindConversation,
 )
-from helix_desktop.gui.transcript.item_menu import list_item_intents
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
+from helix_desktop.gui.transcript.transcript_view import list_item_intents
 from tests.gui.transcript.facts import OUTPUT, Told, call
 
 Settle = Callable[[], None]
