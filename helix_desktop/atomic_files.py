@@ -2,9 +2,10 @@
 
 import os
 import stat
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from helix_desktop.errors import ConfigFileMistake, InvalidInput, StoreFailed
@@ -14,6 +15,23 @@ _NAMELESS = getattr(os, "O_TMPFILE", 0)
 _DIGITS = frozenset("0123456789abcdef")
 _LEFT = ".*-????????"  # Matches temporary files that lie beside a file while it is being replaced.
 _OLD = 3_600.0  # In seconds. A temporary file this old was left by a crash and can be deleted.
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def lock_open_file(handle: int, *, waits: bool = False) -> None:
+        """OSError while it is locked through another open file; `waits`: until it is not."""
+        # Locks a byte far beyond the text, so that other processes can still read the text.
+        os.lseek(handle, 1 << 30, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_LOCK if waits else msvcrt.LK_NBLCK, 1)
+        os.lseek(handle, 0, os.SEEK_SET)
+
+else:
+    import fcntl
+
+    def lock_open_file(handle: int, *, waits: bool = False) -> None:
+        """OSError while it is locked through another open file; `waits`: until it is not."""
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
 
 
 class ReplacementFile:
@@ -112,6 +130,25 @@ def _write_replacement(path: Path, content: bytes, *, private: bool) -> None:
         beside.replace_target()
     finally:
         beside.discard_replacement()
+
+
+@contextmanager
+def hold_for_change(path: Path) -> Iterator[None]:
+    """For whoever reads a file and writes it whole, changed: nobody else does so meanwhile, in any process.
+
+    The folder is locked, so nothing is left behind, and nothing may be nested within one folder. Nobody waits
+    where folders cannot be locked: on Windows, and on some network disks.
+    """
+    handle = -1
+    try:
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path.parent, os.O_RDONLY)
+            lock_open_file(handle, waits=True)
+        yield
+    finally:
+        if handle >= 0:
+            os.close(handle)
 
 
 def read_small_file(path: Path, most: int = 4 << 20) -> bytes:

@@ -196,11 +196,12 @@ class ProgramSettings:
         import tomlkit
 
         checked = setting.check_value(value)
-        text = _read_file_text(self._path)
-        _parse_toml_text(self._path, text)
-        document = tomlkit.parse(text)
-        _put_into_toml(document, setting, checked)
-        atomic_files.write_file_atomically(self._path, tomlkit.dumps(document), private=True)
+        with atomic_files.hold_for_change(self._path):
+            text = _read_file_text(self._path)
+            _parse_toml_text(self._path, text)
+            document = tomlkit.parse(text)
+            _put_into_toml(document, setting, checked)
+            atomic_files.write_file_atomically(self._path, tomlkit.dumps(document), private=True)
         if checked == setting.default:
             self._values.pop(setting.key, None)
         else:

@@ -26,7 +26,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.atomic_files import ensure_private_folder, write_file_atomically
+from helix_desktop.atomic_files import ensure_private_folder, lock_open_file, write_file_atomically
 from helix_desktop.console import PIECE, Console
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, StoppedByUser
 from helix_desktop.tasks import OwnedTasks
@@ -365,14 +365,7 @@ class InstanceClaim:
 
     def try_to_claim(self) -> bool:
         try:
-            if sys.platform == "win32":
-                import msvcrt
-
-                msvcrt.locking(self._handle, msvcrt.LK_NBLCK, 1)
-            else:
-                import fcntl
-
-                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_open_file(self._handle)
         except OSError:
             return False
         return True

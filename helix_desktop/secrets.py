@@ -249,8 +249,7 @@ class SecretStorage:
             self.allow_asking_keyring()
             await self._call_keyring(lambda keyring: _store_in_keyring(keyring, self._service, name, value))
         if where is SecretKeeper.FILE or self._file.exists():
-            content = {key: kept for key, kept in self._read_key_file().items() if key != name}
-            self._write_key_file({**content, name: value} if where is SecretKeeper.FILE else content)
+            self._change_key_file(name, value if where is SecretKeeper.FILE else None)
         self._session.pop(name, None)
         if where is SecretKeeper.SESSION:
             self._session[name] = value
@@ -268,8 +267,8 @@ class SecretStorage:
         """Forget it everywhere but in the environment; a keyring that is not there has nothing to forget."""
         name = keyring_name_of(secret)
         self._session.pop(name, None)
-        if name in (content := self._read_key_file()):
-            self._write_key_file({key: value for key, value in content.items() if key != name})
+        if name in self._read_key_file():
+            self._change_key_file(name, None)
         with contextlib.suppress(NoUsableKeyring):
             await self._call_keyring(lambda keyring: _delete_from_keyring(keyring, self._service, name))
 
@@ -353,8 +352,12 @@ class SecretStorage:
             ) from error
         return {str(name): str(value) for name, value in content.items()} if isinstance(content, dict) else {}
 
-    def _write_key_file(self, content: Mapping[str, str]) -> None:
-        atomic_files.write_file_atomically(self._file, json.dumps(content, indent=1), private=True)
+    def _change_key_file(self, name: str, value: str | None) -> None:
+        """None: the secret is taken out."""
+        with atomic_files.hold_for_change(self._file):
+            content = {key: kept for key, kept in self._read_key_file().items() if key != name}
+            content |= {} if value is None else {name: value}
+            atomic_files.write_file_atomically(self._file, json.dumps(content, indent=1), private=True)
 
 
 def keyring_name_of(secret: Addressee) -> str:

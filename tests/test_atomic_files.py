@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import json
 import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from helix_desktop import atomic_files
+from helix_desktop import atomic_files, tasks
 from helix_desktop.errors import InvalidInput, StoreFailed
+from helix_desktop.program_settings import LOG_LEVEL, ProgramSettings
+from helix_desktop.providers.configured_providers import ConfiguredProviders
+from helix_desktop.providers.provider_catalog import PRESETS
+from helix_desktop.resident.schedules import WorkSchedule, change_stored_schedules
+from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
+from helix_desktop.store.workspace_settings import change_workspace_settings
 
 of_posix = pytest.mark.skipif(sys.platform == "win32", reason="links and rights of POSIX")
 
@@ -45,6 +55,81 @@ def test_what_cannot_be_written_leaves_all_as_it_was(
         atomic_files.write_file_atomically(path, text)
     assert path.read_text() == "as it was"
     assert [each.name for each in tmp_path.iterdir()] == ["a.toml"]
+
+
+_OTHER_PROGRAM = """
+import sys
+from pathlib import Path
+from helix_desktop import atomic_files
+path, text = Path(sys.argv[1]), sys.argv[2]
+with atomic_files.hold_for_change(path):
+    before = path.read_text() if path.exists() else ""
+    print("read", flush=True)
+    sys.stdin.readline()
+    atomic_files.write_file_atomically(path, text or before, private=True)
+"""
+
+
+def _store_key(folder: Path) -> None:
+    storage = SecretStorage(folder / "keys.json", consent=lambda: True)
+    asyncio.run(storage.store_secret_at(ProviderKey("ours"), "k", where=SecretKeeper.FILE))
+
+
+CHANGES: Mapping[str, tuple[str, Callable[[Path], object]]] = {
+    "keys.json": ('{"theirs": "k"}', _store_key),
+    "settings.toml": (
+        "[other]\ntheirs = 1\n",
+        lambda folder: ProgramSettings(folder / "settings.toml").change_setting(LOG_LEVEL, "error"),
+    ),
+    "providers.toml": (
+        '[provider.theirs]\nkind = "openai-chat"\n',
+        lambda folder: ConfiguredProviders(folder / "providers.toml").save_provider(PRESETS["anthropic"]),
+    ),
+    "workspace.toml": (
+        'name = "x"\ntheirs = 1\n',
+        lambda folder: change_workspace_settings(folder / "workspace.toml", {"name": "ours"}),
+    ),
+    "schedules.json": (
+        json.dumps([asdict(WorkSchedule("theirs", "w", "look", "08:00", "UTC"))]),
+        lambda folder: change_stored_schedules(
+            folder, lambda known: [*known, WorkSchedule("ours", "w", "look", "08:00", "UTC")]
+        ),
+    ),
+}
+
+
+@of_posix
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_two_programs_change_in_a_file_at_the_same_time_is_all_there(name: str, tmp_path: Path) -> None:
+    theirs, change = CHANGES[name]
+    path = tmp_path / name
+    if name == "workspace.toml":
+        path.write_text('name = "x"\n')
+    argv = [sys.executable, "-c", _OTHER_PROGRAM, str(path), theirs]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert other.stdout.readline() == "read\n"
+        ours = tasks.start_thread(lambda: change(tmp_path), name="our change")
+        ours.join(0.5)
+        assert ours.is_alive(), "it does not wait for the other program"
+        other.stdin.write("\n")
+        other.stdin.flush()
+        ours.join()
+    text = path.read_text()
+    assert "theirs" in text
+    assert any(word in text for word in ("ours", "error", "anthropic"))
+
+
+@of_posix
+def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", _OTHER_PROGRAM, str(tmp_path / "a.toml"), ""]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "read\n"
+        other.kill()
+    change_stored_schedules(tmp_path, lambda known: known)
+    assert [each.name for each in tmp_path.iterdir()] == ["schedules.json"]
 
 
 @of_posix

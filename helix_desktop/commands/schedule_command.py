@@ -47,7 +47,7 @@ def _add_schedule(arguments: argparse.Namespace) -> int:
     when = arguments.at, arguments.zone, schedules.parse_days(arguments.days)
     more = {"missed": arguments.missed, "options": tuple(options)}
     new = schedules.create_schedule(workspace, " ".join(arguments.text), *when, **more)
-    _change_schedules(where, [*schedules.read_schedules(where.data), new])
+    _change_schedules(where, lambda known: [*known, new])
     return _print_schedules(arguments, [new])
 
 
@@ -61,12 +61,12 @@ def _remove_schedules(arguments: argparse.Namespace) -> int:
     known = schedules.read_schedules(where.data)
     if unknown := set(arguments.schedules) - {one.id for one in known}:
         raise NotFound(f"There is no schedule {min(unknown)}.", remedy="`schedule list` shows the schedules.")
-    _change_schedules(where, [one for one in known if one.id not in arguments.schedules])
+    _change_schedules(where, lambda now: [one for one in now if one.id not in arguments.schedules])
     return _print_schedules(arguments, [one for one in known if one.id in arguments.schedules])
 
 
-def _change_schedules(where: program_folders.ProgramFolders, wanted: list[WorkSchedule]) -> None:
-    if refused := asyncio.run(schedule_changes.change_schedules(where, wanted)):
+def _change_schedules(where: program_folders.ProgramFolders, change: schedules.ScheduleChange) -> None:
+    if refused := asyncio.run(schedule_changes.change_schedules(where, change)):
         print(refused)
 
 

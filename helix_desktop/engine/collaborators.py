@@ -89,11 +89,12 @@ async def turn_without_lease(_conversation: str) -> AsyncIterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """A message that waits for the next step (`steer`) or for the end of the turn."""
+    """It waits for the next step (`steer`) or the end of the turn. `rewinds_to`: what follows that goes."""
 
     parts: tuple[facts.UserPart, ...]
     steer: bool
     by: str = ""  # Who wrote it: see `UserSaid.by`.
+    rewinds_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

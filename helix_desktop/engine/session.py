@@ -66,7 +66,9 @@ class Session:
         self.conversation.listeners.append(listener)
         return lambda: self.conversation.listeners.remove(listener)
 
-    def send_message(self, parts: tuple[facts.UserPart, ...], *, steer: bool = False) -> None:
+    def send_message(
+        self, parts: tuple[facts.UserPart, ...], *, steer: bool = False, rewinds_to: int | None = None
+    ) -> None:
         """Sends a message: now, or when the turn is over (`steer`: after its current step)."""
         if self.agent:
             raise ActionRefused(
@@ -75,7 +77,7 @@ class Session:
             )
         if not parts:
             return
-        self.queue.add_message(parts, steer=steer)
+        self.queue.add_message(parts, steer=steer, rewinds_to=rewinds_to)
         self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
     def send_on_behalf(self, by: str, text: str) -> None:
@@ -149,8 +151,7 @@ class Session:
         said = self.conversation.fact_at(seq)
         if not isinstance(said, facts.UserSaid) or said.by:
             raise NotFound(f"Record {seq} of this conversation is not one of your messages.")
-        await self.conversation.append_facts(facts.Rewound(seq - 1))
-        self.send_message(parts)
+        self.send_message(parts, rewinds_to=seq - 1)
 
     async def ask_again(self, seq: int = 0) -> None:
         """Ask again for the answer at `seq`, or for the last one: rewind to the message before it and continue. Earlier answers are kept."""

@@ -29,8 +29,12 @@ class MessageQueue(list[QueuedMessage]):
         super().__init__()
         self._conversation, self._tokens = conversation, tokens
 
-    def add_message(self, parts: Sequence[facts.UserPart], *, steer: bool, by: str = "") -> None:
-        self.append(QueuedMessage(tuple(with_text_tokens(part, self._tokens) for part in parts), steer, by))
+    def add_message(
+        self, parts: Sequence[facts.UserPart], *, steer: bool, by: str = "", rewinds_to: int | None = None
+    ) -> None:
+        place = len(self) if rewinds_to is None else 0
+        counted = tuple(with_text_tokens(part, self._tokens) for part in parts)
+        self.insert(place, QueuedMessage(counted, steer, by, rewinds_to))
         self._notify_queue()
 
     def take_back_queued(self, index: int) -> tuple[facts.UserPart, ...]:
@@ -156,7 +160,7 @@ class TurnRunner:
             self._queue.requeue_messages([waiting])
             raise
         try:
-            await self._conversation.append_facts_from(lambda first: self._prepend_title_fact(said, new_facts, first))
+            await self._conversation.append_facts_from(partial(self._build_message_facts, waiting, new_facts))
         except HelixError:  # A stop by the user is no HelixError, and the append is still completed.
             self._queue.requeue_messages([waiting])
             raise
@@ -194,17 +198,20 @@ class TurnRunner:
             text = with_text_tokens(facts.Text(f"[A hook sends you on: {heard.blocks}]"), self._crew.tokens)
             self._queue.append(QueuedMessage((text,), steer=False, by="hook:Stop"))
 
-    def _prepend_title_fact(
-        self, said: facts.UserSaid, new_facts: Sequence[facts.Fact], number: int
+    def _build_message_facts(
+        self, waiting: QueuedMessage, new_facts: Sequence[facts.Fact], number: int
     ) -> Sequence[facts.Fact]:
-        """The facts of a message, the next of which has this number; the first message of all gives the conversation its title."""
-        if self._conversation.state.title:
-            return new_facts
-        text = " ".join(part.text for part in said.parts if isinstance(part, facts.Text)).strip()
-        first = text.splitlines()[0] if text else "Untitled"
-        short = first if len(first) <= TITLE else first[: TITLE - 1].rstrip() + "…"
-        moved = (resolve_relative_cover(fact, number + 1) for fact in new_facts)
-        return facts.ConversationChanged(title=short), *moved
+        """What is recorded with a message, from this number on: a kill leaves all or nothing of it.
+
+        The first message of all gives the conversation its title.
+        """
+        lead: list[facts.Fact] = [] if waiting.rewinds_to is None else [facts.Rewound(waiting.rewinds_to)]
+        if not self._conversation.state.title:
+            text = " ".join(part.text for part in waiting.parts if isinstance(part, facts.Text)).strip()
+            first = text.splitlines()[0] if text else "Untitled"
+            short = first if len(first) <= TITLE else first[: TITLE - 1].rstrip() + "…"
+            lead.append(facts.ConversationChanged(title=short))
+        return (*lead, *(resolve_relative_cover(fact, number + len(lead)) for fact in new_facts))
 
 
 def with_text_tokens(part: facts.UserPart, tokens: TokenCounter) -> facts.UserPart:

@@ -14,7 +14,8 @@ Comments and order survive changes. No key is ever in it: those are in the keyri
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -83,22 +84,20 @@ class ConfiguredProviders:
                 remedy="Use only lowercase letters, digits, periods, hyphens and underscores.",
             )
         config = check_provider_config(config)
-        document = self._read_document()
-        table = self._provider_tables(document, make=True).setdefault(config.name, tomlkit.table())
-        for name in _TEXTS:
-            _set_or_remove(table, name, getattr(config, name))
-        for name in _TABLES:
-            _set_or_remove(table, name, dict(getattr(config, name)))
-        atomic_files.write_file_atomically(self._file, tomlkit.dumps(document), private=True)
+        with self._changing_document() as document:
+            table = self._provider_tables(document, make=True).setdefault(config.name, tomlkit.table())
+            for name in _TEXTS:
+                _set_or_remove(table, name, getattr(config, name))
+            for name in _TABLES:
+                _set_or_remove(table, name, dict(getattr(config, name)))
         return config
 
     def remove_provider(self, name: str) -> None:
-        document = self._read_document()
-        tables = self._provider_tables(document)
-        if name not in tables:
-            raise NotFound(f"The provider {name!r} is not set up.")
-        del tables[name]
-        atomic_files.write_file_atomically(self._file, tomlkit.dumps(document), private=True)
+        with self._changing_document() as document:
+            tables = self._provider_tables(document)
+            if name not in tables:
+                raise NotFound(f"The provider {name!r} is not set up.")
+            del tables[name]
 
     def correct_model(self, provider: str, model: str, values: Mapping[str, float | str | bool]) -> None:
         """What the user knows better than the catalogue about one model."""
@@ -109,18 +108,14 @@ class ConfiguredProviders:
             )
         if provider not in self._provider_tables(self._read_document()):
             self.save_provider(self.find_provider(provider))
-        document = self._read_document()
-        models = self._provider_tables(document)[provider].setdefault("models", tomlkit.table(is_super_table=True))
-        models.setdefault(model, tomlkit.table()).update(values)
-        atomic_files.write_file_atomically(self._file, tomlkit.dumps(document), private=True)
+        with self._changing_document() as document:
+            models = self._provider_tables(document)[provider].setdefault("models", tomlkit.table(is_super_table=True))
+            models.setdefault(model, tomlkit.table()).update(values)
 
     def forget_corrections(self, provider: str, model: str) -> None:
         """Forget what the user and refusals said about a model: the provider's list and the catalogue hold again."""
-        document = self._read_document()
-        models = self._provider_tables(document).get(provider, {}).get("models", {})
-        if model in models:
-            del models[model]
-            atomic_files.write_file_atomically(self._file, tomlkit.dumps(document), private=True)
+        with self._changing_document() as document:
+            self._provider_tables(document).get(provider, {}).get("models", {}).pop(model, None)
         known = _model_notes_of(self._learned, provider)
         if model in known:
             _write_model_notes(self._learned, provider, {name: about for name, about in known.items() if name != model})
@@ -134,6 +129,16 @@ class ConfiguredProviders:
         _write_model_notes(
             self._learned, provider, {**_model_notes_of(self._learned, provider), model: {"window": window}}
         )
+
+    @contextmanager
+    def _changing_document(self) -> Iterator[tomlkit.TOMLDocument]:
+        """The file as it is now, and written when it was changed; by nobody else meanwhile."""
+        with atomic_files.hold_for_change(self._file):
+            document = self._read_document()
+            before = tomlkit.dumps(document)
+            yield document
+            if (changed := tomlkit.dumps(document)) != before:
+                atomic_files.write_file_atomically(self._file, changed, private=True)
 
     def _read_document(self) -> tomlkit.TOMLDocument:
         try:

@@ -9,10 +9,10 @@ from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident import login_start, resident_client, schedules
 
 
-async def change_schedules(where: ProgramFolders, wanted: list[schedules.WorkSchedule]) -> str:
-    """Put these in the place of those there were. Returns why the resident cannot start at login, or nothing."""
+async def change_schedules(where: ProgramFolders, change: schedules.ScheduleChange) -> str:
+    """Change those there are. Returns why the resident cannot start at login, or nothing."""
     command, refused = agent_run.command_of_this_program(where), ""
-    await asyncio.to_thread(schedules.write_schedules, where.data, wanted)
+    wanted = await asyncio.to_thread(schedules.change_stored_schedules, where.data, change)
     needed = agent_settings.written_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]
     try:
         if wanted:

@@ -13,7 +13,7 @@ from pathlib import Path
 from helix_desktop import tasks
 from helix_desktop.errors import HelixError
 from helix_desktop.processes.starter import DEVNULL, CommandAuthor, ProcessLaunch, open_process
-from helix_desktop.resident.schedules import WorkSchedule, read_schedules, write_schedules
+from helix_desktop.resident.schedules import WorkSchedule, change_stored_schedules, read_schedules
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 20.0  # In seconds. Checks come this often at least, in case the clock is changed.
@@ -64,9 +64,11 @@ class ScheduleKeeper:
         if due and await self._run_command(schedule.task_command(due), input_bytes=schedule.task_line()):
             log.warning("the task of the schedule %s could not be added", schedule.id)
             return  # The next check will try again.
-        now = await asyncio.to_thread(read_schedules, self._folder)  # A command may have removed schedules.
-        self.schedules = [handled if one.id == schedule.id else one for one in now]
-        await asyncio.to_thread(write_schedules, self._folder, self.schedules)
+
+        def note_handled(known: list[WorkSchedule]) -> list[WorkSchedule]:
+            return [handled if one.id == schedule.id else one for one in known]
+
+        self.schedules = await asyncio.to_thread(change_stored_schedules, self._folder, note_handled)
         if due:
             await self._run_command(["worker", "--workspace", schedule.workspace, "--drain"], waits=False)
 

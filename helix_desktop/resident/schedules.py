@@ -5,7 +5,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ from helix_desktop.fast_dataclass import dataclass
 NAME = "schedules.json"
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LATE_SECONDS = 300.0  # In seconds. If a task is later than this, it counts as missed.
+_AHEAD_SECONDS = 86_400.0  # In seconds. Only a clock that was ahead lets more than this be handled.
 _LONGEST_WAIT_DAYS = 8
 _OFF = 9e9  # In seconds since 1970. One that is off counts as handled until 2255, also for an older version of the program.
 
@@ -62,6 +63,8 @@ class WorkSchedule:
 
     def advance_past_due(self, now: float) -> "tuple[WorkSchedule, float]":
         """The schedule with what is due by now handled, and the due time that a task is to be added for; 0.0: none."""
+        if self.is_on and self.handled > now + _AHEAD_SECONDS:  # It was noted while the clock was ahead.
+            return replace(self, handled=now), 0.0
         due, newest = self.next_due(self.handled), 0.0
         while due <= now:
             newest, due = due, self.next_due(due)
@@ -76,6 +79,9 @@ class WorkSchedule:
     def task_line(self) -> bytes:
         """What that command reads: the text of the task."""
         return json.dumps({"text": self.text}).encode()
+
+
+ScheduleChange = Callable[[list[WorkSchedule]], list[WorkSchedule]]
 
 
 def create_schedule(workspace: str, text: str, at: str, zone: str, days: Sequence[str], **more: Any) -> WorkSchedule:
@@ -101,6 +107,14 @@ def read_schedules(folder: Path) -> list[WorkSchedule]:
 def write_schedules(folder: Path, schedules: Sequence[WorkSchedule]) -> None:
     text = json.dumps([asdict(one) for one in schedules], ensure_ascii=False, indent=1)
     atomic_files.write_file_atomically(folder / NAME, text, private=True)
+
+
+def change_stored_schedules(folder: Path, change: ScheduleChange) -> list[WorkSchedule]:
+    """Those of now are changed, and by nobody else meanwhile. Returns those there are then."""
+    with atomic_files.hold_for_change(folder / NAME):
+        wanted = change(read_schedules(folder))
+        write_schedules(folder, wanted)
+    return wanted
 
 
 def find_time_zone(name: str) -> ZoneInfo:

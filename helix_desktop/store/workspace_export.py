@@ -40,6 +40,7 @@ _HEAD_LIMIT = 1 << 20  # In bytes. No header of an entry and no workspace.toml i
 _MANIFEST_LIMIT = 16 << 20
 _MOST_SIGNS = 500_000  # The most `[` and `{` in a line, even inside texts. More are refused.
 KEPT_FREE_BYTES = 200 << 20  # In bytes. An import stops if the disk has less free space.
+_MOST_SETTINGS = 2_000  # Reading more of them takes tomlkit minutes.
 _BATCH = 64
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, ArithmeticError, KeyError, ValueError, RuntimeError)
 Report = Callable[[int, int], None]  # Called with the bytes done and the bytes in all.
@@ -208,6 +209,8 @@ def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = i
         with open_foreign_archive(path) as archive:
             facts, entries = (archive.getinfo(each).file_size for each in ("facts.jsonl", "entries.bin"))
             text = read_archive_member(archive, "workspace.toml", _HEAD_LIMIT)
+            if text.count(b"=") + text.count(b"[") > _MOST_SETTINGS:
+                raise ValueError("workspace.toml has too many settings")
             settings = place / workspace_settings.NAME
             proposing = _move_settings_to_proposals(text.decode("utf-8"), name)
             atomic_files.write_file_atomically(settings, proposing, private=True)

@@ -7,27 +7,11 @@ command that it was just starting holds its open files for a moment longer: that
 
 import contextlib
 import os
-import sys
 import time
 from pathlib import Path
 
+from helix_desktop.atomic_files import lock_open_file
 from helix_desktop.errors import StoreBusy, StoreFailed
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock_handle(handle: int) -> None:
-        # Locks a byte far beyond the text, so that other processes can still read the text.
-        os.lseek(handle, 1 << 30, os.SEEK_SET)
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        os.lseek(handle, 0, os.SEEK_SET)
-
-else:
-    import fcntl
-
-    def _lock_handle(handle: int) -> None:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
 
 TRIES, PAUSE = 40, 0.05  # The number of attempts, and the seconds between them, while a dead owner's lock remains.
 
@@ -58,7 +42,7 @@ class WorkspaceLock:
     def _acquire_with_retries(self) -> None:
         for left in reversed(range(TRIES)):
             try:
-                _lock_handle(self._handle)
+                lock_open_file(self._handle)
             except OSError:
                 if not left or not _process_has_ended(self._read_owner_pid()):
                     raise

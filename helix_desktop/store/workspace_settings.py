@@ -292,17 +292,19 @@ def change_workspace_settings(path: Path, changes: Changes) -> WorkspaceConfig:
     """Set dotted keys (None takes one out) in the file as it stands now, so that edits by hand
     meanwhile survive. A name with a dot in it is quoted, as in TOML.
     """
-    text = _read_settings_text(path)
-    now = parse_workspace_settings(text, path)  # A file with a mistake raises an error here, and is never overwritten.
-    document = tomlkit.parse(text)
-    for dotted, value in (changes(now) if callable(changes) else changes).items():
-        _set_in_document(document, _split_dotted_key(dotted), value)
-    changed = tomlkit.dumps(document)
-    try:
-        settings = parse_workspace_settings(changed, path)
-    except ConfigFileMistake as mistake:  # The mistake is in the requested change, not in the file.
-        raise ConfigFileMistake(mistake.mistake, remedy="Nothing was changed.") from mistake
-    atomic_files.write_file_atomically(path, changed, private=True)
+    _read_settings_text(path)  # Reports a missing file before the folder would be made for the lock.
+    with atomic_files.hold_for_change(path):
+        text = _read_settings_text(path)
+        now = parse_workspace_settings(text, path)  # A file with a mistake is never overwritten.
+        document = tomlkit.parse(text)
+        for dotted, value in (changes(now) if callable(changes) else changes).items():
+            _set_in_document(document, _split_dotted_key(dotted), value)
+        changed = tomlkit.dumps(document)
+        try:
+            settings = parse_workspace_settings(changed, path)
+        except ConfigFileMistake as mistake:  # The mistake is in the requested change, not in the file.
+            raise ConfigFileMistake(mistake.mistake, remedy="Nothing was changed.") from mistake
+        atomic_files.write_file_atomically(path, changed, private=True)
     return settings
 
 

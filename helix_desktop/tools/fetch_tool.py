@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -32,6 +33,7 @@ LARGEST = 20 * 1024 * 1024
 SECONDS = 60
 MOST_REDIRECTS = 5
 _WEB_PORTS = {"http": 80, "https": 443}
+_HOST = re.compile(r"[\w.:%-]+")  # Rules for hosts are patterns, so none of their signs may be in one.
 _READABLE = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
 
 
@@ -123,9 +125,10 @@ def _parse_web_address(text_: str) -> httpx.URL:
 
     try:
         url = httpx.URL(text_)
+        host = url.host
     except (httpx.InvalidURL, UnicodeError) as error:
         raise InvalidInput(f"{text_[:100]!r} is not an address: {error}.") from None
-    if url.scheme not in _WEB_PORTS or not url.host:
+    if url.scheme not in _WEB_PORTS or not _HOST.fullmatch(host):
         raise InvalidInput(f"{text_[:100]!r} is not an http or https address.")
     if url.userinfo:
         raise InvalidInput("Addresses that contain a user name or a password are not fetched.")

@@ -114,10 +114,7 @@ async def _read_any_file(use: ToolResources, place: RootPath, first: int, last: 
         return await _describe_binary_file(use, place)
     size = (await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)).st_size
     if size > LARGEST_WHOLE and not last:
-        raise InvalidInput(
-            f"{shown} is too large: it has {size:,} bytes. Only files up to {LARGEST_WHOLE:,} bytes are read in full.",
-            remedy="Read some lines with first_line and last_line, or use search_files.",
-        )
+        raise _error_of_large_file(shown, size)
     if file_text.encoding_by_mark(head) != "utf-8":
         return await _read_utf16_lines(use, place, first or 1, last)
     if first or last:
@@ -127,6 +124,13 @@ async def _read_any_file(use: ToolResources, place: RootPath, first: int, last: 
     if not stored.size:
         return ToolOutput("[the file is empty]", source=shown)
     return ToolOutput(stored=stored, source=shown)
+
+
+def _error_of_large_file(shown: str, size: int) -> InvalidInput:
+    return InvalidInput(
+        f"{shown} is too large: it has {size:,} bytes. Only files up to {LARGEST_WHOLE:,} bytes are read in full.",
+        remedy="Read some lines with first_line and last_line, or use search_files.",
+    )
 
 
 async def _read_utf16_lines(use: ToolResources, place: RootPath, first: int, last: int) -> ToolOutput:
@@ -152,14 +156,18 @@ async def _iterate_file_pieces(use: ToolResources, place: RootPath) -> AsyncIter
 
 async def _read_lines_between(use: ToolResources, place: RootPath, first: int, last: int) -> ToolOutput:
     """Lines `first` to `last` (0: to the end), read piece by piece; a large file only as far as is asked for."""
-    large = (await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)).st_size > LARGEST_WHOLE
+    size = (await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)).st_size
+    large = size > LARGEST_WHOLE
     kept: list[bytes] = []
-    at, end, digest = 1, b"\n", hashlib.sha256()
+    at, end, digest, room = 1, b"\n", hashlib.sha256(), LARGEST_WHOLE
     async for piece in _iterate_file_pieces(use, place):
         for line in piece.splitlines(keepends=True) if b"\n" in piece else [piece]:
             if first <= at and (not last or at <= last):
                 kept.append(line)
+                room -= len(line)
             at += line.endswith(b"\n")
+        if room < 0:  # A file may be a single line of any length.
+            raise _error_of_large_file(use.roots.display_path(place), size)
         digest.update(piece)
         end = piece[-1:]
         if large and last and at > last:

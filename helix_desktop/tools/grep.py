@@ -57,7 +57,9 @@ async def grep_pieces(
     """The lines that match. InvalidInput for a pattern that is none; after `seconds` what was found so far."""
     if not pattern or len(pattern) > _LONGEST_PATTERN:
         raise InvalidInput(f"Specify a pattern of 1 to {_LONGEST_PATTERN:,} characters.")
-    options = {"pattern": pattern, "context": min(max(context, 0), 50), "most": limit, "ignore_case": ignore_case}
+    options: dict[str, object] = {"pattern": pattern, "most": limit, "ignore_case": ignore_case}
+    # It is ended before those seconds are over, unless this program is killed.
+    options |= {"context": min(max(context, 0), 50), "seconds": int(seconds) + 30}
     process = await start_worker(Path(grep_worker.__file__), line_limit=1 << 20)
     lines: list[FoundLine] = []
     try:

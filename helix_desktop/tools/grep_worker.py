@@ -1,13 +1,14 @@
 """Matches a regular expression against what it is sent, in a process of its own that can be killed. A script.
 
 Patterns come from a model: one in a thousand needs a thousand years, and Python cannot be interrupted while it tries.
-On standard input: one line of JSON (`pattern`, `context`, `most`, `ignore_case`), then for every piece of content a line
+On standard input: one line of JSON (`pattern`, `context`, `most`, `ignore_case`, `seconds`), then for every piece of content a line
 of JSON (`name`, `size`, `more`: the next piece goes on in the same content) and `size` bytes. On standard
 output: a line of JSON for every line to show. Imports nothing of ours, so that it starts in 20 ms.
 """
 
 import json
 import re
+import signal
 import sys
 from collections import deque
 
@@ -80,8 +81,11 @@ def _cut_around_match(text: str, start: int, end: int) -> str:
 
 def match_standard_input() -> None:
     stream = sys.stdin.buffer
+    options = json.loads(stream.readline())
+    if hasattr(signal, "alarm"):
+        signal.alarm(options["seconds"])  # Ends it where nobody is left who would.
     try:
-        matcher = LineMatcher(json.loads(stream.readline()))
+        matcher = LineMatcher(options)
     except (re.error, RecursionError, OverflowError) as error:
         json.dump({"error": str(error)}, sys.stdout)
         return

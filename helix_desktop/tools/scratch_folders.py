@@ -12,6 +12,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from helix_desktop.atomic_files import lock_open_file
+
 GIVEN = "-given"
 _LOCK = "lock"
 _NAME = re.compile(r"helix-[a-z0-9_]{8}-given")
@@ -24,10 +26,8 @@ def create_scratch_folder() -> tuple[Path, int]:
     given.mkdir(mode=0o700)
     if sys.platform == "win32":  # Windows tells no program that another one is gone.
         return scratch, -1
-    import fcntl
-
     lock = os.open(given / "new", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    lock_open_file(lock, waits=True)
     (given / "new").rename(given / _LOCK)  # Nobody meets it under this name without our lock on it.
     return scratch, lock
 
@@ -49,11 +49,9 @@ def remove_abandoned_scratch_folders() -> None:
 
 
 def _remove_if_abandoned(given: Path) -> None:
-    import fcntl
-
     lock = os.open(given / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock_open_file(lock)
         scratch = given.with_name(given.name.removesuffix(GIVEN))
         if not scratch.is_symlink():
             remove_scratch_folder(scratch)

@@ -209,11 +209,18 @@ def walk_files(
     roots: WorkspaceRoots, place: RootPath, skip: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, FolderEntry]]:
     """Every file beneath a folder as (path inside the root, item), folder by folder; links are not followed."""
-    for item in list_folder(roots, place):
-        inside = f"{place.inside}/{item.name}" if place.inside else item.name
-        if item.kind == "folder" and item.name not in skip:
+    # Folders may be nested more deeply than calls.
+    above = [(place.inside, iter(list_folder(roots, place)))]
+    while above:
+        folder, items = above[-1]
+        item = next(items, None)
+        inside = f"{folder}/{item.name}" if folder and item else item.name if item else ""
+        if item is None:
+            above.pop()
+        elif item.kind == "folder" and item.name not in skip:
             with suppress(HelixError):
-                yield from walk_files(roots, roots.resolve_path(str(place.root / inside)), skip)
+                here = roots.resolve_path(str(place.root / inside))
+                above.append((inside, iter(list_folder(roots, here))))
         elif item.kind == "file":
             yield inside, item
 

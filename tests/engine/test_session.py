@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from helix_desktop.engine import legal_messages
-from helix_desktop.engine.collaborators import TurnLimits
+from helix_desktop.engine.collaborators import HookOutcome, TurnLimits
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
@@ -147,6 +148,33 @@ async def test_editing_a_message_and_asking_again_for_an_answer() -> None:
     await at.session.wait_until_idle()
     assert asked(at, 2) == ["better"]
     assert len(at.of(Rewound)) == 2
+
+
+async def test_an_edited_message_that_a_hook_refuses_takes_nothing_away_and_is_recorded_with_its_rewind_afterwards() -> (
+    None
+):
+    at = await world(says("one"), says("two"))
+    await told(at, "first")
+    turns, before = at.session.turns, at.session.all_facts
+    seq = next(recorded.seq for recorded in before if isinstance(recorded.fact, UserSaid))
+
+    async def refuse(event: str, _conversation: str, _values: Mapping[str, Any]) -> HookOutcome:
+        return HookOutcome(blocks="not now" if event == "UserPromptSubmit" else "")
+
+    crew = turns._crew
+    turns._crew = replace(crew, run_hooks=refuse)
+    await at.session.edit_and_resend(seq, (Text("better"),))
+    await at.session.wait_until_idle()
+    assert at.of(Rewound) == []
+    assert [recorded.fact for recorded in at.session.all_facts if isinstance(recorded.fact, UserSaid)] == [
+        before[seq - 1].fact
+    ]
+    turns._crew = crew
+    at.session.send_message((Text("later"),))
+    await at.session.wait_until_idle()
+    kinds = [type(recorded.fact) for recorded in at.session.all_facts]
+    assert kinds[kinds.index(Rewound) + 1] is UserSaid
+    assert asked(at, 1) == ["better"]
 
 
 async def test_an_answer_is_regenerated_and_the_first_one_chosen_again() -> None:

@@ -115,6 +115,15 @@ async def test_a_schedule_that_cannot_run_holds_up_no_other_and_its_text_is_no_a
     assert added.endswith(']{"text": "the secret plan"}')
 
 
+def test_a_clock_that_was_ahead_for_a_while_stops_no_schedule() -> None:
+    one, now = schedule("Europe/Berlin", "08:00"), time.time()
+    noted, due = one.advance_past_due(now + 15 * 365 * 86_400)
+    assert due > now + 86_400
+    later, due = noted.advance_past_due(now)
+    assert (later.is_on, due) == (True, 0.0)
+    assert later.advance_past_due(now + 2 * 86_400)[1]
+
+
 def test_schedules_are_kept_in_a_private_file(tmp_path: Path) -> None:
     kept = [schedule("Europe/Berlin", "08:00", options=("--model", "a/b"))]
     assert schedules.read_schedules(tmp_path) == []

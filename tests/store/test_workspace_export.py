@@ -434,3 +434,16 @@ async def test_an_import_that_would_fill_the_disk_ends_and_leaves_nothing(
         await workspaces.import_workspace(path)
     assert [each.name for each in workspaces.list_workspaces()] == ["Thesis"]
     assert not list(workspaces.folder.glob(".importing*"))
+
+
+async def test_settings_that_would_take_minutes_to_read_are_refused(
+    workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path
+) -> None:
+    good, bad = await exported(workspace, tmp_path / "w.helix"), tmp_path / "bad.helix"
+    for more in ("".join(f"[t{number}]\n" for number in range(20_000)), "k = {" + "a=1," * 20_000 + "}"):
+        with zipfile.ZipFile(good) as source, zipfile.ZipFile(bad, "w") as target:
+            for name in source.namelist():
+                held = source.read(name).decode()
+                target.writestr(name, f"{held}\n{more}" if name == "workspace.toml" else held)
+        with pytest.raises(InvalidInput, match="too many settings"):
+            await workspaces.import_workspace(bad)

@@ -11,6 +11,7 @@ import pytest
 import zstandard
 
 from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.errors import InvalidInput
 from helix_desktop.tools import fetch_tool
 from helix_desktop.tools.fetch_tool import is_public_address
 from helix_desktop.tools.permission import PermissionMode, PermissionRule
@@ -252,3 +253,14 @@ async def test_what_needs_no_look_up_is_judged_at_once(online: World, host: str)
     online.person.answer = PermissionAnswer(allowed=False)
     assert (await online.run("fetch_url", url=f"http://{host}:9/")).refused
     assert ["device on your local network" in each.why for each in online.person.asked] == [True]
+
+
+@pytest.mark.parametrize("address", ["http://*/", "http://*.org/", "http://xn--/", "http://a!b/"])
+def test_a_host_that_would_be_a_pattern_or_is_none_is_refused(address: str) -> None:
+    with pytest.raises(InvalidInput):
+        fetch_tool._parse_web_address(address)
+
+
+@pytest.mark.parametrize("address", ["http://[::1]:8080/x", "https://a-b_c.example./", "http://b\u00fccher.example/"])
+def test_ordinary_hosts_are_taken(address: str) -> None:
+    assert fetch_tool._parse_web_address(address).host

@@ -378,3 +378,11 @@ async def test_files_that_no_agent_sees_are_absent_for_every_tool(here: World) -
     assert "hidden from agents" in await here.said("write_file", path=".env", content="x")
     assert "hidden from agents" in await here.said("edit_file", path=".env", old_text="T", new_text="x")
     assert (here.folder / ".env").read_text() == "TOKEN=secret-value\n"
+
+
+async def test_a_line_of_any_length_is_not_held_whole(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_tools, "LARGEST_WHOLE", 1_000)
+    (here.folder / "one.json").write_bytes(b"x" * 5_000)
+    (here.folder / "two.txt").write_bytes(b"short\n" + b"x" * 5_000)
+    assert "one.json is too large" in await here.said("read_file", path="one.json", first_line=1, last_line=1)
+    assert await here.said("read_file", path="two.txt", first_line=1, last_line=1) == "short\n"

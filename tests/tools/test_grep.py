@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterable
 
 import pytest
@@ -8,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.errors import CacheCorrupt, InvalidInput
+from helix_desktop.tools import grep_worker
 from helix_desktop.tools.grep import GrepPiece, format_found_lines, grep_pieces, wrap_chunks_for_grep
 
 
@@ -89,3 +94,15 @@ async def test_the_numbers_are_those_of_the_lines(lines: Iterable[str]) -> None:
     found = await grep_pieces("a", wrap_chunks_for_grep("f", parts(content, 5)))
     expected = [number for number, line in enumerate(content.split(b"\n"), 1) if b"a" in line]
     assert [line.number for line in found.lines] == expected
+
+
+@pytest.mark.skipif(not hasattr(signal, "alarm"), reason="nothing ends it there")
+def test_the_process_that_matches_ends_by_itself_when_nobody_is_left_to_end_it() -> None:
+    told = {"pattern": "(a+)+$", "seconds": 1}
+    about = {"name": "f", "size": 61, "more": False}
+    argv = [sys.executable, "-I", "-S", grep_worker.__file__]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as worker:
+        assert worker.stdin is not None
+        worker.stdin.write(f"{json.dumps(told)}\n{json.dumps(about)}\n{'a' * 60}b".encode())
+        worker.stdin.flush()
+        assert worker.wait() == -signal.SIGALRM

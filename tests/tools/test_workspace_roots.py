@@ -298,3 +298,22 @@ def test_the_tours_folder_is_open_where_it_is_the_workspace_and_nothing_beside_i
         around = WorkspaceRoots.from_folders([folder], [data], sample)
         with pytest.raises(ActionRefused):
             around.resolve_path(str(sample / "notes.txt"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders are made by handles")
+def test_folders_that_are_nested_more_deeply_than_calls_are_walked_through(tmp_path: Path) -> None:
+    (tmp_path / "top").touch()
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1_100):
+        os.mkdir("a", dir_fd=here)
+        inner = os.open("a", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(os.open("deep", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+    os.close(here)
+    roots = WorkspaceRoots.from_folders([tmp_path])
+    try:
+        found = [inside for inside, _ in workspace_roots.walk_files(roots, roots.resolve_path("."))]
+    finally:
+        subprocess.run(["rm", "-rf", str(tmp_path / "a")], check=True)
+    assert found == [f"{'a/' * 1_100}deep", "top"]

@@ -21,7 +21,7 @@ from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbenches
-from helix_desktop.resident.schedules import WorkSchedule, create_schedule, parse_days, read_schedules
+from helix_desktop.resident.schedules import ScheduleChange, WorkSchedule, create_schedule, parse_days, read_schedules
 
 LONGEST_TEXT = 1_500  # In characters. At most this much of a task and of its answer is shown.
 MARGINS = (20, 14, 20, 16)
@@ -245,23 +245,19 @@ class FleetDialog(TransientDialog):
         fields = fleet_rows.declare_task_fields(self._names) + fleet_rows.declare_schedule_fields()
         FieldsDialog(tr("New schedule"), fields, tr("Add schedule"), add, self).open()
 
-    def _save_schedules(self, change: Callable[[list[WorkSchedule]], list[WorkSchedule]]) -> None:
+    def _save_schedules(self, change: ScheduleChange) -> None:
         """Those of now are changed: since they were shown, the resident may have added the task of one, or a command one more."""
-
-        async def change_schedules_of_now() -> str:
-            known = await asyncio.to_thread(read_schedules, self._places.data)
-            return await self._write_schedules(change(known))
 
         def show_saved(refused: str) -> None:
             self._show_trouble(translate_sentences(refused))
             self._read_schedules()
 
-        self._run_fleet_work(change_schedules_of_now(), show_saved)
+        self._run_fleet_work(self._change_schedules(change), show_saved)
 
-    async def _write_schedules(self, wanted: list[WorkSchedule]) -> str:
+    async def _change_schedules(self, change: ScheduleChange) -> str:
         from helix_desktop.resident import schedule_changes
 
-        return await schedule_changes.change_schedules(self._places, wanted)
+        return await schedule_changes.change_schedules(self._places, change)
 
     def _drain_chosen_worker(self) -> None:
         workspace, _, worker = self._worker_list.chosen_row().partition(" ")

@@ -263,8 +263,8 @@ def test_a_task_is_given_and_the_chosen_row_stays_chosen(
 class SavedSchedules(FleetDialog):
     """Writes them, and leaves this computer's login as it is."""
 
-    async def _write_schedules(self, wanted: list[WorkSchedule]) -> str:
-        schedules.write_schedules(self._places.data, wanted)
+    async def _change_schedules(self, change: schedules.ScheduleChange) -> str:
+        schedules.change_stored_schedules(self._places.data, change)
         return ""
 
 
