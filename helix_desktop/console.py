@@ -42,7 +42,7 @@ class Console(Protocol):
 
 
 class Terminal:
-    """Standard input, output and error of this process; `source` and `target` are files in their place.
+    """Standard input, output and error of this process; `source`, `target`: files in their place.
 
     `gather`: take standard input to its end first, into a temporary file, so that whoever reads this console never
     waits for whoever fills it. A target appears whole or not at all, when the block ends without an

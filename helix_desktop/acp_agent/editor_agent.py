@@ -1,11 +1,15 @@
 """The agent as the protocol sees it: one object for each editor that works in a workspace, one method for each request."""
 
+import base64
+import binascii
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, cast
+from urllib.parse import unquote, urlsplit
 
+from acp import schema
 from acp.agent.router import build_agent_router
 from acp.connection import Connection
 from acp.router import Route
@@ -17,9 +21,9 @@ from helix_desktop.acp_agent.console_transport import ConsoleTransport, GuardedR
 from helix_desktop.acp_agent.conversation_options import build_choices, build_options, choose_option
 from helix_desktop.acp_agent.conversation_updates import ClientAbilities
 from helix_desktop.acp_agent.editor_conversation import EditorConversation
-from helix_desktop.acp_agent.prompt_parts import build_user_parts
 from helix_desktop.console import Console
 from helix_desktop.engine.conversation import new_conversation_id
+from helix_desktop.engine.facts import Text, UserPart
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from helix_desktop.workbench import Workbench
@@ -185,3 +189,43 @@ class EditorAgent:
                 f"{folder} is outside the folders of {self._bench.name}.",
                 remedy="Add the folder to the workspace in Helix Desktop, or open another project.",
             )
+
+
+PROMPT_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+async def build_user_parts(bench: Workbench, blocks: Sequence[Any]) -> tuple[UserPart, ...]:
+    """The parts in their order. Content goes into the cache; of a linked file the agent learns the name, and reads it by its rules."""
+    return tuple([await _convert_prompt_block(bench, block) for block in blocks])
+
+
+async def _convert_prompt_block(bench: Workbench, block: Any) -> UserPart:
+    match block:
+        case schema.TextContentBlock():
+            return Text(block.text)
+        case schema.ResourceContentBlock():
+            return Text(f"[{block.name}]({name_of_uri(block.uri)})")
+        case schema.ImageContentBlock():
+            return await _attach_bytes(bench, name_of_uri(block.uri or "image"), block.data, block.mime_type)
+        case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as text):
+            return await bench.attach_content(name_of_uri(text.uri), text.text.encode("utf-8", "replace"), "text/plain")
+        case schema.EmbeddedResourceContentBlock():
+            kind = block.resource.mime_type or ""
+            return await _attach_bytes(bench, name_of_uri(block.resource.uri), block.resource.blob, kind)
+    raise InvalidInput("This kind of content cannot be sent to the agent.", remedy="Send text, images or files.")
+
+
+async def _attach_bytes(bench: Workbench, name: str, data: str, kind: str) -> UserPart:
+    if kind not in PROMPT_IMAGES and not kind.startswith("text/"):
+        raise InvalidInput(f"{name} has a type that models do not read ({kind[:60]}).")
+    try:
+        content = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidInput(f"{name} is not valid base64.") from error
+    return await bench.attach_content(name, content, kind if kind in PROMPT_IMAGES else "text/plain")
+
+
+def name_of_uri(uri: str) -> str:
+    """A file's path; any other address as it is."""
+    parts = urlsplit(uri)
+    return str(PurePosixPath(unquote(parts.path))) if parts.scheme == "file" else uri

@@ -36,7 +36,7 @@ TITLES = {
     "llamacpp": "llama.cpp",
     "vllm": "vLLM",
 }
-# Patterns of the models that most people want: undated names, and no variants at ten times the price.
+# Patterns of the models that most people want: undated names, no variants at ten times the price.
 _WANTED = (
     r"claude-sonnet-[\d-]+",
     r"claude-opus-[\d-]+",

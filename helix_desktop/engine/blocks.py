@@ -105,7 +105,7 @@ class Request:
     settled: int = 0
     purpose: Purpose = Purpose.STEP
     reasoning: str = ""  # "", "low", "medium" or "high". Each provider is sent its own form, or nothing.
-    temperature: float | None = None  # None: the provider's default. Not sent to models that refuse it.
+    temperature: float | None = None  # None: the provider's default. Models that refuse it get none.
     top_p: float | None = None
 
 

@@ -4,7 +4,7 @@ summary and kept across handovers.
 Critical details are demands, prohibitions and figures of the user, decisions, files that were made, commands that fail
 or work, open tasks, lessons, and what an agent reports. They appear word for word in the document with their seq, as
 far as there is room, and only they are counted. All details are in one cache entry that the document names, followed by
-an index of the names, paths and addresses in what is covered, each once (`details_entry.py`). A
+an index of the names, paths and addresses in what is covered, each once (`document_writer.py`). A
 later handover takes them over without reading the facts again.
 """
 

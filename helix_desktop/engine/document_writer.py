@@ -9,18 +9,20 @@ what a model wrote is never rejected: it is shortened, completed, and given the 
 import asyncio
 import itertools
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import groupby
 from typing import TypeVar
 
-from helix_desktop.engine import conversation_details, details_entry, facts, legal_messages
+from helix_desktop.engine import conversation_details, facts, legal_messages
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.blocks import View
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.conversation_details import Detail, DetailSource
+from helix_desktop.engine.conversation_details import KINDS, WORDS, Detail, DetailSource, sort_details
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.history.covers import covers_overlap
@@ -243,7 +245,7 @@ class DocumentWriter:
             text = (await self.cache.read_content(fold.entries[0])).decode("utf-8", "replace")
         except (NotFound, CacheCorrupt):
             return None
-        return await asyncio.to_thread(details_entry.parse_details_entry, text)
+        return await asyncio.to_thread(parse_details_entry, text)
 
     def _build_document_fold(
         self, reading: DocumentMaterial, making: DocumentPlan, made: FoldDocument, model: str, seconds: float
@@ -393,7 +395,7 @@ def _combine_details(
     """Merges details of earlier entries and new messages, and formats the entry; in a thread, as it takes long."""
     fresh = conversation_details.collect_details(sources, between=_InterpreterPauses().sleep_after_long_stretch)
     found = conversation_details.combine_with_inherited(before, [*fresh, *stored], todo)
-    return found, details_entry.format_details_entry(found)
+    return found, format_details_entry(found)
 
 
 class _InterpreterPauses:
@@ -438,3 +440,54 @@ def _split_passage(passage: SpanText, room: int) -> Iterator[SpanText]:
     size = -(-len(passage.text) // count)
     for start in range(0, len(passage.text), size):
         yield replace(passage, text=passage.text[start : start + size], tokens=passage.tokens // count)
+
+
+REFERENCE_LIMIT = 2_000_000  # In characters. A list of details is stored up to this length.
+HEADER = "Details kept by Helix Desktop: kind [seq] text"
+
+
+def format_details_entry(found: Iterable[Detail]) -> str:
+    """Writes all details as lines, critical ones first, the index last. If too long, it says what is left out."""
+    lines, size, left_out = [HEADER], len(HEADER), 0
+    for count, line in _group_into_lines(sort_details(found)):
+        size += len(line) + 1
+        if size <= REFERENCE_LIMIT:
+            lines.append(line)
+        else:
+            left_out += count
+    if left_out:
+        lines[0] += f"; {left_out:,} names are left out, and found by search_cached_content"
+    return "\n".join(lines) + "\n"
+
+
+def _group_into_lines(found: Iterable[Detail]) -> Iterator[tuple[int, str]]:
+    """Yields each line with its number of details. Words of one message share a line."""
+    for (kind, seq, alone), group in groupby(found, _line_key):
+        details = list(group)
+        if alone:
+            yield from ((1, detail.format_reference_line()) for detail in details)
+        else:
+            yield len(details), f"{kind}s [{seq}] {' '.join(detail.text for detail in details)}"
+
+
+def _line_key(detail: Detail) -> tuple[str, int, bool]:
+    alone = detail.kind not in WORDS or detail.times > 1 or detail.text.split() != [detail.text]
+    return detail.kind, detail.seq, alone
+
+
+_LINE = re.compile(r"(\w+) \[(\d+)(?: x(\d+))?(?: \+(\d+) lines)?\] (.*)")
+
+
+def parse_details_entry(text: str) -> list[Detail]:
+    """Reads the details of an entry and skips every other line."""
+    found = []
+    lines = iter(text.split("\n")[1:])
+    for line in lines:
+        match = _LINE.fullmatch(line)
+        if match and match.group(1)[:-1] in WORDS and match.group(1).endswith("s"):
+            found += [Detail(match.group(1)[:-1], word, int(match.group(2))) for word in match.group(5).split(" ")]
+        elif match and match.group(1) in KINDS:
+            more = [next(lines, "") for _ in range(int(match.group(4) or 0))]
+            said = "\n".join([match.group(5), *more])
+            found.append(Detail(match.group(1), said, int(match.group(2)), int(match.group(3) or 1)))
+    return found

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from helix_desktop.fast_dataclass import dataclass
 
 UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0  # For unknown prices, as shares of the input price.
-LEAST_SAVING = 4_000  # In tokens. A clearing that frees less never pays for caching what follows again.
+LEAST_SAVING = 4_000  # In tokens. Clearing less never pays for caching what follows again.
 COLD_SHARE = 1 / 3  # While the provider's cache is cold, a clearing must free this share of the context.
 QUESTION_TOKENS = 300  # In tokens. The request for a summary makes the context this much longer.
 PAYBACK_SHARE = 0.5  # A fold must repay its cost within this share of the steps so far.

@@ -175,7 +175,7 @@ class GatewayApp:
             await send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
         async def send_chunk(chunk: bytes) -> None:
-            for at in range(0, len(chunk), SLICE):  # Copying it as a whole would delay other requests.
+            for at in range(0, len(chunk), SLICE):  # Copying it whole would delay other requests.
                 await send({"type": "http.response.body", "body": chunk[at : at + SLICE], "more_body": True})
 
         try:

@@ -58,7 +58,7 @@ class LocalAgentConversations:
         self._is_read = False
         self._quiet_until = 0.0  # By the loop's clock.
         self._tasks = tasks.OwnedTasks("recording requests")
-        self._imports: list[tuple[KnownMessages, Ticket]] = []  # Long histories still being recorded.
+        self._imports: list[tuple[KnownMessages, Ticket]] = []  # Long ones still being recorded.
 
     async def count_known_messages(self, arrival: Arrival) -> int:
         """How many of the request's messages are facts already, or will be."""

@@ -320,7 +320,7 @@ def restrict_this_process(options: dict[str, Any]) -> None:
         _allow_path_in_ruleset(ruleset, path, (_READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL) & rights)
     for path in options.get("write") or []:
         _allow_path_in_ruleset(ruleset, path, rights)
-    if not os.geteuid():  # A command run by root must lose root's capabilities, which bypass Landlock.
+    if not os.geteuid():  # As root, a command must lose root's capabilities, which bypass Landlock.
         _check_system_call(_open_c_library().prctl(_SECUREBITS, 3, 0, 0, 0))
     _check_system_call(_open_c_library().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _check_system_call(_open_c_library().syscall(_RESTRICT_SELF, ruleset, 0))

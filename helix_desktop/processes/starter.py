@@ -82,7 +82,7 @@ class ProcessLaunch:
     reason_unchecked: str = ""
     is_allowed_outside: bool = False
     inherited: Sequence[int] = ()  # Numbers of open files that the process inherits.
-    has_own_session: bool = False  # True for a process group of its own, which can be ended as a whole.
+    has_own_session: bool = False  # In a process group of its own, which can be ended as a whole.
     memory_bytes: int = 0  # In bytes: the most address space it may use, if the system can limit it.
 
     def __post_init__(self) -> None:

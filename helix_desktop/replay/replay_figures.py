@@ -51,7 +51,6 @@ class ReplayFigures:
     recalls_failed: int = 0
     details: Mapping[str, int] = field(default_factory=dict)
     fallbacks: int = 0
-    failed_folds: int = 0
     used: int = 0
     standing: int = 0
     standing_plain: int = 0
@@ -63,7 +62,6 @@ class ReplayFigures:
     undo_identical: bool = True
     repeats_served: int = 0
     output_tokens: int = 0  # The tokens of all tool outputs in full.
-    output_shown: int = 0  # How many of `output_tokens` are in the last view.
     waited: float = 0.0
     longest_admission: float = 0.0
     marks: Sequence[FoldMark] = ()

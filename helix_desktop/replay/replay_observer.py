@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from helix_desktop.engine import facts, legal_messages
-from helix_desktop.engine.blocks import Block, ContextKind, Image, Request, View
+from helix_desktop.engine.blocks import Block, Image, Request, View
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import ContentCache, TokenCounter
@@ -37,7 +37,6 @@ class ReplayObserver:
         self._details: dict[str, None] = {}
         self._folds: list[facts.Folded] = []
         self._marks: list[FoldMark] = []
-        self._failed = 0
         self._steps = 0
         self._illegal = 0
         self._proved: dict[Digest, bool] = {}
@@ -47,7 +46,6 @@ class ReplayObserver:
         self._document_is_new = False
         self._outputs = 0
         self._output_tokens = 0
-        self._output_shown = 0
 
     def observe_recorded_message(self, message: RecordedMessage, tokens: int) -> None:
         """A message of the recording has become facts; `tokens` is what it counts."""
@@ -68,7 +66,6 @@ class ReplayObserver:
         self._retention.set_current_view(view.blocks)
         self._retention.count_uses(reply)
         self._output_tokens += self._outputs
-        self._output_shown += sum(block.tokens for block in view.blocks if block.kind is ContextKind.OUTPUT)
         await self._verify_new_hashes(view.blocks)
         if self._document_is_new:
             self._document_is_new = False
@@ -119,13 +116,11 @@ class ReplayObserver:
             recalls_failed=sum(not back for back in self._proved.values()),
             details=details,
             fallbacks=sum(self._is_fallback(fold) for fold in self._folds),
-            failed_folds=self._failed,
             used=self._retention.used,
             standing=self._retention.standing,
             standing_plain=self._retention.standing_plain,
             undo_identical=is_undo_exact(self._conversation.state.facts),
             output_tokens=self._output_tokens,
-            output_shown=self._output_shown,
         )
 
     # --- Facts and events are observed
@@ -138,7 +133,6 @@ class ReplayObserver:
             self._folds.append(fact)
             self._marks.append(FoldMark(self._steps, str(fact.kind)))
             self._document_is_new |= fact.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT)
-        self._failed += isinstance(fact, facts.FoldFailed)
 
     def _is_fallback(self, fold: facts.Folded) -> bool:
         """Truncation, or a writer that is not one of the usual ones."""

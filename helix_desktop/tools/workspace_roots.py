@@ -209,20 +209,20 @@ def walk_files(
     roots: WorkspaceRoots, place: RootPath, skip: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, FolderEntry]]:
     """Every file beneath a folder as (path inside the root, item), folder by folder; links are not followed."""
-    # Folders may be nested more deeply than calls.
-    above = [(place.inside, iter(list_folder(roots, place)))]
+    above = [(place.inside, iter(list_folder(roots, place)))]  # Folders may be nested more deeply than calls.
     while above:
         folder, items = above[-1]
-        item = next(items, None)
-        inside = f"{folder}/{item.name}" if folder and item else item.name if item else ""
-        if item is None:
+        for item in items:
+            inside = f"{folder}/{item.name}" if folder else item.name
+            if item.kind == "folder" and item.name not in skip:
+                with suppress(HelixError):
+                    here = roots.resolve_path(str(place.root / inside))
+                    above.append((inside, iter(list_folder(roots, here))))
+                    break
+            elif item.kind == "file":
+                yield inside, item
+        else:
             above.pop()
-        elif item.kind == "folder" and item.name not in skip:
-            with suppress(HelixError):
-                here = roots.resolve_path(str(place.root / inside))
-                above.append((inside, iter(list_folder(roots, here))))
-        elif item.kind == "file":
-            yield inside, item
 
 
 def replace_file(roots: WorkspaceRoots, place: RootPath, content: bytes, *, expected: Digest | None) -> None:

@@ -48,7 +48,6 @@ class WorkspaceToolOptions:
 
     closed_paths: tuple[Path, ...] = ()
     sample_folder: Path | None = None  # A folder that may be open though it lies in a closed one.
-    limits: CommandLimits = CommandLimits()
     offers_fetch: bool = False
     caches: Path | None = None  # The folder in which build tools keep their caches.
     # Tells which parts of the user's home a command may use; called for each command.
@@ -94,7 +93,7 @@ class WorkspaceTools:
             raise
         permissions.sandboxed = sandbox.kind is not SandboxKind.NONE
         guard = FileGuard(all_of, options.hidden)
-        commands = WorkspaceCommands(sandbox, os.environ, spawn, options.limits, guard)
+        commands = WorkspaceCommands(sandbox, os.environ, spawn, CommandLimits(), guard)
         commands.opened = options.opened
         commands.is_planning = lambda: permissions.mode is PermissionMode.PLAN
         resources = WorkspaceResources(roots, *stores, checkpoints=checkpoints)

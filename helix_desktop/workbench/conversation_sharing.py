@@ -5,23 +5,25 @@ sharing, and lets nobody write where another machine does.
 import asyncio
 import platform
 import time as clock
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from typing import Protocol
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.session_events import ConversationReplaced, FactAppended
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, SharedStoreUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.shared import store_address as addresses
-from helix_desktop.store.shared.conversation_sync import ConversationSync
+from helix_desktop.store.shared.conversation_sync import ConversationSync, OpenConversations
 from helix_desktop.store.shared.postgres_heads import heads_of_connection
 from helix_desktop.store.shared.shared_store_link import SENT_AGAIN, SHARED, SharedStoreLink
 from helix_desktop.store.store_ports import allow_any_writer
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.tasks import OwnedTasks
+from helix_desktop.workbench.conversation_fences import ConversationFences
+from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.shared_store_setup import unshare_and_return_problem
-from helix_desktop.workbench.synced_sessions import SharedWorkbench, SyncedSessions
-from helix_desktop.workbench.unsent_facts import UnsentFacts
 
 EVERY = 1.0  # In seconds. While the store can be reached, facts are exchanged this often.
 SLOWER = 10.0  # In seconds. While the store is out of reach, attempts are at most this far apart.
@@ -47,6 +49,17 @@ class SharingStatus:
     address: str = ""
 
 
+class SharedWorkbench(Protocol):
+    workspace: StoredWorkspace
+    sessions: OpenSessions
+    fences: ConversationFences
+    tasks: OwnedTasks
+
+    async def reread_replaced_conversation(self, conversation: str) -> None: ...
+
+    async def move_to_branch(self, conversation: str, branch: str) -> None: ...
+
+
 class WorkspaceSharing:
     """Synchronises conversations from `start_conversation_sync` on. `changed` is called on the
     event loop whenever `sharing_state` or the writer of a conversation changes.
@@ -60,7 +73,7 @@ class WorkspaceSharing:
         self._listeners: list[Changed] = []
         self._poke = asyncio.Event()
         self._working: set[str] = set()  # Their turn began when no other machine had the lease.
-        self.fetch_seconds = EVERY  # Facts of others are looked for this often, and before each turn.
+        self.fetch_seconds = EVERY  # Facts of others are fetched this often, and before each turn.
         self._fetched = float("-inf")
         self._connect: Connect | None = None
         self._connecting = asyncio.Lock()
@@ -377,3 +390,90 @@ async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLin
     made.learn_forgotten = link.learn_what_others_forgot
     link.list_other_used_rows = partial(made.thread.run_there, made.sync_state.needed_segment_names)
     return made
+
+
+MOST_UNSENT_FACTS = 5_000  # With more, no turn begins while the store answers. Tasks of workers never write more.
+ENDING_FACTS = 4  # This many facts are left free for each task: a turn that is stopped records its end at once.
+_LOOK_SECONDS = 0.05
+
+
+class UnsentFacts:
+    """Never fewer than there are: those counted last, those `written` since, and those of the `_line`, the first one first, that
+    waits or writes. For those that the store does not take, of conversations without a worker (`_stuck`), nobody waits.
+    """
+
+    def __init__(self, fences: ConversationFences) -> None:
+        self._fences = fences
+        self.written = self._written_at_count = self._stuck = 0
+        self._counted: Mapping[str, int] = {}
+        self._line: dict[object, int] = {}
+
+    def set_unsent_counts(self, unsent: Mapping[str, int], written: int, *, was_sent: bool) -> None:
+        """So many facts of each conversation were unsent when `written` had been. `was_sent`: after all was sent that could be."""
+        if was_sent:
+            same = unsent.items() & self._counted.items()
+            self._stuck = sum(count for name, count in same if self._fences.find_fence(name) is None)
+        if written >= self._written_at_count:
+            self._counted, self._written_at_count = unsent, written
+
+    def has_room(self, place: object = None) -> bool:
+        """For the line up to `place`, or all of it. What is larger than the bound goes alone."""
+        line = list(self._line)
+        ahead = line[: line.index(place) + 1] if place else line
+        unsent = sum(self._counted.values()) - self._stuck + self.written - self._written_at_count
+        most = MOST_UNSENT_FACTS - ENDING_FACTS * len(self._fences.held)
+        return unsent + sum(map(self._line.__getitem__, ahead)) <= most or (unsent <= 0 and ahead == line[:1])
+
+    @asynccontextmanager
+    async def hold_room(
+        self, count: int, may_wait: Callable[[], bool], send: Callable[[], object]
+    ) -> AsyncIterator[None]:
+        """So many facts are written within. Waits for room, in turn, while `may_wait`; `send` asks for what is unsent to be sent."""
+        place = object()
+        self._line[place] = count
+        try:
+            while may_wait() and not self.has_room(place):
+                send()
+                await asyncio.sleep(_LOOK_SECONDS)
+            yield
+        finally:
+            del self._line[place]
+            self.written += count
+
+
+class SyncedSessions(OpenConversations):
+    """The sessions of an open workspace, as synchronisation with other machines meets them."""
+
+    def __init__(self, bench: SharedWorkbench) -> None:
+        self._bench = bench
+        self.starting: set[str] = set()  # Conversations whose turn waits for facts from elsewhere.
+        # If two machines wrote in a conversation: the fork with the facts from this machine.
+        self.branch_by_conversation: dict[str, str] = {}
+
+    async def append_alone(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Where it is open, its session hears each fact; where something goes on there, not now."""
+        session = self._bench.sessions.find_open_session(conversation)
+        if session is None:
+            await work()
+            await self._bench.reread_replaced_conversation(conversation)
+            return
+        if not session.is_idle and conversation not in self.starting:
+            raise ActionRefused("The agent is working in this conversation.")
+        await session.conversation.append_foreign_facts(work)
+
+    @asynccontextmanager
+    async def hold_for_change(self, conversation: str) -> AsyncIterator[None]:
+        session = self._bench.sessions.find_open_session(conversation)
+        if session is not None and conversation in self.starting:
+            async with session.conversation.block_appending():
+                yield
+            return
+        if session is not None and not session.is_idle:
+            raise ActionRefused("The agent is working in this conversation.")
+        async with self._bench.sessions.hold_conversation(conversation):
+            yield
+
+    def on_moved_to_branch(self, conversation: str, branch: str) -> None:
+        if branch != conversation:
+            self.branch_by_conversation[conversation] = branch
+        self._bench.tasks.spawn_task(self._bench.move_to_branch(conversation, branch), name="list a branch")

@@ -23,12 +23,13 @@ from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStreamed
 from helix_desktop.engine.turn_runner import BUG
+from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.fleet_notes import FleetNotes
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskList, FleetTaskResult, FleetTaskState
 from helix_desktop.store.shared.known_leases import seconds_since_start_of_computer
 from helix_desktop.workbench.conversation_fences import ConversationFence
 from helix_desktop.workbench.delegated_agents import result_of_agent
-from helix_desktop.workbench.fleet_step_gate import BudgetSpent, FleetStepGate
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workbench.unattended_permissions import (
     describe_missing_permission,
@@ -401,3 +402,44 @@ def _was_stopped_before(task: FleetTask, session: Session) -> bool:
     """By the user, at a worker that died before the list knew. What the list knows was retried."""
     is_open = session.conversation.state.branch.turn.running
     return not task.result.why and not is_open and any(map(_is_stop_of_user, _ends_of_turns(session)[-1:]))
+
+
+class BudgetSpent(StoreFailed):
+    """`for_all`: no task of the workspace may go on, whichever agent does it."""
+
+    def __init__(self, what: str, *, for_all: bool) -> None:
+        super().__init__(what, remedy="To raise the budget, run `fleet budget`.")
+        self.for_all = for_all
+
+
+class FleetStepGate:
+    """Near a limit, a worker makes one request at a time, so it exceeds the limit by one at most."""
+
+    def __init__(self, notes: FleetNotes) -> None:
+        self._notes = notes
+        self._under_way: dict[str, float] = {}  # Tasks whose request is running, with what they cost before.
+        self._dearest: float | None = None  # What this worker's most expensive request cost.
+        self._asking = asyncio.Lock()
+
+    def end_request(self, task: str, cost: float) -> None:
+        """The task's request has ended, and the task has cost so much until now."""
+        if (before := self._under_way.pop(task, None)) is not None:
+            self._dearest = max(self._dearest or 0.0, cost - before)
+
+    async def may_begin_step(self, task: FleetTask, cost: float, provider: str) -> bool:
+        """Whether it may begin one now; later, where not. BudgetSpent where it may not before a limit is raised."""
+        async with self._asking:
+            self.end_request(task.id, cost)
+            state = await self._notes.read_state()
+            if state.limits:
+                await self._notes.add_cost(task.id, task.claims, task.order.agent, cost)
+                state = await self._notes.read_state()
+            left, beside = state.dollars_left(task.order.agent), len(self._under_way)
+            if left <= 0:
+                scope = state.tightest_limit(task.order.agent)
+                raise BudgetSpent(f"The budget ({scope}) is used up.", for_all=not scope.startswith("agent"))
+            is_near = bool(state.limits) and (self._dearest is None or left <= self._dearest * (beside + 1))
+            if provider in state.paused or (beside and is_near):
+                return False
+            self._under_way[task.id] = cost
+            return True

@@ -1,4 +1,4 @@
-"""Imports histories of other programs as conversations, and what is new of them when it is done again.
+"""Imports histories of other programs as conversations, and later only what is new of them.
 
 Content is stored first; then the facts of a conversation are appended in one transaction, with a `BroughtIn` that tells where they come
 from. So a crash or a stop leaves whole conversations, and the next import goes on with the rest. A file whose size and time are as they

@@ -83,7 +83,7 @@ class PartialReplies:
                     streaming.written = len(streaming.pieces)
                     value = {"after": streaming.after, "text": "".join(streaming.pieces)}
                     await asyncio.to_thread(self._write_partial_reply, name, json.dumps(value))
-                    if self._of.get(name) is not streaming:  # Meanwhile, the reply has become a fact.
+                    if self._of.get(name) is not streaming:  # The reply has become a fact meanwhile.
                         await asyncio.to_thread(self._delete_partial_reply, name)
                 await asyncio.sleep(EVERY)
         except StoreFailed:

@@ -1,4 +1,4 @@
-"""Answers the permission questions of a turn that nobody watches by what was allowed from the start."""
+"""Answers permission questions of a turn that nobody watches by what was allowed at its start."""
 
 from collections.abc import Collection
 

@@ -18,8 +18,8 @@ from helix_desktop.engine.conversation_details import (
     combine_with_inherited,
     find_missing_details,
 )
-from helix_desktop.engine.details_entry import format_details_entry
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.document_writer import format_details_entry
 from helix_desktop.engine.facts import FileChanged
 from tests.engine.agent import Words
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from helix_desktop.engine.blocks import Request
-from helix_desktop.engine.details_entry import parse_details_entry
 from helix_desktop.engine.document_writer import (
     NoDocumentWritten,
     _join_passages_to_pieces,
     gather_material,
     is_material_current,
+    parse_details_entry,
 )
 from helix_desktop.engine.facts import FoldFailed, FoldKind, ModelRole, ModelSet, PartRef, Pinned, Span, Spent, TodoSet
 from helix_desktop.engine.span_as_text import SpanText

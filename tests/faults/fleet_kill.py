@@ -37,7 +37,7 @@ import psycopg
 
 from helix_desktop import tasks
 from helix_desktop.store.shared import row_encryption
-from helix_desktop.workbench.unsent_facts import MOST_UNSENT_FACTS
+from helix_desktop.workbench.conversation_sharing import MOST_UNSENT_FACTS
 from tests.benchmarks.fleet import _content
 from tests.faults.processor_time import ProcessorTimes
 from tests.faults.shared_kill import SETTINGS, Pair
@@ -73,8 +73,8 @@ def program_with_clock(hours: int, bound: int) -> str:
         "import sys; from helix_desktop import cli; from helix_desktop.store import fleet_notes;"
         f"fleet_notes.FAILOVER_SECONDS = {FAILOVER}; from helix_desktop.workbench import fleet_worker;"
         f"fleet_worker.TASK_LEASE_SECONDS, fleet_worker.RELEASE_SECONDS = {LEASE}, {RELEASE};"
-        "from helix_desktop.workbench import unsent_facts;"
-        f"unsent_facts.MOST_UNSENT_FACTS = {bound};"
+        "from helix_desktop.workbench import conversation_sharing;"
+        f"conversation_sharing.MOST_UNSENT_FACTS = {bound};"
         "sys.exit(cli.main(sys.argv[1:]))"
     )
 

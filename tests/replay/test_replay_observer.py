@@ -55,7 +55,6 @@ def test_undoing_gives_the_view_without_folds(kinds: list[str]) -> None:
 def test_a_replay_counts_what_it_sees() -> None:
     figures = play(long_session(11, 70))
     assert figures.recalls > 0
-    assert figures.output_shown < figures.output_tokens
     assert figures.details["found"] == sum(figures.details[name] for name in ("kept", "added", "entry"))
     assert 0 < figures.standing <= figures.used
 

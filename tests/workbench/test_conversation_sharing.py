@@ -21,7 +21,7 @@ from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadMark, HeadUpdate
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.shared_store_link import SHARED, SharedStoreConnection
-from helix_desktop.workbench import Workbench, Workbenches, conversation_sharing, unsent_facts
+from helix_desktop.workbench import Workbench, Workbenches, conversation_sharing
 from tests.scripted_tour import ClockWithoutPauses
 from tests.store.shared.memory_rows import MemoryHeads, MemoryRowStore, MemoryServer
 
@@ -313,7 +313,7 @@ async def test_no_turn_begins_while_too_much_waits_to_be_sent(
     await told(second, "read README.md")
     await there.bench.sharing.sync_conversations_now()
     assert len((await there.bench.open_session(first.id)).all_facts) < len(first.all_facts)
-    monkeypatch.setattr(unsent_facts, "MOST_UNSENT_FACTS", 2)
+    monkeypatch.setattr(conversation_sharing, "MOST_UNSENT_FACTS", 2)
     await told(third, "read README.md")
     await there.bench.sharing.sync_conversations_now()
     assert (await there.bench.open_session(first.id)).conversation.current_view() == first.conversation.current_view()

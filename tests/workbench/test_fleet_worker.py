@@ -26,9 +26,8 @@ from helix_desktop.store.fleet_tasks import (
 from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
-from helix_desktop.workbench import Workbench, conversation_sharing, fleet_worker, unsent_facts
-from helix_desktop.workbench.fleet_step_gate import FleetStepGate
-from helix_desktop.workbench.fleet_worker import ClaimedFleetTask, FleetWorker
+from helix_desktop.workbench import Workbench, conversation_sharing, fleet_worker
+from helix_desktop.workbench.fleet_worker import ClaimedFleetTask, FleetStepGate, FleetWorker
 from tests.peers.chat_server import ChatServer, refused, reply
 from tests.peers.peer import Answer, Scripted, Seen
 from tests.store.shared.memory_rows import MemoryHeads, MemoryRowStore, MemoryServer
@@ -405,7 +404,7 @@ async def test_what_is_not_in_the_store_never_exceeds_the_bound_while_all_tasks_
     """The store takes nothing until a task waits for room: with 30, where 24 are left free for ends, before the first has begun. With a bound
     that is too small, each append goes alone.
     """
-    monkeypatch.setattr(unsent_facts, "MOST_UNSENT_FACTS", bound)
+    monkeypatch.setattr(conversation_sharing, "MOST_UNSENT_FACTS", bound)
     monkeypatch.setattr(conversation_sharing, "TURN_PATIENCE", 0.1)  # A turn begins before the store answers.
 
     def answer(seen: Seen) -> Answer:

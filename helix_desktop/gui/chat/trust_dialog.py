@@ -1,4 +1,4 @@
-"""Shows the exact text of a folder's rules, skills, commands, hooks and agents before they are used."""
+"""Shows the exact text of a folder's rules, skills, commands, hooks and agents before their use."""
 
 from collections.abc import Callable, Sequence
 

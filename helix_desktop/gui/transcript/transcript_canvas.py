@@ -361,7 +361,7 @@ class FollowingScroll(QObject):
         super().__init__(bar)
         self._bar = bar
         self.is_following_end = True
-        self.is_moving = False  # The bar goes to where the layout belongs; the reader does not move it.
+        self.is_moving = False  # The layout moves the bar, not the reader.
         bar.actionTriggered.connect(self._on_scroll_action)
 
     def set_following_end(self, *, following: bool) -> None:
