@@ -28,7 +28,7 @@ from helix_desktop.histories.program_names import history_kinds_of_agents
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 CHOICE: Options = {
-    "--agent AGENT...": {"default": [], "help": "conversations of this agent; can be repeated"},
+    "--agent AGENT...": {"default": [], "help": "only this agent's conversations; can be repeated"},
     "--before DATE": {"default": "", "help": "recorded conversations that last changed before this date, such as 2026-01-31"},
     "--yes": "delete without asking",
 }  # fmt: skip
@@ -43,7 +43,7 @@ def add_conversation_command(nouns: Subparsers) -> None:
     history_import_commands.add_history_import_commands(verbs)
     conversation_restore_command.add_restore_command(verbs)
     add_workspace_verb(
-        verbs, "delete", "permanently delete conversations, with cached content that nothing else uses",
+        verbs, "delete", "permanently delete conversations, along with cached content that nothing else uses",
         delete_chosen_conversations, DELETE, run=lambda given: run_if_confirmed(given, "Delete these conversations? [y/N] "),
     )  # fmt: skip
     options: Options = {

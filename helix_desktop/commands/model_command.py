@@ -110,7 +110,7 @@ async def _check_chosen_model(arguments: argparse.Namespace, desk: ProviderTools
         )
     corrections = {figure: value for figure in FIGURES if (value := getattr(arguments, figure)) is not None}
     if not all(0 <= value < math.inf for value in corrections.values()):
-        raise InvalidInput("The context window and prices must be numbers of 0 or more.", remedy="Nothing was changed.")
+        raise InvalidInput("The context window and prices must be 0 or greater.", remedy="Nothing was changed.")
     config = desk.configured.find_provider(provider)
     await _check_provider_has_model(desk, config, name)
     if corrections:

@@ -233,7 +233,7 @@ class Policy:
         group="Safety", within=(2_000, 100_000_000), unit="tokens",
     )  # fmt: skip
     reserve_reply: int = _declare_threshold(
-        8_000, "Space for the reply", "Space reserved for the reply, up to a tenth of the window.",
+        8_000, "Space for the reply", "Space reserved for the reply, up to a tenth of the model's window.",
         group="Safety", within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     reserve_summary: int = _declare_threshold(

@@ -437,7 +437,7 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
         later.append(f"above {policy.observation_share * window:,.0f} tokens, older messages become observations")
     if policy.handover == "pays":
         least = least_context_tokens(situation)
-        later.append(f"a handover document is written above {least:,.0f} tokens if that saves money")
+        later.append(f"above {least:,.0f} tokens, a handover document is written if that saves money")
     if policy.handover in ("share", "pays"):
         later.append(f"a handover document is always written at {latest_start_tokens(situation):,.0f} tokens")
     return f"Later: {'; '.join(later)}." if later else "This preset never folds (shortens) anything."

@@ -88,9 +88,9 @@ def test_the_demonstration_can_be_chosen(helix: Helix, ring: MemoryKeyring, work
         (("work/nope", "-w", "Thesis"), 1, "has no model 'nope'. The provider's models are: big"),
         (("nobody/m", "-w", "Thesis"), 1, "There is no provider"),
         (("work/big", "-w", "Nowhere"), 1, "Nowhere"),
-        (("work/big", "--window", "-5"), 2, "numbers of 0 or more"),
-        (("work/big", "--input", "nan"), 2, "numbers of 0 or more"),
-        (("work/big", "--input", "inf"), 2, "numbers of 0 or more"),
+        (("work/big", "--window", "-5"), 2, "must be 0 or greater"),
+        (("work/big", "--input", "nan"), 2, "must be 0 or greater"),
+        (("work/big", "--input", "inf"), 2, "must be 0 or greater"),
         (("work/big", "-w", "Thesis", "--role", "odd"), 2, "invalid choice"),
     ],
 )

@@ -603,7 +603,7 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
 @pytest.mark.parametrize(
     ("preset", "words"),
     [
-        ("layered", "a handover document is written above 6,000 tokens if that saves money"),
+        ("layered", "above 6,000 tokens, a handover document is written if that saves money"),
         ("observational", "above 6,000 tokens, older messages become observations"),
         ("none", "This preset never folds (shortens) anything."),
     ],

@@ -181,7 +181,7 @@ def declare_task_fields(names: Mapping[str, str]) -> list[FieldDeclaration]:
 def declare_schedule_fields() -> list[FieldDeclaration]:
     days = [QLocale().dayName(number + 1) for number in range(len(WEEKDAYS))]
     words = [tr("Every day"), tr("Monday to Friday"), tr("Saturday and Sunday"), *days]
-    zone = tr("Such as Europe/Berlin. Empty: this computer's time zone.")
+    zone = tr("For example, Europe/Berlin. Leave empty to use this computer's time zone.")
     return [
         FieldDeclaration("days", tr("Days"), "", "weekdays", ("every", "weekdays", "weekends", *WEEKDAYS), words),
         FieldDeclaration("at", tr("Time"), tr("Hours and minutes, such as 08:00 or 17:30."), "08:00"),

@@ -55,7 +55,7 @@ class PermissionsPage(WorkspaceSettingsPage):
         self.add_heading(tr("Your home folder"))
         self.add_sentence(
             tr(
-                "In your home folder, commands in the sandbox can see only the workspace's folders, installed toolchains and your Git name. Here you can give commands access to more files."
+                "In your home folder, commands in the sandbox can see only the workspace's folders, installed toolchains and your Git user name. Use this setting to give commands access to more files."
             )
         )
         for name, title, gives in self._access.openings:

@@ -35,7 +35,7 @@ class StoragePage(SettingsPage):
         self.add_field(declared, self._set_cache_limit)
         self.add_heading(tr("Maintenance"))
         about = tr(
-            "Copies the conversations within the workspace's own folder. To keep a copy elsewhere, export the workspace."
+            "Saves a copy of the conversations in the workspace's own folder. To keep a copy elsewhere, export the workspace."
         )
         self._add_maintenance_button(tr("Back up now"), about, partial(program.back_up_workspace, bench))
         about = tr("Reads all content and compares it with the hashes.")

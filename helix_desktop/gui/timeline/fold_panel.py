@@ -297,7 +297,7 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
         removed = format_count(gone, "{n} output was permanently removed.", "{n} outputs were permanently removed.")
         yield build_note_box(ink, width, removed, font=ink.text)
     outputs = format_count(number, "{n} output, still in the cache.", "{n} outputs, all still in the cache.")
-    messages = format_count(number, "{n} message, still in the journal.", "{n} messages, all still in the journal.")
+    messages = format_count(number, "{n} message, still in the history.", "{n} messages, all still in the history.")
     if number:
         yield build_note_box(ink, width, outputs if parts else messages, font=ink.text)
     act = ToggleSection(_BEFORE_AFTER)
