@@ -312,7 +312,7 @@ class Walk:
 
     async def lab(self) -> None:
         """The policies are played over the conversation, and one becomes the workspace's."""
-        await self._do("replay lab")
+        await self._do("other settings have cost")
         dialog = await shown(ReplayLabDialog)
         await until(lambda: "would have cost" in dialog.answer.text())
         await press(dialog, "Use this preset")

@@ -72,7 +72,7 @@ class SearchPopup(QWidget):
         self.hide()
 
     def dismiss_popup(self) -> None:
-        """Nothing was chosen: the keyboard goes back to where it was."""
+        """Closes it, and the keyboard goes back to where it was."""
         self.close_popup()
         if self._focus_before is not None and shiboken6.isValid(self._focus_before) and self._focus_before.isVisible():
             self._focus_before.setFocus(Qt.FocusReason.ShortcutFocusReason)
