@@ -125,8 +125,8 @@ class WindowProgram:
         self._settings.subscribe_to_changes(self._apply_changed_setting)
         self._apply_changed_setting(SEND_WITH)
         early = self.shell.placeholder.early_typing
-        if early.draft_owner[0]:
-            self.window.prepare_unopened_conversation(early.draft_owner, early.name, early.sent_messages)
+        for place, sent in early.sent_by_conversation.items() if early.draft_owner[0] else ():
+            self.window.prepare_unopened_conversation(place, early.name, sent)
         self.shell.setCentralWidget(self.window)
         if early.has_box:
             self.window.chat.composer.text.setFocus()  # A widget can take the focus only after it was added to the window.

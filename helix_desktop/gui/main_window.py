@@ -150,6 +150,7 @@ class MainWindow(WindowFrame):
         if self.memory.get_remembered("layout", place[0], "page", default="chat") == "chat":
             self.restore_window_layout(place[0])
         self._show_in_composer(self.chat, place, name)
+        self.enable_possible_actions()
 
     def queue_message(self, message: UnsentMessage) -> None:
         """Send it as soon as the conversation is open that the message box belongs to."""
@@ -190,10 +191,6 @@ class MainWindow(WindowFrame):
             self.notices.show_error_notice(self._blocking_error)
         else:
             act()
-
-    def _queue_until_startup_ends(self, act: Callable[[], object]) -> None:
-        """Until the stores can be opened; where they never can be, say so."""
-        self.run_unless_blocked(lambda: self._startup_queue.append(act))
 
     def changeEvent(self, event: QEvent) -> None:
         """The command line may have created, renamed or trashed a workspace."""
@@ -240,7 +237,8 @@ class MainWindow(WindowFrame):
             then()
             return
         if self._desk is None:
-            self._queue_until_startup_ends(partial(self.go_to_workspace, workspace, then))
+            again = partial(self.go_to_workspace, workspace, then)
+            self.run_unless_blocked(lambda: self._startup_queue.append(again))
             return
 
         def show_opened_workspace(bench: Workbench) -> None:
@@ -254,7 +252,8 @@ class MainWindow(WindowFrame):
     def create_workspace_for_folder(self, folder: Path) -> None:
         wanted = self._wanted_workspace = str(folder)
         if self._desk is None:
-            self._queue_until_startup_ends(partial(self.create_workspace_for_folder, folder))
+            again = partial(self.create_workspace_for_folder, folder)
+            self.run_unless_blocked(lambda: self._startup_queue.append(again))
             return
 
         def show_created_workspace(bench: Workbench) -> None:
@@ -293,6 +292,7 @@ class MainWindow(WindowFrame):
 
     def bring_workspace_to_front(self, bench: Workbench) -> None:
         """Show an open workspace: its layout, its list, the conversation that was open last."""
+        awaits = self.chat.awaited_conversation, self.chat.composer.draft_place
         if self.current_workbench is not None:
             self.save_window_layout()
         self._leave_all_chats()
@@ -314,13 +314,15 @@ class MainWindow(WindowFrame):
         awaited = last if row is not None and not row.trashed else ""
         # While a workspace opens, the content of the previous one must not be visible.
         self.show_session_or_new(None, awaited=awaited)
-        self.workbench_shown.emit()
         if row is not None and awaited:
             self.chat.show_chat_writer(row.agent)
             self.go_to_conversation(awaited)
             if (other := bench.conversation_row(beside)) is not None and not other.trashed:
                 self.go_to_conversation(beside, beside=True)
                 self.go_to_other_side()
+        if awaits == ("new", (bench.id, "new")):
+            self.begin_new_conversation()
+        self.workbench_shown.emit()
 
     def stop_following_workspace(self, workspace: str) -> None:
         watched = self._activity_by_workspace.pop(workspace, None)
@@ -532,6 +534,9 @@ class MainWindow(WindowFrame):
     def begin_new_conversation(self) -> None:
         """A new conversation, and not one that is still being opened."""
         self.chat.wanted_conversation = ""
+        if self.current_workbench is None and self.chat.awaited_conversation:
+            name = self.memory.get_remembered("box", default=dict[str, str]()).get("name", "")
+            self.prepare_unopened_conversation((self.chat.composer.draft_place[0], "new"), name)
         self.show_session_or_new(None)
 
     def show_session_or_new(self, session: Session | None, *, awaited: str = "", chat: ChatPage | None = None) -> None:
@@ -769,6 +774,7 @@ class MainWindow(WindowFrame):
         running = self.current_session.running if self.current_session else session_events.ConversationActivity.IDLE
         works, allow = running in WORKING_STATES, self.window_actions.set_actions_enabled
         allow(WORKSPACE_ACTIONS, when=self.current_workbench is not None)
+        allow(("new",), when=self.current_workbench is not None or bool(self.chat.awaited_conversation))
         allow(CONVERSATION_ACTIONS, when=self.current_session is not None)
         allow(QUESTION_ACTIONS, when=running is session_events.ConversationActivity.ASKING)
         allow(("regenerate", "resume"), when=self.current_session is not None and not works)

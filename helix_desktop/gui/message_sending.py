@@ -88,6 +88,13 @@ def _send_first_message(
     send_held_messages(window, bench, session, unsent)
 
 
+def send_messages_of_new_conversation(window: MainWindow) -> None:
+    """What was sent there before its workspace was open."""
+    if (place := window.chat.composer.draft_place)[1] == "new":
+        for message in window.unsent_messages.pop_unsent_messages(place):
+            send_or_hold_message(window, message.parts, message.is_steering)
+
+
 def send_held_messages(
     window: MainWindow, bench: Workbench, session: Session, messages: Sequence[UnsentMessage]
 ) -> None:

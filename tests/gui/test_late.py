@@ -313,6 +313,24 @@ def test_what_is_typed_while_the_program_starts_is_the_draft_of_the_conversation
 
 
 @pytest.mark.parametrize("at", range(5))
+def test_a_new_conversation_chosen_while_the_program_starts_gets_the_messages_typed_after_it(
+    starting: MainWindow, desk: FakeDesk, held: Held, at: int
+) -> None:
+    stage(starting, desk, held, at)
+    write(starting, "for the last one")
+    starting.window_actions["new"].trigger()
+    write(starting, "for the new one")
+    go_on(starting, desk, held, at)
+    for _ in range(5):
+        held.let()
+    assert said_in(starting, story.CONVERSATION)[-1] == "for the last one"
+    session = starting.current_session
+    assert session is not None
+    assert session.id != story.CONVERSATION
+    assert said_in(starting, session.id) == ["for the new one"]
+
+
+@pytest.mark.parametrize("at", range(5))
 def test_enter_before_the_conversation_is_open_sends_the_message_there(
     starting: MainWindow, desk: FakeDesk, held: Held, at: int
 ) -> None:

@@ -17,8 +17,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session
 
 TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # A cost is shown above this many dollars, or above this share of the turn's cost.
-LEAST_DOLLARS = 0.001
-PENDING_DOLLARS = 0.01  # In dollars. A choice of the user that will cost at least this is announced.
+LEAST_DOLLARS = 0.01  # What costs less is not announced, however cheap the turn is.
 
 
 class RewriteCostLine(QWidget):
@@ -72,7 +71,7 @@ def describe_missing_price(model: str) -> str:
 
 def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
     """What is lost by another model, other tools or rules; empty where it is not worth a line."""
-    if rewrite is None or rewrite.dollars < PENDING_DOLLARS:
+    if rewrite is None or rewrite.dollars < LEAST_DOLLARS:
         return ""
     changed = tr("the tools, the system prompt or the rules have changed")
     reason = tr("each model and each thinking time has its own cache") if rewrite.is_model else changed

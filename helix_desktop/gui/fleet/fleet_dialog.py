@@ -126,9 +126,8 @@ class FleetDialog(TransientDialog):
 
     def _show_chosen_task(self) -> None:
         state, _, task = self._chosen_task()
-        self._title.setText(
-            make_safe_text(task.get("text", tr("To give an agent work, choose New task…."))[:LONGEST_TEXT])
-        )
+        title = task.get("text", tr("To give an agent work, choose New task…."))
+        self._title.setText(make_safe_text(title[:LONGEST_TEXT]))
         words = [fleet_rows.describe_task_reason(state, task) if task else "", task.get("answer", "")[:LONGEST_TEXT]]
         self._detail.setText(make_safe_text("\n".join(filter(None, words))))
         self._open.setEnabled(bool(task.get("conversation")))
@@ -145,9 +144,8 @@ class FleetDialog(TransientDialog):
 
     def _stop_chosen_task(self) -> None:
         _, one, task = self._chosen_task()
-        self._run_fleet_work(
-            self._fleet.change_tasks(one["workspace"], lambda tasks: tasks.cancel_fleet_task(task["id"]))
-        )
+        work = self._fleet.change_tasks(one["workspace"], lambda tasks: tasks.cancel_fleet_task(task["id"]))
+        self._run_fleet_work(work)
 
     def _retry_chosen_task(self, *allowed: str) -> None:
         """`allowed`: what it may do from now on."""
@@ -187,11 +185,8 @@ class FleetDialog(TransientDialog):
         self._conversation_list.itemActivated.connect(lambda _item, _column: self._open_listed_conversation())
         for bench in self._desk.opened_workbenches():
             self._run_fleet_work(bench.copies.relist_changed_files(""))
-        hint = build_plain_label(
-            tr("Conversations that are running or that work in a copy of the repository are listed here."),
-            "faint",
-            self,
-        )
+        about = tr("Conversations that are running or that work in a copy of the repository are listed here.")
+        hint = build_plain_label(about, "faint", self)
         show = build_push_button(tr("Open conversation"), self, self._open_listed_conversation)
         return self._build_list_page(self._conversation_list, build_row((hint, 1), show))
 

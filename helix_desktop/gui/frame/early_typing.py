@@ -12,14 +12,14 @@ from PySide6.QtGui import QKeyEvent
 
 from helix_desktop.gui.window_memory import WindowMemory
 
-# Three values of Qt.Key. Importing Qt's enum would delay the start by 25 ms.
-RETURN, ENTER, BACKSPACE = 0x01000004, 0x01000005, 0x01000003
+# Four values of Qt.Key. Importing Qt's enum would delay the start by 25 ms.
+RETURN, ENTER, BACKSPACE, LETTER_N = 0x01000004, 0x01000005, 0x01000003, 0x4E
 SHIFT, CONTROL, ALT, META = 0x02000000, 0x04000000, 0x08000000, 0x10000000
 
 
 class EarlyTyping:
-    """Keeps what the user types before the window is ready. `sent_messages` holds what was sent with
-    Enter so far, oldest first, in the form of drafts; it is sent once the conversation is open.
+    """Keeps what the user types before the window is ready. `sent_by_conversation` holds what was sent with
+    Enter so far, oldest first, in the form of drafts; it is sent once its conversation is open.
     """
 
     def __init__(self, memory: WindowMemory) -> None:
@@ -35,6 +35,7 @@ class EarlyTyping:
         self.enter_sends = not memory.get_remembered("newline-with-enter", default=False)
         self.is_edit = bool(memory.get_remembered("edit", *self.draft_owner, default=dict[str, object]()))
         self.sent_messages: list[dict[str, Any]] = []
+        self.sent_by_conversation = {self.draft_owner: self.sent_messages}
 
     @property
     def typed_text(self) -> str:
@@ -52,6 +53,9 @@ class EarlyTyping:
                 self.append_typed_text("\n")
             elif self.typed_text.strip() or self._saved_draft.get("attachments"):
                 self._queue_typed_message()
+        elif held == CONTROL and key == LETTER_N:
+            self.draft_owner, self.is_edit = (self.draft_owner[0], "new"), False
+            self.sent_messages = self.sent_by_conversation.setdefault(self.draft_owner, [])
         elif held & CONTROL:
             return False
         elif key == BACKSPACE:

@@ -53,11 +53,10 @@ class PermissionsPage(WorkspaceSettingsPage):
 
     def _add_home_folder_section(self) -> None:
         self.add_heading(tr("Your home folder"))
-        self.add_sentence(
-            tr(
-                "In your home folder, commands in the sandbox can see only the workspace's folders, installed toolchains and your Git user name. Use this setting to give commands access to more files."
-            )
+        about = tr(
+            "In your home folder, commands in the sandbox can see only the workspace's folders, installed toolchains and your Git user name. Use this setting to give commands access to more files."
         )
+        self.add_sentence(about)
         for name, title, gives in self._access.openings:
             declared = FieldDeclaration(name, tr(title), tr(gives), name in self._access.opened)
             self.add_field(declared, partial(self._set_home_opening, name))
@@ -79,8 +78,7 @@ class PermissionsPage(WorkspaceSettingsPage):
         self.change_setting("permissions.openings", self._opened)
 
     def _save_path_lines(self, name: str, text: str) -> None:
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        self.change_setting(f"permissions.{name}", lines)
+        self.change_setting(f"permissions.{name}", [line.strip() for line in text.splitlines() if line.strip()])
 
     def _choose_permission_mode(self, mode: str) -> None:
         def apply_permission_mode() -> None:
@@ -93,8 +91,7 @@ class PermissionsPage(WorkspaceSettingsPage):
 
     def _show_permission_mode(self) -> None:
         """Shows the mode that is set, after the user did not confirm another."""
-        shown = self.findChild(QComboBox, "mode")
-        if shown is not None:
+        if (shown := self.findChild(QComboBox, "mode")) is not None:
             shown.setCurrentIndex(shown.findData(self._bench.permission_mode))
 
     def _show_permission_rules(self) -> None:

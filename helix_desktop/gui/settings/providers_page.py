@@ -62,8 +62,7 @@ class ProvidersPage(SettingsPage):
 
     def __init__(self, setup: ModelSetupPort, doing: BackgroundRunner) -> None:
         super().__init__(tr("Providers"))
-        self._setup = setup
-        self._doing = doing
+        self._setup, self._doing = setup, doing
         self.add_sentence(tr("Keys are stored in the system's keyring, or in a file if you allow this."))
         self._rows = build_column(spacing=4)
         self.add_page_layout(self._rows)

@@ -7,7 +7,6 @@ from typing import Any
 import shiboken6
 from PySide6.QtWidgets import QPushButton
 
-from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.question_dialogs import ask_to_confirm
@@ -42,15 +41,15 @@ class StoragePage(SettingsPage):
         verify = partial(program.verify_workspace_entries, bench, self._show_maintenance_progress)
         self._add_maintenance_button(tr("Verify all entries"), about, verify, ends=True)
         self._free_space_button = self.add_page_button(tr("Free up space…"), self._estimate_freeable_space)
-        self._add_button_explanation(
-            tr("Removes content that no conversation uses, until the cache is within its limit. Descriptions are kept.")
+        about = tr(
+            "Removes content that no conversation uses, until the cache is within its limit. Descriptions are kept."
         )
+        self._add_button_explanation(about)
         self.add_page_button(tr("Export workspace…"), partial(self.wanted.emit, "export-workspace"))
         self._add_button_explanation(tr("History and cache in one file. Keys are never included."))
         self.add_page_button(tr("Forget text everywhere…"), partial(self.wanted.emit, "forget-text"))
-        self._add_button_explanation(
-            tr("Permanently removes a leaked key or password from conversations, the cache and backups.")
-        )
+        about = tr("Permanently removes a leaked key or password from conversations, the cache and backups.")
+        self._add_button_explanation(about)
         self._status_label = self.add_sentence("")
         self.refresh_storage()
 
@@ -60,12 +59,8 @@ class StoragePage(SettingsPage):
 
     def _show_storage(self, kept: WorkspaceStorage) -> None:
         entries = format_count(kept.entries, "{n} entry", "{n} entries")
-        figures = tr(
-            "{entries}, {size}, compressed to {taken}",
-            entries=entries,
-            size=format_byte_size(kept.size),
-            taken=format_byte_size(kept.disk_bytes),
-        )
+        size, taken = format_byte_size(kept.size), format_byte_size(kept.disk_bytes)
+        figures = tr("{entries}, {size}, compressed to {taken}", entries=entries, size=size, taken=taken)
         last = format_date_and_time(kept.backup) if kept.backup else tr("none")
         self._figures.setText(f"{figures}\n{tr('Last backup: {when}', when=last)}")
         self._folder.setText(str(kept.folder))
@@ -77,9 +72,8 @@ class StoragePage(SettingsPage):
     def _estimate_freeable_space(self) -> None:
         """Shows what would be removed before anything is."""
         work = self._program.estimate_space_to_free(self._bench)
-        self._doing.run_in_background(
-            work, then=self._ask_to_free_space, owner=self, failed=lambda e: self._status_label.setText(str(e))
-        )
+        show, failed = self._ask_to_free_space, lambda e: self._status_label.setText(translate_sentences(str(e)))
+        self._doing.run_in_background(work, then=show, owner=self, failed=failed)
 
     def _ask_to_free_space(self, going: SpaceToFree) -> None:
         if not going.entries:
@@ -126,12 +120,10 @@ class StoragePage(SettingsPage):
 
         button.setEnabled(False)
         self._status_label.setText(tr("Working…"))
-
-        def show_maintenance_error(error: HelixError) -> None:
-            show_maintenance_result(translate_sentences(str(error)))
-
-        show, failed = show_maintenance_result, show_maintenance_error
-        running = self._doing.run_in_background(work, then=show, owner=self, failed=failed)
+        running = self._doing.run_in_background(
+            work, then=show_maintenance_result, owner=self,
+            failed=lambda error: show_maintenance_result(translate_sentences(str(error))),
+        )  # fmt: skip
         if ends:
             self.destroyed.connect(lambda _page: running.cancel())
 

@@ -39,7 +39,7 @@ class JoinWorkspaceDialog(SharingFormDialog):
         )
         named = [stack_widgets(build_plain_label(name), field, spacing=4) for name, field in fields]
         cancel = build_push_button(tr("Cancel"), self, self.reject)
-        self._lay_out_sharing_form((self._build_join_explanation(), *named), (), (cancel, self.join))
+        self._lay_out_sharing_form((self._build_join_explanation(), *named), (), (self.join, cancel))
         for line in (self.address, self.key, self.folder):
             line.textChanged.connect(lambda _text: self._update_enabled_buttons())
         self._update_enabled_buttons()

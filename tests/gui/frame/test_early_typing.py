@@ -48,6 +48,19 @@ def test_enter_takes_the_message_out_of_the_draft_and_keeps_it(shell: WindowShel
     assert draft(memory) == "next"
 
 
+def test_what_is_typed_after_control_n_belongs_to_a_new_conversation(shell: WindowShell, memory: WindowMemory) -> None:
+    QTest.keyClick(shell, Qt.Key.Key_Return)
+    QTest.keyClick(shell, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
+    QTest.keyClicks(shell, "hello")
+    QTest.keyClick(shell, Qt.Key.Key_Return)
+    sent = {
+        place: [each["text"] for each in some]
+        for place, some in shell.placeholder.early_typing.sent_by_conversation.items()
+    }
+    assert sent == {PLACE: ["begun"], ("one", "new"): ["hello"]}
+    assert draft(memory) == ""
+
+
 def test_where_enter_breaks_the_line_only_with_control_it_sends(memory: WindowMemory) -> None:
     memory.remember_value("newline-with-enter", value=True)
     memory.remember_value("workspace", value="one")
