@@ -40,8 +40,8 @@ RESTORING: Options = {
 def add_changes_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("changes", help="show and undo the changes that agents made to your files")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    work = partial(workspace_access.act_on_workbench, _print_turns_or_files)
-    add_workspace_verb(verbs, "list", "list the turns that changed files, or the files of one turn", work, OPTIONS)
+    work = partial(workspace_access.act_on_workbench, _print_turns_with_files)
+    add_workspace_verb(verbs, "list", "list the turns that changed files, each with its files", work, OPTIONS)
     options = {**PATHS, **OPTIONS}
     work = partial(workspace_access.act_on_workbench, _print_patch)
     add_workspace_verb(verbs, "show", "print the changes as a patch for `git apply`", work, options)
@@ -53,7 +53,7 @@ def add_changes_command(nouns: Subparsers) -> None:
     )
 
 
-async def _print_turns_or_files(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
+async def _print_turns_with_files(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
     conversation, changes = await _find_conversation_with_changes(bench, arguments.conversation)
     turns = await _chosen_turns_of_changes(changes, arguments, conversation)
     told = []

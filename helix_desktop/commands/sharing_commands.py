@@ -186,7 +186,7 @@ async def run_sync(arguments: argparse.Namespace, workspace: StoredWorkspace, co
     complaint = await _sync_conversations(workspace)
     done: dict[str, Any] = {}
     if arguments.check:
-        entries, missing, damaged = await link.check_shared_entries()
+        entries, missing, damaged = await link.repair_shared_entries()
         done |= {"checked": entries, "missing": missing, "damaged": damaged}
     if arguments.collect:
         done["collected"] = await link.remove_unused_rows(arguments.days * 86_400)

@@ -34,8 +34,10 @@ def add_workspace_command(nouns: Subparsers) -> None:
     add_changing_verb("rename", "rename a workspace", options=options, setting="name")
     options = {**WORKSPACE, "#RRGGBB": {"dest": "colour", "type": _parse_colour}}
     add_changing_verb("colour", "change the colour of a workspace", options=options, setting="colour")
-    add_verb(verbs, "trash", "move a workspace to the trash", _run_move, WORKSPACE, restores=False)
-    add_verb(verbs, "restore", "restore a workspace from the trash", _run_move, WORKSPACE, restores=True)
+    add_verb(verbs, "trash", "move a workspace to the trash", _trash_or_restore_workspace, WORKSPACE, restores=False)
+    add_verb(
+        verbs, "restore", "restore a workspace from the trash", _trash_or_restore_workspace, WORKSPACE, restores=True
+    )
     options = {**WORKSPACE, "FILE": {"type": Path, "help": "a file, or - for standard output"}}
     sentence = "write the workspace's history and cache to one file, without keys"
     add_verb(verbs, "export", sentence, _run_export, options, work=export_workspace_file, reads=True)
@@ -80,7 +82,7 @@ def print_workspace_list(arguments: argparse.Namespace) -> int:
     return asyncio.run(print_result(arguments, Terminal(), told, "\n".join(lines) or "There are no workspaces."))
 
 
-def _run_move(arguments: argparse.Namespace) -> int:
+def _trash_or_restore_workspace(arguments: argparse.Namespace) -> int:
     workspaces = _workspaces_of_home(arguments)
     move = workspaces.restore_workspace if arguments.restores else workspaces.trash_workspace
     return _print_known_workspace(arguments, move(arguments.workspace))

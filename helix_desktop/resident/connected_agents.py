@@ -69,9 +69,9 @@ class ConnectedAgents:
         self._watching: HeldRegistration | None = None
 
     async def list_agent_connections(self) -> AgentConnections:
-        return await asyncio.to_thread(self._build_agent_connections)
+        return await asyncio.to_thread(self._fetch_agents_overview)
 
-    def _build_agent_connections(self) -> AgentConnections:
+    def _fetch_agents_overview(self) -> AgentConnections:
         from helix_desktop.gateway import agent_run, known_agents
 
         held = self._find_or_make_gateway_registration()

@@ -252,7 +252,7 @@ class FileEdit:
 async def write_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     place = use.roots.resolve_path(args.text_argument("path"))
     before = await asyncio.to_thread(workspace_roots.read_file_or_none, use.roots, place)
-    _check_last_seen(use, place, before)
+    _check_unchanged_if_read(use, place, before)
     shown, content = use.roots.display_path(place), args.text_argument("content")
     after = file_text.encode_like_before(before or b"", content, shown)
     verb = "Overwrite" if before is not None else "Create"
@@ -268,7 +268,7 @@ async def write_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
 async def edit_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     place = use.roots.resolve_path(args.text_argument("path"))
     before = await _read_or_suggest_path(workspace_roots.read_whole_file, use, place)
-    _check_last_seen(use, place, before)
+    _check_unchanged_if_read(use, place, before)
     shown = use.roots.display_path(place)
     old, new = args.text_argument("old_text"), args.text_argument("new_text")
     room = _tokens_to_show_of_file(use, place)
@@ -353,7 +353,7 @@ async def _store_version(use: ToolResources, content: bytes | None, shown_path: 
     return None if content is None else (await use.store_result(content, shown_path)).digest
 
 
-def _check_last_seen(use: ToolResources, place: RootPath, now: bytes | None) -> None:
+def _check_unchanged_if_read(use: ToolResources, place: RootPath, now: bytes | None) -> None:
     """Raises ActionRefused if the file differs from what this conversation last saw."""
     known = use.files_seen.digests_seen_by_agent.get(str(place.full_path))
     if known is None or (now is not None and Digest.of_content(now) == known):

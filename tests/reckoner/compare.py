@@ -257,7 +257,7 @@ def _chat(way: str, items: TranscriptItems, c: Conversation, chance: Random) -> 
         if item.kind is TranscriptItemKind.CALL:
             result = places.result(c, PartRef(item.fact_seq, item.part), n)
             yield from _unequal(f"{where}, its result", items.tool_call_state(index).returned_seq, result)
-        if item.kind is TranscriptItemKind.USER and not items.is_replaced_or_rewound(index):
+        if item.kind is TranscriptItemKind.USER and not items.is_hidden_as_replaced(index):
             choice = items.answer_choice_of(index)
             yield from _unequal(
                 f"{where}, answers", (choice.number, choice.answer_ends), places.answers(c, item.fact_seq, n)

@@ -85,7 +85,7 @@ class ChangesPage(QWidget):
         self.scope.clicked.connect(self._show_scope_menu)
         self.columns.clicked.connect(self._toggle_side_by_side)
         self.undo_button.clicked.connect(self._ask_what_to_undo)
-        self.cover_button.clicked.connect(self._ask_what_to_cover)
+        self.cover_button.clicked.connect(self._ask_which_folders_to_cover)
         self.commit_button.notice_wanted.connect(self.notice_wanted)
         self.undo.undone.connect(self._on_undone)
         self.body.undo_wanted.connect(lambda: self.undo.plan_and_confirm_undo([self._shown] if self._shown else []))
@@ -254,7 +254,7 @@ class ChangesPage(QWidget):
         hint = first if progress.state == "ready" and progress.files else ""
         self._note.set_elided_text(words.get(progress.state, usual), hint)
 
-    def _ask_what_to_cover(self) -> None:
+    def _ask_which_folders_to_cover(self) -> None:
         """A folder over the limit: its largest folders, for the user to choose."""
         changes = self._changes
         if changes is None:

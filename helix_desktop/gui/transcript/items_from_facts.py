@@ -162,13 +162,13 @@ class TranscriptItems:
 
     def is_item_hidden(self, index: int) -> bool:
         """Whether an item is set aside, or its group is collapsed."""
-        return self.groups.is_in_collapsed_group(index) or self.is_replaced_or_rewound(index)
+        return self.groups.is_in_collapsed_group(index) or self.is_hidden_as_replaced(index)
 
     def answer_choice_of(self, index: int) -> AnswerChoice:
         """Which of how many answers to one message the item at `index` belongs to."""
         for at in range(index, max(-1, index - FARTHEST), -1):
             item = self.all[at]
-            if item.kind is TranscriptItemKind.USER and not self.is_replaced_or_rewound(at):
+            if item.kind is TranscriptItemKind.USER and not self.is_hidden_as_replaced(at):
                 return self._answers.find_answer_choice(item.fact_seq, self.history.record, self.newest_seq)
         return AnswerChoice()
 
@@ -181,7 +181,7 @@ class TranscriptItems:
         named = started if isinstance(started, facts.ConversationStarted) else None
         return make_safe_text(name_over_answer(named, item.source_fact, main.model if main else ""))
 
-    def is_replaced_or_rewound(self, index: int) -> bool:
+    def is_hidden_as_replaced(self, index: int) -> bool:
         """Whether a rewind, or an answer that took its place, hides an item."""
         at = bisect_right(self.hidden_item_ranges(), (index, len(self.all))) - 1
         return at >= 0 and self.hidden_item_ranges()[at][1] >= index

@@ -45,7 +45,7 @@ class TranscriptSearch:
 
     def _search_items(self) -> Iterator[bool]:
         for index, item in enumerate(self._items.all):
-            if not self._items.is_replaced_or_rewound(index):
+            if not self._items.is_hidden_as_replaced(index):
                 count = searchable_text(item).lower().count(self.needle)
                 self.places.extend([index] * min(count, 1_000))
             if index % 64 == 63:

@@ -242,7 +242,7 @@ class ContentTransfer:
         names = {entry_row_name(self._seal, digest): digest for digest in used}
         return [names[name] for name in await self._remote.find_missing_in_batches(list(names))]
 
-    async def check_all_entries(self) -> tuple[int, int, int]:
+    async def repair_all_entries(self) -> tuple[int, int, int]:
         """How many rows there are, were missing, and were damaged; these are sent again."""
         seen = missing = damaged = after = 0
         while records := await self._thread.run_there(self._folder.reader.records_after, after, ENTRIES_IN_BATCH):

@@ -292,10 +292,10 @@ class SharedStoreLink:
         remote = (await self.ensure_connected()).remote
         return await remote.run_in_thread(remote.engine.describe_server), await remote.fetch_usage()
 
-    async def check_shared_entries(self) -> tuple[int, int, int]:
+    async def repair_shared_entries(self) -> tuple[int, int, int]:
         """Compare every entry that is here with what is there: how many, how many were missing or damaged there and sent again."""
         await self.sync_content_now()
-        return await (await self._ensure_transfer()).check_all_entries()
+        return await (await self._ensure_transfer()).repair_all_entries()
 
     # --- Forgetting, here and on other machines
 

@@ -172,7 +172,7 @@ class _PathRestorer:
 
     async def _create_targets(self, wanted: Sequence[RestoreStep]) -> None:
         acts = {
-            PathKind.FOLDER: self._restore_folder,
+            PathKind.FOLDER: self._create_folder_if_missing,
             PathKind.FILE: self._restore_file,
             PathKind.LINK: self._restore_link,
             PathKind.TWIN: self._restore_hard_link,
@@ -231,7 +231,7 @@ class _PathRestorer:
         except FileNotFoundError:
             return
 
-    async def _restore_folder(self, step: RestoreStep) -> None:
+    async def _create_folder_if_missing(self, step: RestoreStep) -> None:
         async with self._open_writable_parent(step.path) as (folder, name):
             if step.now is None:
                 with suppress(FileExistsError):

@@ -109,11 +109,11 @@ def test_however_it_came_the_same_is_hidden_and_never_what_needs_a_look(acts: li
         steps.is_item_hidden(i) for i in range(len(steps.all))
     ]
     for index, item in enumerate(once.all):
-        if item.kind is TranscriptItemKind.CALL and not once.is_replaced_or_rewound(index):
+        if item.kind is TranscriptItemKind.CALL and not once.is_hidden_as_replaced(index):
             returned = once.tool_call_state(index).returned
             assert not once.is_item_hidden(index) or (returned is not None and returned.ok)
     assert sorted(once.groups.collapsed_items_from(0)) == [
-        i for i in range(len(once.all)) if once.is_item_hidden(i) and not once.is_replaced_or_rewound(i)
+        i for i in range(len(once.all)) if once.is_item_hidden(i) and not once.is_hidden_as_replaced(i)
     ]
 
 

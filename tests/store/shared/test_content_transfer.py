@@ -191,12 +191,12 @@ async def test_a_check_sends_again_what_is_missing_or_damaged_and_counts_each(st
     stored = [(await here.cache.store_content(content, SHELL)).digest for content in (b"one", b"two", b"three", LARGE)]
     await here.cache.store_content(b"of this machine", EntryOrigin(CHECKPOINT))
     await here.link.sync_content_now()
-    assert await here.link.check_shared_entries() == (4, 0, 0)
+    assert await here.link.repair_shared_entries() == (4, 0, 0)
     whole = set(store.shelf.rows)
     store.drop(entry_row_name(store.seal, stored[0]), list_row_names_of_entry(store.seal, stored[3], 3)[2])
     store.spoil(entry_row_name(store.seal, stored[1]))
-    assert await here.link.check_shared_entries() == (4, 2, 1)
-    assert await here.link.check_shared_entries() == (4, 0, 0)
+    assert await here.link.repair_shared_entries() == (4, 2, 1)
+    assert await here.link.repair_shared_entries() == (4, 0, 0)
     assert set(store.shelf.rows) == whole
     there = await store.machine("there")
     assert [len(await there.cache.read_content(one)) for one in stored] == [3, 3, 5, len(LARGE)]

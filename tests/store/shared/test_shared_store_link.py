@@ -117,8 +117,8 @@ async def test_a_flipped_byte_in_the_store_is_found_and_a_check_mends_it(tmp_pat
                 with pytest.raises(CacheCorrupt):
                     await there.cache.read_content(digest)
             assert await there.cache.read_contents([small.digest, large.digest]) == {}
-            assert await here.link.check_shared_entries() == (2, 0, 2)
-            assert await here.link.check_shared_entries() == (2, 0, 0)
+            assert await here.link.repair_shared_entries() == (2, 0, 2)
+            assert await here.link.repair_shared_entries() == (2, 0, 0)
             assert await there.cache.read_content(small.digest) == b"small"
             assert len(await there.cache.read_content(large.digest)) == 2 * CHUNK
 
@@ -523,7 +523,7 @@ async def test_so_many_of_the_last_entries_are_sent_again(tmp_path: Path, shelf:
         await here.link.send_waiting_content()
         assert shelf.rows == {}, "what was sent is not sent again unasked"
         await here.cache.store_content(b"four", SHELL)
-        assert await here.link.check_shared_entries() == (4, 3, 0), "what waits is no damage"
+        assert await here.link.repair_shared_entries() == (4, 3, 0), "what waits is no damage"
 
 
 async def test_after_the_store_was_reset_what_was_put_again_by_hand_stays(
