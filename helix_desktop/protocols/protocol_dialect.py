@@ -29,7 +29,7 @@ class ModelAbilities:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """A request that goes out: its path below the base URL, own headers of the dialect, and body."""
+    """A request that goes out: its path below the provider's address, own headers of the dialect, and body."""
 
     path: str
     body: Object

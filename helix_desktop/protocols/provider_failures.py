@@ -116,7 +116,7 @@ def _request_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> 
         host = re.sub(r"^(https?://)?([^/]*@)?([^/?#]*).*$", r"\3", target) or "another address"
         return ModelFailed(
             f"{refusal.where} redirected the request to {host}. The redirect was not followed, because the key would also have been sent there.",
-            remedy="If you trust the new address, make it the base URL of this provider.",
+            remedy="If you trust the new address, make it the address of this provider.",
         )
     return None
 
@@ -150,7 +150,7 @@ def _not_found_failure(refusal: ProviderRefusal, sentence: str) -> ModelFailed:
     if "not_found_error" in _error_codes(refusal.body) or text_at(refusal.body, "error", "status") == "NOT_FOUND":
         return UnknownModel(sentence, remedy="To see this provider's models, run helix-desktop model list.")
     model = f" and the model name {refusal.model!r}" if refusal.model else ""
-    return ModelFailed(sentence, remedy=f"Check the base URL{model}.")
+    return ModelFailed(sentence, remedy=f"Check the address{model}.")
 
 
 def _load_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> ModelOverloaded | None:

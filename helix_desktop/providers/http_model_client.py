@@ -114,7 +114,7 @@ class HttpModelClient:
             return
         if answer.status_code == 200:
             raise http_transport.UnmendableFailure(
-                f"{self.transport.where} returned a web page instead of a reply.", remedy="Check the base URL."
+                f"{self.transport.where} returned a web page instead of a reply.", remedy="Check the address."
             )
         body = read_refusal_body(await answer.read_whole_body(http_transport.LONGEST_REFUSAL))
         failure = failure_of_refusal(

@@ -306,11 +306,11 @@ class ProviderTransport:
             url = httpx.URL(self.base_url.rstrip("/") + path)
         except httpx.InvalidURL as error:
             raise UnmendableFailure(
-                f"The base URL of {self.where} is not a valid address: {error}", remedy="Correct the address."
+                f"The address of {self.where} is not valid: {error}", remedy="Correct the address."
             ) from error
         if url.scheme not in {"http", "https"} or not url.host:
             raise UnmendableFailure(
-                f"The base URL of {self.where} must start with http:// or https://.", remedy="Correct the address."
+                f"The address of {self.where} must start with http:// or https://.", remedy="Correct the address."
             )
         return url.copy_merge_params(dict(self.query)) if self.query else url
 
@@ -373,7 +373,7 @@ def error_of_lost_connection(error: Exception, provider_name: str, url: str = ""
         )
     if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
         return UnmendableFailure(
-            f"The request to {provider_name} could not be made.", remedy="Check the provider's base URL and headers."
+            f"The request to {provider_name} could not be made.", remedy="Check the provider's address and headers."
         )
     if isinstance(error, httpx.ProxyError):
         return ProviderUnreachable(

@@ -99,7 +99,7 @@ async def fetch_json(transport: ProviderTransport, path: str, seconds: float) ->
         raise failure_of_refusal(ProviderRefusal(transport.where, status, read_refusal_body(content), headers))
     found = json_values.parse_object(content)
     if found is None:
-        raise ModelFailed(f"{transport.where} did not return a list of models.", remedy="Check the base URL.")
+        raise ModelFailed(f"{transport.where} did not return a list of models.", remedy="Check the address.")
     return found
 
 

@@ -128,7 +128,7 @@ def check_provider_config(config: ProviderConfig) -> ProviderConfig:
     parts = _split_base_url(config)
     if parts.username or parts.password or parts.query:
         raise InvalidInput(
-            f"The base URL of {config.name} contains a password or parameters, which would be stored in a file.",
+            f"The address of {config.name} contains a password or parameters, which would be stored in a file.",
             remedy="Set the key with `provider add --key`, and parameters such as api-version with `--query`.",
         )
     odd = next(
@@ -155,7 +155,7 @@ def _split_base_url(config: ProviderConfig) -> SplitResult:
         good = False
     if not good:
         raise InvalidInput(
-            f"The base URL of {config.name} must start with https:// or http://.",
+            f"The address of {config.name} must start with https:// or http://.",
             remedy="For example: https://llm.example.org/v1.",
         )
     return parts

@@ -175,8 +175,8 @@ NOT_THERE = {"error": {"code": 404, "message": "no such thing", "status": "NOT_F
 @pytest.mark.parametrize(
     ("status", "body", "kind", "remedy"),
     [
-        (404, {"detail": "gone"}, ModelFailed, "Check the base URL and the model name 'm'."),
-        (405, {"detail": "gone"}, ModelFailed, "Check the base URL and the model name 'm'."),
+        (404, {"detail": "gone"}, ModelFailed, "Check the address and the model name 'm'."),
+        (405, {"detail": "gone"}, ModelFailed, "Check the address and the model name 'm'."),
         (404, NOT_THERE, UnknownModel, "To see this provider's models, run helix-desktop model list."),
         (404, {"error": {"type": "not_found_error", "message": "x"}}, UnknownModel, "To see this provider's models, run helix-desktop model list."),
         (402, {"message": "x"}, ModelFailed, "Check your account's balance and limits with the provider."),

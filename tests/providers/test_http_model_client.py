@@ -357,7 +357,7 @@ async def test_a_web_page_is_no_provider(protocol: Protocol, connections: Provid
         with pytest.raises(ModelFailed, match="web page") as caught:
             await heard(protocol.client(peer, connections, clock), asking())
         assert busy_in(connections) == 0
-    assert "base URL" in caught.value.remedy
+    assert "address" in caught.value.remedy
 
 
 async def test_the_key_is_sent_and_never_said(

@@ -156,10 +156,18 @@ def test_a_wrap_at_another_port_than_the_usual_one_goes_on_there_when_the_reside
 def test_a_port_kept_for_the_agents_of_one_home_is_not_given_to_the_gateway_of_another(
     tmp_path: Path, provider: Provider
 ) -> None:
-    reserved = None
-    with suppress(InvalidInput), gateway_socket.listen_on_loopback(gateway_socket.GATEWAY_PORT):
-        reserved = gateway_socket.reserve_port(gateway_socket.GATEWAY_PORT)
-    with reserved or ExitStack(), wrapped(tmp_path, provider.url) as held:
+    kept = ExitStack()
+
+    def usual_port_is_reserved() -> bool:
+        """False while another trial's gateway listens there: it could leave the port before ours looks for one."""
+        with suppress(InvalidInput), gateway_socket.listen_on_loopback(gateway_socket.GATEWAY_PORT):
+            reserved = gateway_socket.reserve_port(gateway_socket.GATEWAY_PORT)
+            return reserved is not None and bool(kept.enter_context(reserved))
+        return False
+
+    with kept:
+        wait_until(usual_port_is_reserved)
+        held = kept.enter_context(wrapped(tmp_path, provider.url))
         assert urlsplit(held.first_address).port != gateway_socket.GATEWAY_PORT
 
 
