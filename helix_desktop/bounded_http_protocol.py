@@ -9,7 +9,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-MOST_HEADER_BYTES = 65_536  # Agents send some kilobytes.
+MOST_HEADER_BYTES = 65_536  # Agents send only a few kilobytes.
 HEADER_SECONDS = 60.0  # A connection has this long to send a request's headers.
 
 

@@ -20,11 +20,11 @@ OFFERED_CODINGS = "gzip, deflate, zstd"  # Sent as Accept-Encoding: what we can 
 MOST_CODINGS = 4
 MOST_MEMBERS = 1_000  # The most gzip members in one body.
 MOST_ARCHIVE_MEMBERS = 100
-_LONGEST_ARCHIVE_READ = 4 << 20  # In bytes. A zip archive's directory is read in one piece.
+_LONGEST_ARCHIVE_READ = 4 << 20  # In bytes; a zip archive's directory is read at once.
 _PIECE = 64 << 10
 _SLICE = 16 << 10
 _WINDOW = 8 << 20  # The window that RFC 8878 asks every zstd decoder to support.
-_SPARE = 64 << 10  # In bytes. Compressed data may exceed the limit by this much.
+_SPARE = 64 << 10  # Compressed data may exceed the limit by this many bytes.
 
 Sink = Callable[[bytes], object]
 

@@ -13,7 +13,7 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 
 APP = "helix-desktop"
-SOCKET_PATH_LIMIT = 90  # In bytes. A socket's path, file name included, may have only 104 to 108.
+SOCKET_PATH_LIMIT = 90  # Systems allow 104 to 108 bytes for a socket's path, file name included.
 
 
 @dataclass(frozen=True, slots=True)

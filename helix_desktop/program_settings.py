@@ -38,9 +38,9 @@ class ProgramSetting(Generic[T]):
     least: int | None = None
     most: int | None = None
     unit: str = ""
-    restart: bool = False  # True if a change needs a new start of the program.
+    restart: bool = False  # True if a change takes effect only after a restart.
     long: bool = False  # True if the value is text of several lines.
-    font: str = ""  # "text" or "code" if the setting is a font of this kind, else empty. An empty value of it means the default font.
+    font: str = ""  # "text" or "code" if the setting is a font of this kind. An empty value means the default font.
 
     def check_value(self, value: object) -> T:
         """The value, if it is one this setting can have; else ConfigFileMistake, which says what was expected."""
@@ -143,7 +143,7 @@ MACHINE = ProgramSetting(
     "The name that other computers see in a shared workspace. If empty, the computer's network name is used. Applies to workspaces opened from now on.", "",
 )  # fmt: skip
 RECORDER = ProgramSetting(
-    "recorder.on", "Recorder", "Keep the conversations of the agents on this computer",
+    "recorder.on", "Recorder", "Record the conversations of agents on this computer",
     "Reads the history files of Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose as they grow. Each conversation is saved in the workspace of its folder, even if the window is closed.",
     False,
 )  # fmt: skip

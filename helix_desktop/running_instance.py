@@ -34,7 +34,7 @@ from helix_desktop.tasks import OwnedTasks
 VERSION = 1
 HEADER = struct.Struct(">cI")
 LARGEST = PIECE
-HELLO_SECONDS = 10.0  # In seconds. A running program that hangs delays others this long.
+HELLO_SECONDS = 10.0  # A running program that hangs delays others for this long.
 SOCKETS = sys.platform != "win32"
 
 Answer = Callable[[list[str], Console], Awaitable[int]]
@@ -288,7 +288,7 @@ async def run_at_owner(wire: FrameConnection, arguments: Sequence[str], console:
         with _report_lost_owner():
             await wire.send_frame(b"A", json.dumps({"version": VERSION, "arguments": list(arguments)}).encode())
         while True:
-            with _report_lost_owner():  # The console is outside: its own reader may also close.
+            with _report_lost_owner():  # Not around the console, whose own reader may also close.
                 kind, content = await wire.receive_frame()
             if kind == b"X":
                 return int(content)
@@ -331,7 +331,7 @@ def _read_port_and_token(address: Path) -> dict[str, Any]:
 
 
 def _address_of_owner(run: Path, name: str, *, sockets: bool) -> Path:
-    if sockets and len(os.fsencode(run / name)) > 98:  # macOS allows 103 bytes, with the ending.
+    if sockets and len(os.fsencode(run / name)) > 98:  # macOS allows 103 bytes with the suffix.
         name = hmac.digest(b"name", name.encode(), "sha256").hex()[:7]
     return run / f"{name}.{'sock' if sockets else 'port'}"
 

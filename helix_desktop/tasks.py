@@ -111,6 +111,6 @@ def _run_and_set_outcome(outcome: Future[T], work: Callable[[], T]) -> None:
         result = work()
     except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
         outcome.set_exception(error)
-        del outcome  # The error refers to this frame: both would stay in memory.
+        del outcome  # The error refers to this frame, so both would stay in memory.
     else:
         outcome.set_result(result)

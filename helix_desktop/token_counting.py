@@ -21,10 +21,10 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.resources import resources_folder
 
-PIECE = 16_384  # In characters. Cutting longer texts at line ends changes counts by only 0.0002 %.
-BATCH = 1 << 18  # In characters. One call counts this much text.
+PIECE = 16_384  # Cutting texts with more characters than this at line ends changes counts by only 0.0002 %.
+BATCH = 1 << 18  # One call counts about this many characters.
 END = "<|endoftext|>"  # All vocabularies contain this token.
-WHOLE = 1_000_000  # In characters. Longer texts are not counted but estimated from samples.
+WHOLE = 1_000_000  # Texts with more characters than this are not counted but estimated from samples.
 SAMPLES = 16
 REMEMBERED = 8_000  # How many counts are remembered, at about 200 bytes each.
 BYTES_PER_TOKEN = 3.6  # An estimate for when tiktoken fails.

@@ -23,7 +23,7 @@ TITLE = "Helix Desktop"
 
 def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     """Run the window until it is closed. `home`: store everything in this folder (see program_folders.py)."""
-    from helix_desktop import program_folders  # Only now: after PySide6 and before `gui`, each import reads its source.
+    from helix_desktop import program_folders  # At the top, PySide6 would slow it down: see gui/__init__.py.
 
     # Nothing that is allocated at the start is garbage.
     # garbage_collection.py collects garbage once everything is loaded.

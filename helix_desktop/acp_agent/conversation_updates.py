@@ -15,8 +15,8 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_object, value_at
 from helix_desktop.workbench import Workbench
 
-SHOWN_BYTES = 8_000  # In bytes. At most this much of one output is sent to the editor.
-LARGEST_DIFF = 400_000  # In bytes. A larger file is not shown as a difference.
+SHOWN_BYTES = 8_000  # At most this many bytes of one output are sent to the editor.
+LARGEST_DIFF = 400_000  # A file of more bytes than this is not shown as a difference.
 TITLE = 80
 _KINDS: dict[str, schema.ToolKind] = {
     ToolName.READ_FILE: "read", ToolName.LIST_FILES: "read", ToolName.GLOB_FILES: "search", ToolName.SEARCH_FILES: "search",
@@ -30,7 +30,7 @@ _PLAN: dict[str, schema.PlanEntryStatus] = {"open": "pending", "doing": "in_prog
 class ClientAbilities:
     """What a client said it can show and do, beyond what every client can."""
 
-    compaction: bool = False  # True if the editor can be sent news of folds, for which the SDK has no type.
+    compaction: bool = False  # True if the editor accepts news of folds, for which the SDK has no type.
     terminal_output: bool = False
     reads_files: bool = False
     fills_forms: bool = False

@@ -28,7 +28,7 @@ from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from helix_desktop.workbench import Workbench
 
-PAGE = 100  # At most this many conversations are in one answer to session/list.
+PAGE = 100  # One answer to session/list contains at most this many conversations.
 MOST_OPEN = 200  # The most conversations that one editor may have open.
 QUIT_SECONDS = 1.0
 Result = dict[str, Any]
@@ -86,7 +86,7 @@ class EditorAgent:
     async def initialize(self, **_: Any) -> Result:
         return build_initialize_result()
 
-    # --- The editor starts, loads, forks, closes and lists conversations
+    # --- Starting, loading, forking, closing and listing conversations
 
     async def new_session(self, **_: Any) -> Result:
         conversation = self._open_editor_conversation(new_conversation_id())
@@ -137,7 +137,7 @@ class EditorAgent:
             await (await self._bench.open_session(wanted)).set_trashed()
         return {}
 
-    # --- The editor sends messages, stops turns, and sets options
+    # --- Taking messages, stops and options from the editor
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> Result:
         conversation = self._find_open(session_id)

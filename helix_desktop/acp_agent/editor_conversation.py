@@ -37,7 +37,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.workbench import Workbench
 
-READ_SECONDS = 2.0  # In seconds. An editor that sends a file's text more slowly is not asked for files again.
+READ_SECONDS = 2.0  # An editor that takes longer to send a file's text is not asked for files again.
 _ENDS = {TurnEnd.DONE: "end_turn", TurnEnd.STOPPED: "cancelled", TurnEnd.STEP_LIMIT: "max_turn_requests"}
 _SCOPES = {"once": "Allow once", "conversation": "Allow in this conversation", "always": "Always allow"}
 _SCOPES |= {
@@ -93,7 +93,7 @@ class EditorConversation:
         if self._is_answering:
             raise InvalidInput("The agent is still answering the last message.", remedy="Wait, or cancel it first.")
         if self.is_begun:
-            await self.open_session()  # Only the session knows which model the conversation uses.
+            await self.open_session()  # The session must be open to find the model.
         if not self._bench.model_of_conversation(self.id):
             raise RequestError(-32000, f"No model has been chosen for {self._bench.name}. {SIGN_IN}")
         self._is_answering, self._is_cancelled, self._ended = True, False, None
@@ -184,7 +184,7 @@ class EditorConversation:
                     if not (
                         isinstance(event, session_events.ToolPrinted) and update.content and not self._waiting.empty()
                     ):
-                        await self.send_update(update)  # Skipped if events wait: a later update replaces this output.
+                        await self.send_update(update)  # Skipped if events wait: a later update replaces it.
                 if isinstance(
                     event, session_events.QuestionAsked
                 ):  # By now, the editor has received the call that the question is about.
@@ -194,7 +194,7 @@ class EditorConversation:
             except (HelixError, ConnectionError) as error:
                 log.info("an update could not be sent to an editor: %s", error)
 
-    # --- The editor's user is asked, and the editor's unsaved files are read
+    # --- Asking the editor's user, and reading the editor's unsaved files
 
     async def _ask_editor(self, asked: session_events.QuestionAsked) -> None:
         """The window may answer as well; the first answer counts."""
@@ -259,7 +259,7 @@ class EditorConversation:
 
 
 def _build_question_card(question: PermissionQuestion) -> ToolCallUpdate:
-    # A path in it may hold what an editor takes for Markdown.
+    # The reason may quote a path that an editor would read as Markdown.
     why = re.sub(r"([^\w\s])", r"\\\1", mark_on_one_line(question.why[:1].upper() + question.why[1:]))
     preview = question.preview if question.plan else wrap_in_code_fence(mark_text(question.preview))
     return ToolCallUpdate(

@@ -17,9 +17,9 @@ from helix_desktop import tasks
 from helix_desktop.acp_agent.agent_description import build_initialize_result
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 
-LONGEST_MESSAGE = 64 << 20  # In bytes. A longer message from the editor is dropped.
-MOST_WAITING = 1_000  # The most requests of the editor that may wait for an answer in one workspace.
-MOST_UNSENT = 10_000  # The most messages that the editor has not read yet; beyond it, senders wait.
+LONGEST_MESSAGE = 64 << 20  # Messages from the editor with more bytes than this are dropped.
+MOST_WAITING = 1_000  # The most requests from the editor that may await an answer in one workspace.
+MOST_UNSENT = 10_000  # Once this many messages wait to be read by the editor, senders wait, too.
 MOVED = 75  # The exit code of a process whose workspace another process is about to open.
 MOVE_SECONDS = 1.5  # How long the other process has to open the workspace before we try again.
 RETRY_SECONDS = 0.1
@@ -37,7 +37,7 @@ class WorkspacePipe:
     ) -> None:
         self.number = number
         self.workspace = workspace
-        self.waiting: dict[Any, Message] = {}  # Requests of the editor that are not answered yet
+        self.waiting: dict[Any, Message] = {}  # Requests from the editor that are not answered yet.
         self._pass_on = pass_on
         self._unread: asyncio.Queue[bytes] = asyncio.Queue()
         self._unfinished = bytearray()
@@ -98,10 +98,10 @@ class WorkspaceSwitch:
                 for each in lines:
                     await self._handle_input_line(each)
             elif len(unfinished) > LONGEST_MESSAGE:
-                unfinished = bytearray(b"{")  # The "{" keeps the rest of the line from passing for a message.
+                unfinished = bytearray(b"{")  # With the "{", the rest of the line cannot pass for a message.
         for line in self._lines.values():
             line.send_end_of_input()
-        with suppress(TimeoutError):  # The rest is left as after a crash, which loses nothing.
+        with suppress(TimeoutError):  # The rest ends as in a crash, which loses nothing.
             async with asyncio.timeout(QUIT_SECONDS):
                 await self._tasks.aclose(limit=QUIT_SECONDS)
 
@@ -123,7 +123,7 @@ class WorkspaceSwitch:
         method, asks = message.get("method"), "id" in message
         if method is None:
             line, own = self._asked.pop(str(message["id"]), (None, None))
-            if line is not None:  # An answer to what nobody asked is none.
+            if line is not None:  # An answer without a request is ignored.
                 line.send_message({**message, "id": own})
         elif method == "initialize" and asks:
             self._greeting = message

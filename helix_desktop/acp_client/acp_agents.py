@@ -33,7 +33,7 @@ def list_acp_agents(own_lines: str, environment: Mapping[str, str]) -> list[AcpA
     found: dict[str, AcpAgent] = {}
     for line in f"{own_lines}\n{_KNOWN}".splitlines():
         name, _, words = map(str.strip, line.partition("="))
-        with suppress(ValueError):  # The command line has a quotation mark that is never closed.
+        with suppress(ValueError):  # The command line may contain an unclosed quotation mark.
             program, *arguments = shlex.split(words) or [""]
             place = find_program(program, environment)
             if name and place:

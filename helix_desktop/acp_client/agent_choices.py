@@ -11,7 +11,7 @@ MOST = 500  # At most this many values of one choice, and this many commands, ar
 LONGEST_NAME = 100
 _OPTION = ("session/set_config_option", "value")
 _SWITCH = {"true": "On", "false": "Off"}  # The values of a boolean option, as the user sees them.
-_OLDER = (  # For agents without "config options": where values are, and how one is set.
+_OLDER = (  # For agents without "config options": where the values are, and how to set one.
     ("mode", "currentModeId", "availableModes", "id", ("session/set_mode", "modeId")),
     ("model", "currentModelId", "availableModels", "modelId", ("session/set_model", "modelId")),
 )

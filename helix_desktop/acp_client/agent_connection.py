@@ -24,13 +24,13 @@ from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
-LONGEST_MESSAGE = 32 << 20  # In bytes. A longer message ends the connection.
-# In bytes. The limit for the agent's unanswered requests, and for answers it has not read.
+LONGEST_MESSAGE = 32 << 20  # A message with more bytes than this ends the connection.
+# The most bytes of the agent's unanswered requests, and of answers it has not read.
 MOST_WAITING = 64 << 20
 START_SECONDS = 120.0  # Long, because some agents are downloaded when they are started.
 _PIECE = 1 << 16
-_COMPLAINT = 300  # In characters. An error quotes this much from the end of the agent's error output.
-_END_SECONDS = 1.0  # At the agent's end, the rest of its error output may take this long to arrive.
+_COMPLAINT = 300  # An error quotes this many characters from the end of the agent's error output.
+_END_SECONDS = 1.0  # After an agent ends, its last error output may take this long to arrive.
 _CAN = {
     "fs": {"readTextFile": True, "writeTextFile": True},
     "terminal": True,
@@ -40,7 +40,7 @@ _CAN = {
 # The types that these fields of a message must have. The SDK does not check them.
 _TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))
 
-# Two functions: one answers the agent's requests, one takes its updates and their sizes in bytes.
+# One function answers the agent's requests, the other takes its updates and their sizes in bytes.
 AgentHandlers = tuple[
     Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]], Callable[[dict[str, Any], int], Awaitable[None]]
 ]
@@ -61,7 +61,7 @@ class AgentConnection:
         self._handle, self._handle_session_update = handlers
         self._lines = deque[bytes]()
         self._unfinished: list[bytes] = []
-        # The size of each request of the agent that we have not answered yet, by the request's id.
+        # The size of each request from the agent that we have not answered yet, by the request's id.
         self._open_requests: dict[str | int | None, int] = {}
         self._why = ""  # Why the connection has ended; empty while the connection works.
         self._ways_to_sign_in = ""
@@ -150,7 +150,7 @@ class AgentConnection:
         try:
             return None if is_notification else await self._handle(method, params if isinstance(params, dict) else {})
         except (HelixError, OSError, ValueError) as error:
-            # The error code for a missing file: without it, Qwen Code does not create a new file.
+            # -32002 means a missing file. Without it, Qwen Code would not create a new file.
             raise RequestError(-32002 if isinstance(error, NotFound) else -32603, str(error)) from error
 
     # --- The methods that the SDK calls to send and receive messages
@@ -205,7 +205,7 @@ class AgentConnection:
                 self.kill_with_reason("it did not read the data it requested")
             await stdin.drain()
         except (OSError, RuntimeError) as error:
-            if "method" in message:  # If an answer can't be sent, nobody waits for it.
+            if "method" in message:  # Nobody waits for an answer, so its loss is ignored.
                 raise ConnectionError(str(error)) from error
         finally:
             if "method" not in message:

@@ -39,7 +39,7 @@ from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 MOST_TERMINALS = 16  # How many terminals may run at once.
 TERMINAL_SECONDS = 3600
-SHOW_SECONDS = 10  # So long an agent may take to show a command that ended at once in a call of its own.
+SHOW_SECONDS = 10  # If a command ends at once, the agent has this long to show it in a call of its own.
 TERMINAL_BYTES = 1 << 20
 MOST_PATHS = 1_000  # How many files one call may name.
 _EFFECTS = {
@@ -62,7 +62,7 @@ class AgentTerminal:
     limit_bytes: int
     printed: str = ""  # The last part of what the command has printed so far.
     is_cut: bool = False
-    asked: asyncio.Event = field(default_factory=asyncio.Event)  # The agent has shown it by then, if it does.
+    asked: asyncio.Event = field(default_factory=asyncio.Event)  # When set, the agent has shown it or never will.
 
     def exit_status(self) -> dict[str, Any]:
         """Once it has ended. A command that was refused or could not start has failed."""
@@ -115,7 +115,7 @@ class AgentRequests:
             terminal.running.cancel()
         await asyncio.gather(*(each.running for each in self.terminals.values()), return_exceptions=True)
 
-    # --- The user or a rule decides whether the agent may do something
+    # --- Deciding what the agent may do, by a rule or by asking the user
 
     async def _decide_permission(self, params: dict[str, Any]) -> dict[str, Any]:
         noted = await self.recorder.record_call_update(object_at(params, "toolCall"), is_live=True)
@@ -162,9 +162,9 @@ class AgentRequests:
         searches = first_text(object_at(call.told, "rawInput"), "pattern", "regex", "glob")
         needed = {ActionEffect.RUN: "", ActionEffect.EDIT: path, ActionEffect.READ: path or searches}
         if command:
-            effect = ActionEffect.RUN  # Some agents give a command that only reads the kind "read".
+            effect = ActionEffect.RUN  # Some agents label a command that only reads as "read".
         elif not needed.get(effect, "none"):
-            effect = ActionEffect.FOREIGN  # It names no command, no file and no pattern.
+            effect = ActionEffect.FOREIGN  # The call names no command, file or pattern.
         shown, danger, apart = self._describe_path_danger(path, effect) if path else ("", "", "")
         host, runs, folder = _host_of_call(call), effect is ActionEffect.RUN, _folder_of_call(call)
         folder = self._display_folder(folder) if folder else ""
@@ -217,7 +217,7 @@ class AgentRequests:
         self, question: PermissionQuestion, was_allowed: Callable[[], bool] = lambda: False
     ) -> PermissionAnswer:
         if not question.apart and was_allowed():
-            return PermissionAnswer(allowed=True)  # A card of this turn has shown just this.
+            return PermissionAnswer(allowed=True)  # The user has allowed exactly this in this turn.
         self._open_questions += 1
         try:
             return await self.ask_user(question)
@@ -234,7 +234,7 @@ class AgentRequests:
         accepted = {"action": "accept", "content": json.loads(answer.values or "{}")}
         return accepted if answer.allowed else {"action": "decline"}
 
-    # --- The agent reads and writes files through this program
+    # --- Reading and writing files for the agent
 
     async def _read_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
         roots = self.kit.resources.roots
@@ -281,14 +281,14 @@ class AgentRequests:
         await self.conversation.append_facts(decided, *([outcome.files] if outcome.files else ()))
         return outcome
 
-    # --- The agent runs commands in terminals of this program
+    # --- Running commands for the agent in terminals
 
     def _create_terminal(self, params: dict[str, Any]) -> dict[str, Any]:
         if sum(not each.running.done() for each in self.terminals.values()) >= MOST_TERMINALS:
             raise ActionRefused(
                 f"This agent is already running {MOST_TERMINALS} commands.", remedy="Wait until a command has ended."
             )
-        # The agent hears the terminal's id, but not the call's: it could make a call of its own with that.
+        # The agent learns the terminal's id, but not the call's, which it could use for a call of its own.
         name, own_call = f"terminal-{secrets.token_hex(8)}", f"command-{secrets.token_hex(8)}"
         folder = {"folder": text_at(params, "cwd")} if text_at(params, "cwd") else {}
         values = {"command": _command_line(params), "seconds": TERMINAL_SECONDS, **folder}

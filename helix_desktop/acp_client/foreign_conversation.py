@@ -28,10 +28,10 @@ from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, NotFoun
 from helix_desktop.json_values import number_at, object_at, objects_at, text_at, value_at
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
-SILENT_SECONDS = 900.0  # An agent silent for longer is taken to hang, unless it waits for us.
+SILENT_SECONDS = 900.0  # An agent silent for longer is assumed to hang, unless it waits for us.
 STOP_SECONDS = 1.0  # How long the agent may take to end its turn when the user stops it.
 USUAL_WINDOW = 200_000
-LONGEST_HISTORY = 120_000  # In characters. Only the end of a longer history is sent to a new session.
+LONGEST_HISTORY = 120_000  # Only this many last characters of a history are sent to a new session.
 HISTORY = "[This conversation goes on in a new session. What was said so far:]\n\n{}\n\n[End of what was said so far.]"
 GO_ON = "Go on."
 _ENDS = {
@@ -42,9 +42,9 @@ _ENDS = {
 }
 
 
-# A function from a provider, as the agent describes it, to the gateway's address and headers. It may take seconds.
+# Given a provider as the agent describes it, returns the gateway's address and headers. May take seconds.
 FindRoute = Callable[[Mapping[str, Any]], dict[str, Any] | None]
-# A function from an agent's name to the agent's current setup, its environment, and a function that finds its routes.
+# Given an agent's name, returns its current setup, its environment, and a function that finds its routes.
 FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str], FindRoute]]]
 
 
@@ -170,7 +170,7 @@ class ForeignConversation:
         found = facts.Usage(number_at(told, "inputTokens"), output=number_at(told, "outputTokens"), cost=cost)
         return facts.Usage() if self._is_routed else found
 
-    # --- The agent's process is started, and its session opened or resumed
+    # --- Starting the agent's process, and opening or resuming its session
 
     async def open_agent_session(self, conversation: Conversation, kit: WorkspaceTools) -> AgentConnection:
         """Starts the agent where it does not run, and opens the session in which the conversation goes on."""
@@ -218,7 +218,7 @@ class ForeignConversation:
         self._is_repeating = True
         try:
             for method, can in (("session/resume", can_resume), ("session/load", can_load)):
-                with suppress(AgentRefused):  # The agent has lost the session, or can't do this.
+                with suppress(AgentRefused):  # The agent may have lost the session.
                     if can:
                         answer = await link.request(method, values, START_SECONDS)
                         await self._set_agent_session(link, conversation, values["sessionId"], answer)
@@ -272,7 +272,7 @@ class ForeignConversation:
         if link is not None:
             await link.end_agent_process()
 
-    # --- The agent's requests are answered, and its updates recorded
+    # --- Answering the agent's requests, and recording its updates
 
     async def _answer_agent_in_turn(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if self._turn is None:

@@ -23,8 +23,8 @@ from helix_desktop.json_values import first_text, object_at, objects_at, text_at
 from helix_desktop.tools.built_in_tool import WorkspaceResources
 
 HEAD = 2_000
-MOST_TEXT = 1 << 20  # In characters. A longer reply is recorded as several replies.
-MOST_IN_TURN = 256 << 20  # In bytes. The most that all updates of one turn may take up.
+MOST_TEXT = 1 << 20  # A reply with more characters than this is recorded as several replies.
+MOST_IN_TURN = 256 << 20  # The most bytes that all updates of one turn may take up.
 MOST_CALLS = 2_000
 LONGEST_NAME, LONGEST_ARGUMENTS = 128, 200_000
 _TODO = {"in_progress": "doing", "completed": "done"}
@@ -131,7 +131,7 @@ class TurnRecorder:
         last.pieces.append(text)
         self._draft_size += len(text)
 
-    # --- The agent's calls and their results are noted
+    # --- Noting the agent's calls and their results
 
     async def record_call_update(self, told: dict[str, Any], *, is_live: bool = False) -> AcpCall:
         """What the agent tells of a call, new or known. `is_live`: it is asked about, so its reply is recorded now."""
@@ -171,7 +171,7 @@ class TurnRecorder:
         if (call := self._find_call_of_terminal(terminal)) is not None:
             self._conversation.notify_listeners(ToolPrinted(self._conversation.id, call.id, text))
 
-    # --- Replies and results become facts
+    # --- Recording replies and results as facts
 
     async def record_finished_parts(self) -> None:
         """Records all that can be: results once the last call of a reply is over, the next reply once a call of it runs."""

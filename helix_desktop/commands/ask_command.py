@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench
 
-FETCH_SECONDS = 20.0  # In seconds. A turn waits this long for facts that other machines wrote.
-WAIT_SECONDS = 1.0  # Seconds between two checks whether another machine has finished.
+FETCH_SECONDS = 20.0  # A turn waits this long for facts that other machines wrote.
+WAIT_SECONDS = 1.0  # The pause between two checks of whether another machine has finished.
 
 
 OPTIONS: Options = {
@@ -62,7 +62,7 @@ async def ask_in_workspace(arguments: argparse.Namespace, workspace: StoredWorks
     text = "" if arguments.resume else await _read_message(arguments, console)
     opens_it = workbench.workbench_of(workspace) is None
     async with workbench.use_workbench(workspace, arguments.places) as bench:
-        if not (arguments.acp or arguments.conversation):  # Another agent has names of its own.
+        if not (arguments.acp or arguments.conversation):  # Other agents' tools have other names.
             workspace_access.check_allowed_names(arguments.allow)
         if not arguments.acp:
             await _check_slash_command(bench, text, arguments.conversation)

@@ -16,8 +16,8 @@ from helix_desktop.errors import format_things
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = Path("-")
-MOST_HITS = 1_000_000  # A search without a limit shows so many at most.
-LONGEST = 18  # In digits. A longer number may not fit into the database's 64-bit integers.
+MOST_HITS = 1_000_000  # A search without a limit shows at most this many hits.
+LONGEST = 18  # A number of more digits may not fit into the database's 64-bit integers.
 BY_NAME = {f".{kind}": f"application/{kind}" for kind in ("json", "xml", "pdf")}
 BY_NAME |= {".png": "image/png", ".jpg": "image/jpeg"}
 

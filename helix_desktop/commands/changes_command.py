@@ -32,8 +32,8 @@ OPTIONS: Options = {
 }
 PATHS: Options = {"[PATH...]": "only these files"}
 RESTORING: Options = {
-    "--yes": "do not ask for confirmation (by default, show what would be done, and ask if there is a terminal)",
-    "--conflicts now|before|merge": "what to do with files that were changed later: leave them unchanged (default), restore them anyway, or undo only the agent's lines",
+    "--yes": "do not ask for confirmation (by default, show what would be done and, in a terminal, ask first)",
+    "--conflicts now|before|merge": "what to do with files that were changed later: leave them unchanged (default), restore them anyway, or undo only the agent's changes",
 }
 
 
@@ -120,7 +120,7 @@ async def _print_restore_plan(
         "conflict": {
             "now": "has changed since then and would be left as it is",
             "before": "has changed since then and would be restored anyway",
-            "merge": "has changed since then; only the agent's lines would be undone",
+            "merge": "has changed since then; only the agent's changes would be undone",
         }[arguments.conflicts],
     }
     lines = [f"{places[one.path]} {words[one.how.value]}" for one in plan]

@@ -44,7 +44,7 @@ def run_restore(arguments: argparse.Namespace) -> int:
     given = arguments.to
     if given and given not in AGENTS:
         if not {".", "/", os.sep}.intersection(given):
-            raise InvalidInput(f"There is no agent {given} to continue in.", remedy=f"Choose {', '.join(AGENTS)}, or a file such as ./{given}.")  # fmt: skip
+            raise InvalidInput(f"There is no agent named {given} to continue in.", remedy=f"Choose {', '.join(AGENTS)}, or a file such as ./{given}.")  # fmt: skip
         arguments.to = str(Path(given).absolute())
         arguments.argv = [arguments.to if word == given else word for word in arguments.argv]
         arguments.argv = [f"--to={arguments.to}" if word == f"--to={given}" else word for word in arguments.argv]

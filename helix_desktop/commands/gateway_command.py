@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from helix_desktop.console import Console
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
-TURN = 0.0005  # In seconds. A thread that parses a large body gives way to other work this often.
-LARGE = 4 << 20  # In bytes. Larger buffers grow in place: copying 30 MB would delay other streams.
+TURN = 0.0005  # A thread that parses a large body lets others run after this many seconds.
+LARGE = 4 << 20  # Buffers with more bytes than this grow in place: copying 30 MB would delay other streams.
 YOUNG = 5_000  # New objects between two garbage collections. With 700, collecting took half of the time.
 MIDDLE = 3  # Collections of new objects before one of the middle generation. With 10, streams froze for 95 ms.
-NEVER = 1 << 30  # Never collects old objects automatically; the gateway does that when it is idle.
-KEPT = 32 << 20  # In bytes. This much freed memory is kept for the next request bodies.
+NEVER = 1 << 30  # Old objects are not collected automatically, but when the gateway is idle.
+KEPT = 32 << 20  # This many bytes of freed memory are kept for the next request bodies.
 
 
 OPTIONS: Options = {

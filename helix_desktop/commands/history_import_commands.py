@@ -113,7 +113,7 @@ async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace
     wanted = {str(file): only for file in files}
     if (bench := workbench.workbench_of(workspace)) is not None:
         return await bench.import_histories(files, kind=arguments.kind, wanted=wanted, copies=arguments.copies)
-    counter = token_counting.shared_token_counter()  # The workspace's index counts with it, too.
+    counter = token_counting.shared_token_counter()  # Shared with the workspace's index.
     return await HistoryImport(workspace, counter, arguments.kind, wanted=wanted, copies=arguments.copies).import_files(
         files
     )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
 TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
-YOUNG = 50_000  # So many new objects start a garbage collection: the usual 700 make the imports a seventh slower.
+YOUNG = 50_000  # This many new objects start a garbage collection. The usual 700 slow the imports by a seventh.
 
 
 def add_mcp_command(nouns: Subparsers) -> None:
@@ -64,7 +64,7 @@ def run_mcp_command(arguments: argparse.Namespace) -> int:
         raise InvalidInput("No workspace was specified. Use --workspace.")
     gc.set_threshold(YOUNG)
     if arguments.http is not None:
-        # Sent over a private socket to the process that owns the workspace, so in no process list.
+        # Sent over a private socket to the workspace's owner, so it is in no process list.
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         arguments.argv = [*arguments.argv, f"--token={token}"]
         arguments.token = token
@@ -144,7 +144,7 @@ async def _compact_with_fast_model(
         return await content_recall.compact_entry(workspace.cache, client, digest.hex, keep, lambda _: None)
 
 
-# --- The user signs in to an MCP server ---
+# --- Signing in to an MCP server ---
 
 
 async def sign_in_to_server(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
@@ -168,7 +168,7 @@ async def sign_in_to_server(arguments: argparse.Namespace, workspace: StoredWork
     return await workspace_access.print_result(arguments, console, {"server": name, "tools": status.tools}, line)
 
 
-# --- Another program's settings get this workspace's MCP server ---
+# --- Adding this workspace's MCP server to another program's settings ---
 
 
 def run_install_for_client(arguments: argparse.Namespace) -> int:

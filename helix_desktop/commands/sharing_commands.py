@@ -64,7 +64,7 @@ def add_sharing_commands(verbs: Subparsers) -> None:
     add_verb(verbs, "unshare", sentence, on_open, options, work=run_unshare, counts=False)
 
 
-# --- `share`: this workspace is put into a shared store ---
+# --- `share`: putting this workspace into a shared store ---
 
 
 async def run_share(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
@@ -144,7 +144,7 @@ async def _print_key(arguments: argparse.Namespace, console: Console, result: di
     return 0
 
 
-# --- `join`: a workspace of a shared store is opened on this computer ---
+# --- `join`: opening a workspace of a shared store on this computer ---
 
 
 def run_join(arguments: argparse.Namespace) -> int:

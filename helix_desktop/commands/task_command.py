@@ -18,7 +18,7 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.store import fleet_task_files, fleet_tasks
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-WAIT_SECONDS = 0.5  # Seconds between two looks at a task's state.
+WAIT_SECONDS = 0.5  # The pause between two checks of a task's state.
 TaskWork = Callable[[argparse.Namespace, "fleet_tasks.FleetTaskList", Console], Awaitable[int]]
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _FIELDS: dict[str, type | tuple[type, ...]] = {

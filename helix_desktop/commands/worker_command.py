@@ -109,7 +109,7 @@ async def _work_on_tasks(bench: Workbench, arguments: argparse.Namespace, consol
     async def report(task: FleetTask, state: FleetTaskState, result: FleetTaskResult) -> None:
         told = {"id": task.id, "state": state.value, **asdict(result), "conversation": task.id, "workspace": bench.id}
         short = f"{task.id}  {state.value}  {escape_control_characters(result.why)}".rstrip()
-        with suppress(ConnectionError):  # The caller was killed, but the task has ended.
+        with suppress(ConnectionError):  # If the caller was killed, the task has ended all the same.
             await console.print_line(json.dumps(told, ensure_ascii=False) if arguments.json else short)
 
     if os.environ.get(workspace_link.STORE) and bench.workspace.link is None:
@@ -139,7 +139,7 @@ async def _work_on_tasks(bench: Workbench, arguments: argparse.Namespace, consol
             await worker.work_until_drained(until_empty=arguments.drain)
             return 0
         own.append(worker)
-        bench.sharing.fetch_seconds = 10.0  # Nobody reads here what other machines write.
+        bench.sharing.fetch_seconds = 10.0  # No one here reads what other machines write.
         forget = gateway_workspaces.set_release_handler(bench.id, lambda: worker.drain(0.0))
         try:
             await worker.work_until_drained(until_empty=arguments.drain)

@@ -41,9 +41,9 @@ Work = Callable[[argparse.Namespace, "StoredWorkspace", Console], Awaitable[int]
 ASKING = 3  # An exit code between two processes of this program: "the user must agree first".
 LATER = 75  # An exit code between two processes of this program: "ask again in a moment".
 LASTING_PATIENCE = 1.0
-TOLD_EVERY = 2.0  # In seconds. Progress is reported this often.
+TOLD_EVERY = 2.0  # The pause in seconds between two reports of progress.
 NOTHING_REMOVED = "Removed 0 conversations and 0 entries (0 bytes)."
-PATIENCE = 5.0  # In seconds. How long we wait for an answer of the process that has the workspace open.
+PATIENCE = 5.0  # How many seconds we wait for an answer from the process that has the workspace open.
 
 
 def add_workspace_verb(
@@ -214,7 +214,7 @@ class OptionalTokenCounter:
     def __call__(self, text: str) -> int:
         if not self.wanted:
             raise errors.StoppedByUser(
-                "Tokens were not counted, because a count was not requested. They are counted later."
+                "The tokens have not been counted yet. They are counted later, when a count is needed."
             )
         from helix_desktop import token_counting
 
@@ -312,7 +312,7 @@ async def print_result(arguments: argparse.Namespace, console: Console, value: A
     for line in () if arguments.json else lines:
         await console.print_line(
             escape_control_characters(line)
-        )  # Also into a pipe: `less -R` and `head` pass them on.
+        )  # Escaped in a pipe, too, because `less -R` and `head` pass control characters on.
     return 0
 
 

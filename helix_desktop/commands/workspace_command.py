@@ -43,7 +43,7 @@ def add_workspace_command(nouns: Subparsers) -> None:
     add_verb(verbs, "export", sentence, _run_export, options, work=export_workspace_file, reads=True)
     options = {
         **WORKSPACE,
-        "--yes": "do not ask for confirmation (by default, show what would be removed, and ask if there is a terminal)",
+        "--yes": "do not ask for confirmation (by default, show what would be removed and, in a terminal, ask first)",
     }
     sentence = "permanently remove the conversations in a workspace's trash"
     run = partial(workspace_access.run_if_confirmed, question="Delete them permanently? [y/N] ")

@@ -27,7 +27,7 @@ OPTIONS: Options = {
         "default": "",
         "help": "with --command: the protocol that the agent uses: anthropic, openai (also openai-chat and openai-responses) or gemini",
     },
-    "--workspace, -w W": "the workspace for the agent's conversation (default: the one of this folder)",
+    "--workspace, -w W": "the workspace for the agent's conversation (default: the workspace of this folder)",
     "--upstream URL": "send all requests to this address instead of the agent's own provider",
     "--fold-plans": "shorten (fold) old messages even if the agent is signed in with a subscription",
     "--dry-run": "show where the agent's requests would go and why, without starting the agent",

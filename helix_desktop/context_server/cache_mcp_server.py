@@ -89,7 +89,7 @@ async def list_session_prompts(_context: Any, _params: Any) -> types.ListPrompts
 
 
 PAGE = 100
-MCP_TASKS = "io.modelcontextprotocol/tasks"  # An extension: clients that know it get a task from `add_task`.
+MCP_TASKS = "io.modelcontextprotocol/tasks"  # An extension: with it, `add_task` returns a task.
 _MCP_TASK_STATUS = {"done": "completed", "failed": "completed", "cancelled": "cancelled"}
 ENTRY, HANDOVER = "helix://entry/", "helix://handover/"
 LARGEST_RESOURCE = 8 << 20

@@ -37,7 +37,7 @@ def build_client_snippet(
     stdio = {"type": "stdio", **plain}
     if client == "codex":
         file = Path(environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
-        plain["startup_timeout_sec"] = 60  # In seconds. Codex's 10 are too few on a busy computer.
+        plain["startup_timeout_sec"] = 60  # Codex's default of 10 is too short on a busy computer.
         return ClientSnippet(client, file, ("mcp_servers", name), plain, tomlkit.dumps({"mcp_servers": {name: plain}}))
     if client == "goose":
         settings = {"name": name, "type": "stdio", "enabled": True, "cmd": program, "args": arguments, "timeout": 300}

@@ -17,7 +17,7 @@ from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
 from helix_desktop.fast_dataclass import dataclass
 
 HEAD = 2_000
-# In characters. A longer text is encoded in slices of this size, so that other tasks can run.
+# A text of more characters is encoded in slices of this size, so that other tasks can run.
 SLICE = 1 << 20
 STRAY = "[An output that answers no call]\n"
 
@@ -28,7 +28,7 @@ class AgentOutput:
     text: str
     ok: bool = True
     images: tuple[facts.Stored, ...] = ()
-    stored: facts.Stored | None = None  # Set if the content is in the cache already.
+    stored: facts.Stored | None = None  # Set if the content is already in the cache.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class AgentFollower:
     waiting: Callable[[Awaitable[Any]], Awaitable[Any]] = await_directly
     stored: Callable[[facts.Stored, str], object] = lambda _stored, _text: None
     _reads: set[tuple[str, str, bytes]] = field(default_factory=set, init=False)
-    repeats: int = field(default=0, init=False)  # How many outputs were equal to an earlier output.
+    repeats: int = field(default=0, init=False)  # How many outputs were equal to an earlier one.
 
     def follow_draft(self, draft: ConversationDraft) -> "AgentFollower":
         """Returns a follower that works on a copy of the conversation."""
@@ -126,7 +126,7 @@ class AgentFollower:
         self.repeats += before > 0
         self._reads.add(read)
         return facts.ToolReturned(
-            call=call.id,  # The same text as the output's, but held once.
+            call=call.id,  # Equal to the output's text, so that it is held in memory only once.
             output=stored,
             tokens=self.tokens.count_tokens(output.text),
             ok=output.ok,

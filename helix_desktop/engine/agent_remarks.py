@@ -12,11 +12,11 @@ from collections.abc import Iterator
 # A remark before a change is kept if its findings have at least this many characters.
 FOUND = 80
 LOOKS = 160  # A remark before any other call is kept if its findings have at least this many characters.
-LONGEST = 1_000  # In characters. A longer text before a call is taken for an answer, not a remark.
-# In characters. An answer of at least ANSWER counts as a report; its first REPORTED are kept.
+LONGEST = 1_000  # A text of more characters before a call is taken for an answer, not a remark.
+# An answer of at least ANSWER characters counts as a report; its first REPORTED characters are kept.
 ANSWER, REPORTED = 100, 600
-HEADING = 100  # In characters. A line that introduces a list is shorter than this.
-SHORT = 25  # In characters. A shorter sentence says nothing by itself.
+HEADING = 100  # A line that introduces a list has fewer characters than this.
+SHORT = 25  # A sentence with fewer characters than this says nothing by itself.
 SENTENCES = re.compile("(?<=[.!?;])\\s+|\\n+|(?<=[\u3002\uff01\uff1f])")
 _NEXT = re.compile(
     r"\W*(?:(?:good|perfect|great|ok(?:ay)?|now|next|then|so|and|also|wait|ah|yes|alright|excellent|gut|jetzt|und)\b\W*)*"

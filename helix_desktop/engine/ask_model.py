@@ -16,7 +16,7 @@ SYSTEM = (
     "what stands in it. Answer with what is asked for and nothing else, in the language of the conversation."
 )
 
-TRIES = 4  # A request whose reply breaks off is sent this many times at most, as in a turn.
+TRIES = 4  # A request whose reply breaks off is sent at most this many times, as in a turn.
 # The model's thoughts at the beginning of a reply, which some servers leave in the text.
 _THOUGHT = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)
 
@@ -46,7 +46,7 @@ class ModelInquiry:
         except TimeoutError as error:
             raise ModelFailed(f"{client.model_name} did not finish within {seconds:g} seconds.") from error
         if reply.stop in (Stop.CUT, Stop.FILTERED):
-            # Half an answer would mislead more than none.
+            # Half an answer would mislead more than none at all.
             raise ModelFailed(reply.why or f"{client.model_name} stopped in the middle of its reply.")
         return _text_without_thoughts(reply)
 

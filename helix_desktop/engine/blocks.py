@@ -38,11 +38,11 @@ class Block:
     source: Cover
     content: UserPart | ReplyPart | Stored
     tokens: int
-    fold: str = ""  # The id of the live fold whose text this block shows.
+    fold: str = ""  # The id of the live fold whose text is in this block.
     call: str = ""  # The id of the call that this output answers.
-    ok: bool = True  # For an output: the call succeeded. For a reply: the model finished it.
+    ok: bool = True  # Whether an output's call succeeded, or the model finished its reply.
     pinned: bool = False
-    cached: tuple[Stored, ...] = ()  # The originals that a fold replaces, which can be recalled.
+    cached: tuple[Stored, ...] = ()  # The originals a fold replaces, which can be recalled.
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,11 @@ class Request:
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     stable: int = 0
-    max_output: int = 0  # In tokens. With 0, the provider's own limit applies.
+    max_output: int = 0  # In tokens; 0 means the provider's own limit.
     settled: int = 0
     purpose: Purpose = Purpose.STEP
     reasoning: str = ""  # "", "low", "medium" or "high". Each provider is sent its own form, or nothing.
-    temperature: float | None = None  # None: the provider's default. Models that refuse it get none.
+    temperature: float | None = None  # None: the provider's default, and for models that refuse it.
     top_p: float | None = None
 
 
@@ -149,7 +149,7 @@ class Reply:
     stop: Stop
     usage: Usage = Usage()
     model: str = ""
-    why: str = ""  # If `stop` is CUT or FILTERED, a sentence that says what happened.
+    why: str = ""  # A sentence that says what happened if `stop` is CUT or FILTERED.
 
 
 Delta = TextDelta | ReasoningDelta | CallDelta | RetryDelay | Reply

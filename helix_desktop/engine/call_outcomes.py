@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 
 from helix_desktop.json_values import object_at, parse_json_or_none
 
-TAIL = 20_000  # In characters. This last part of an output is searched for why a program stopped.
-SUBJECT, SOURCE = 4_000, 200  # In characters: what is searched for a call's subject, and the longest name of an output.
+TAIL = 20_000  # Why a program stopped is looked for in only this many last characters of its output.
+SUBJECT, SOURCE = 4_000, 200  # The most characters searched for a call's subject, and those of an output's name.
 LINE, SAID = 200, 3  # The most characters in a line that gives a reason, and the most such lines.
-FAILED = 12  # At most this many lines are kept of an error message that the user pasted.
+FAILED = 12  # At most this many lines of an error message that the user pasted are kept.
 _EDITS = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
 _LOOKS = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
 _SHELL = re.compile(r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE)
@@ -40,7 +40,8 @@ _CHANGES = (
 )
 _HERE = re.compile(r"<<-?\s*['\"]?(\w++)['\"]?")
 _LONE_WORD = re.compile(r"^\w++$", re.MULTILINE)
-_SHOWS_AND_CHANGES = re.compile(r"edit(?:or)?$", re.IGNORECASE)  # Only the arguments tell which.
+# Such a tool may also only show a file, so its arguments must contain a text to write.
+_SHOWS_AND_CHANGES = re.compile(r"edit(?:or)?$", re.IGNORECASE)
 _WHY = re.compile(
     r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::.*)?$|^(?:error|fatal|ERROR)(?:\[\w+\])?: .+|^E {3,}\S.*|^FAIL(?:ED\b|:).*\S|"
     r"^npm ERR! .+|^make(?:\[\d+\])?: \*\*\* .+|^.{0,120}: command not found$|^.{0,200}: No such file or directory$|"

@@ -147,5 +147,5 @@ class SessionCollaborators(FoldServices):
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
     run_hooks: Callable[[str, str, Mapping[str, Any]], Awaitable[HookOutcome]] = run_no_hooks
     turn_lease: Callable[[str], AbstractAsyncContextManager[None]] = turn_without_lease
-    # Runs and records a turn of a foreign agent. If None, this program's own agent does the work.
+    # Runs a foreign agent's turn and records it. If None, this program's own agent does the work.
     run_foreign_turn: Callable[[TurnCallbacks], Awaitable[facts.TurnEnded]] | None = None

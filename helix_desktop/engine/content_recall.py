@@ -25,16 +25,16 @@ from helix_desktop.errors import InvalidInput, NotFound
 
 # The size of a page read from the start. It is small because every later step sends the page again.
 PAGE_TOKENS = 1_400
-WHOLE_TOKENS = 6_000  # In tokens. A longer entry is never recalled as a whole.
+WHOLE_TOKENS = 6_000  # An entry of more tokens than this is never recalled as a whole.
 USUAL_CONTEXT, USUAL_STEPS = 40_000, 20  # Assumed if the context's tokens or its steps are unknown.
 # For a longer entry: the most tokens shown of its beginning, and of an outline of the rest.
 BEGINNING_TOKENS, OUTLINE_TOKENS = 800, 500
 LINES_TOKENS = 3_500  # The most tokens that a recall of a range of lines returns.
 COMPACTED_TOKENS = 3_500
-# Lines shown around a hit, the most hits shown so, and the most characters of these lines.
+# Lines shown around a hit, the most hits shown that way, and the most characters of these lines.
 AROUND, PASSAGES, PASSAGE = 12, 3, 1_600
 PAGE_BYTES = 24_000
-SHORT = 12  # In digits. Lists of results show this much of a hash.
+SHORT = 12  # Lists of results show this many digits of a hash.
 FIND_BYTES, IN_A_THREAD = 8 << 20, 1 << 15
 PIECE = 1 << 20
 COMPACT_BYTES = 2 << 20
@@ -65,7 +65,7 @@ async def find_entry(cache: ContentCache, name: str, beginning: int = 0) -> Cach
 async def resolve_entry_name(cache: ContentCache, name: str) -> Digest:
     """The digest that a name stands for. A whole hash may be that of no entry."""
     name = name.strip().strip("\"'`").lower()
-    if whole := _WHOLE.search(name):  # The model may copy a hash together with the marker's text around it.
+    if whole := _WHOLE.search(name):  # The model may have copied the hash with some text of the marker.
         name = whole.group()
     if not _HEX.fullmatch(name):
         raise InvalidInput(
@@ -214,7 +214,7 @@ async def compact_entry(
     return answer[: PAGE_BYTES // 2] or "[the model found nothing to say about it]"
 
 
-# --- Folded messages are recalled and searched ---
+# --- Recalling and searching folded messages ---
 
 
 async def recall_folded_messages(
@@ -318,7 +318,7 @@ def _format_source(source: DetailSource) -> str:
     return f"[{source.seq}] assistant: {source.text}"
 
 
-# --- An entry is read page by page, or by ranges of lines ---
+# --- Reading an entry page by page, or by ranges of lines ---
 
 
 def parse_line_range(words: str) -> tuple[int, int]:

@@ -36,13 +36,13 @@ class Conversation:
         self.id = conversation
         self.state = state
         self.listeners: list[Listener] = []
-        # The last request, as one number per message. The provider has its unchanged beginning in its cache.
+        # The last request, one number per message. Its unchanged beginning is in the provider's cache.
         self.sent = MarkedRequest()
         self._lock = asyncio.Lock()
         self._given = 0
         self._policy: Policy | None = None
         self._policy_fact: PolicySet | None = None
-        # Two versions of the settings: as last recorded, and as the next request will use them.
+        # The settings of the next request, as last recorded and as it will use them.
         self._expected: tuple[RequestSettings, RequestSettings] | None = None
 
     @classmethod
@@ -100,7 +100,7 @@ class Conversation:
     async def _advance_state(self, recorded: Sequence[Recorded]) -> None:
         for one in recorded:
             fact, branch = one.fact, None
-            if isinstance(fact, Rewound):  # The branch it continues from. Building a long one takes a second.
+            if isinstance(fact, Rewound):  # The branch to continue from. Building a long one takes a second.
                 last = max(0, min(fact.to, self.state.seq))
                 branch = await asyncio.to_thread(self.state.branch_at_rewind, last)
             self.state.advance_state(one, branch)

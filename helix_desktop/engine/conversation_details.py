@@ -22,19 +22,19 @@ from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.rule_words import states_a_rule, states_a_wish
 from helix_desktop.fast_dataclass import dataclass
 
-SENTENCE = 1_000  # In characters. Of a stated rule or decision, at most this much is kept.
-BRIEF = 600  # In characters. In a longer message of the user, each sentence is searched for demands.
-NOD = 15  # In characters. A shorter message without a rule only agrees, as in "yes, do that".
+SENTENCE = 1_000  # At most this many characters of a stated rule or decision are kept.
+BRIEF = 600  # In messages of the user with more characters, each sentence is searched for demands.
+NOD = 15  # A message with fewer characters and no rule only agrees, as in "yes, do that".
 ERROR_LINE = 2_000
 COMMAND = 2_000
 TRIED, WORKS = 100, 150  # The most characters of a failed command, and of one that proves something.
-WORD = 8_000  # In characters. A longer address or path is cut.
-MESSAGE = 100_000  # In characters. Of a longer message of the user, only the beginning is kept.
-FAILURES = 12  # Failures not solved yet: only this many of the newest are kept.
-LINES_READ = 100_000  # Errors are searched for in only this many lines of an output.
-MOST = 200_000  # The most details. At half as many again, the least important are discarded.
-ALIKE = 40  # The most words of a text that differ only in digits. A log could have millions.
-# In characters. Texts are searched in pieces of this size, because a search blocks other threads.
+WORD = 8_000  # An address or path of more characters than this is cut.
+MESSAGE = 100_000  # Only this many characters at the beginning of a user's message are kept.
+FAILURES = 12  # Only this many of the newest failures without a solution are kept.
+LINES_READ = 100_000  # Only this many lines of an output are searched for errors.
+MOST = 200_000  # The most details kept. At half as many again, the least important are discarded.
+ALIKE = 40  # The most words of a text that differ only in digits. A log could contain millions.
+# Texts are searched in pieces of this many characters, because a search blocks other threads.
 PIECE = 1 << 16
 
 CRITICAL = ("rule", "figure", "todo", "decision", "failure", "lesson", "report", "written", "works", "artifact")
@@ -60,8 +60,8 @@ _ERROR = re.compile(
     r"not found|no such|unable to|could not|unexpected|killed|ENOENT|EACCES|errno|segfault|aborted|assert\w*|timed? ?out|invalid)\b|\w(?:Error|Exception|Warning)\b|\bERR!|^E\s{2,}|✗|错误|失败|Fehler",
     re.IGNORECASE,
 )
-# Every line that `_ERROR` matches contains one of these words, or a space after its first letter.
-# These words are in lower case. Searching for them first is faster than matching each line.
+# Every line that `_ERROR` matches contains one of these lower-case words, or a space after its
+# first letter. Searching for them first is faster than matching the pattern against each line.
 _TELLS = (
     "error", "exception", "warning", "traceback", "fatal", "fail", "panic", "cannot", "can't", "denied", "refused", "undefined",
     "unresolved", "not found", "no such", "unable to", "could not", "unexpected", "killed", "enoent", "eacces", "errno", "segfault",
@@ -84,7 +84,7 @@ _DECIDED = re.compile(
     r"wir nehmen|nehmen wir|wir machen|entschieden)",
     re.IGNORECASE,
 )
-_RECORDED = re.compile(r"\[[^\]]*\]")  # A recorder's note: [Request interrupted by user].
+_RECORDED = re.compile(r"\[[^\]]*\]")  # A note added by a recorder: [Request interrupted by user].
 _DIGITS = re.compile(r"\d+")
 _READS = re.compile(r"read|view|open|cat|get|fetch|list|grep|search|find|ls", re.IGNORECASE)
 
@@ -96,7 +96,7 @@ class DetailSource:
     text: str
     tool: str = ""
     ok: bool = True
-    names: tuple[str, ...] = ()  # The names of files that were attached or produced.
+    names: tuple[str, ...] = ()  # The names of attached or produced files.
     changes: tuple[FileChanged, ...] = ()
 
 
@@ -178,13 +178,13 @@ class _DetailCollector:
         self._asked = ""  # The assistant's last sentence, which the user's next message may answer.
         # The assistant's last message. What is kept of it depends on whether it also makes a call.
         self._said: DetailSource | None = None
-        self._called = self._answered = 0  # How many calls there were so far, and how many of them were answered.
-        self._last_call = 0  # The number of the fact with the last call.
-        # Failures not solved yet, by action and error: the number of the fact, and a description.
+        self._called = self._answered = 0  # How many calls there have been, and how many of them were answered.
+        self._last_call = 0  # The fact number of the last call.
+        # Failures without a solution yet, by action and error: the fact number and a description.
         self._failures: dict[tuple[str, str], tuple[int, str]] = {}
         # True if a call has changed a file or checked something since the user's last message.
         self._acted = False
-        self._tried: dict[int, _AttemptedCall] = {}  # Calls that have no result yet, by number.
+        self._tried: dict[int, _AttemptedCall] = {}  # Calls without a result yet, by fact number.
         self._shapes: Counter[str] = Counter()
         # The last list of tasks, "given" by a call or "said" by the agent: its fact number, and the open tasks.
         self._open: dict[str, tuple[int, list[str]]] = {}
@@ -417,7 +417,7 @@ def sort_details(found: Iterable[Detail]) -> list[Detail]:
     return sorted(found, key=lambda detail: (order[detail.kind], -detail.seq))
 
 
-# --- A document is checked for missing details ---
+# --- Finding the details that a document lacks ---
 
 SECTION_OF: Mapping[str, str] = {
     "rule": "User Preferences",

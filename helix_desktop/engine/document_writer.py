@@ -39,12 +39,12 @@ from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import CacheCorrupt, HelixError, ModelFailed, NotFound
 from helix_desktop.fast_dataclass import dataclass
 
-LARGEST = 6_000  # In tokens. A document that replaces history is never longer.
+LARGEST = 6_000  # A document that replaces history never has more tokens than this.
 WINDOW_SHARE = 8  # A document takes at most one eighth of the window.
-FRAME = 260  # The tokens that a document's header and headings take.
-ANSWER = 4_000  # In tokens. The most a writer may put out; never more than a quarter of its window.
-SMALLEST = 400  # In tokens. A shorter document would say too little to be useful.
-STRETCH = 0.002  # In seconds. After computing for this long, a short pause lets other threads run.
+FRAME = 260  # The tokens for a document's header and headings.
+ANSWER = 4_000  # The most tokens a writer may produce, and never more than a quarter of its window.
+SMALLEST = 400  # A document of fewer tokens would say too little to be useful.
+STRETCH = 0.002  # After computing for this many seconds, a short pause lets other threads run.
 ENTRY = "details of a conversation"
 
 Models = Callable[[facts.ModelRole], ModelClient | None]
@@ -61,7 +61,7 @@ class DocumentMaterial:
     items: tuple[ViewItem, ...]
     view: View
     seq: int
-    shown: int  # How many tokens the span takes in the view now.
+    shown: int  # How many tokens of the view the span takes now.
     kept: int  # How many tokens of the span stay in the view beside the document.
     todo: tuple[tuple[str, str], ...]
 
@@ -138,7 +138,7 @@ class DocumentWriter:
     clock: Clock
     models: Models
     contents: ViewContents
-    heard_at: float = math.inf  # When a model was asked or last sent something (time of the event loop).
+    heard_at: float = math.inf  # The event loop's time when a model was asked or last sent something.
 
     async def write_document(self, reading: DocumentMaterial, fold: str, seconds: float) -> WrittenDocument:
         """The fold from the first attempt that works. Raises NoDocumentWritten if none does."""
@@ -303,7 +303,7 @@ class DocumentWriter:
         shown = (DetailSource(0, "output", passage.text) for passage in passages)
         known = [*known, *shown, DetailSource(0, "user", question)]
         claims = await asyncio.to_thread(find_unsupported_claims, text, known)
-        if claims and rung.way == "prefix":  # This writer also saw what comes after the span.
+        if claims and rung.way == "prefix":  # This writer also saw the messages after the span.
             seqs = [seq for seq in reading.branch.order if seq > reading.plan.span.last]
             known += await read_detail_sources(reading.branch, seqs, self.cache)
             claims = await asyncio.to_thread(find_unsupported_claims, text, known)
@@ -326,7 +326,7 @@ class DocumentWriter:
         purpose = facts.Purpose(reading.plan.kind.value)
         room = self._material_room_tokens(reading.situation, rung.role)
         if rung.way == "prefix":
-            # A connected agent's model is asked behind the agent's own request.
+            # A connected agent's model is asked after the agent's own request.
             view = View(()) if getattr(rung.client, "has_own_history", False) else reading.view
             sent = legal_messages.build_request(view, await self.contents.read_view_contents(view))
             request = append_question(sent, question, purpose, answer)
@@ -442,7 +442,7 @@ def _split_passage(passage: SpanText, room: int) -> Iterator[SpanText]:
         yield replace(passage, text=passage.text[start : start + size], tokens=passage.tokens // count)
 
 
-REFERENCE_LIMIT = 2_000_000  # In characters. A list of details is stored up to this length.
+REFERENCE_LIMIT = 2_000_000  # The most characters of a stored list of details.
 HEADER = "Details kept by Helix Desktop: kind [seq] text"
 
 

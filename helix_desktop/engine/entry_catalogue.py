@@ -27,7 +27,7 @@ class EntryFilter:
     tool: str = ""
     conversation: str = ""
     since: float = 0.0
-    least: int = 0  # In bytes. Smaller entries are not shown.
+    least: int = 0  # Entries of fewer bytes are not shown.
     most: int = 0
     pinned: bool = False
     unused: bool = False
@@ -91,7 +91,7 @@ class CatalogueFigures:
     tokens: int = 0
     pinned: int = 0
     gone: int = 0
-    # How many outputs repeated an earlier one, and would be stored twice without hashes.
+    # How many outputs repeated an earlier one and would be stored twice if there were no hashes.
     repeated: int = 0
     repeated_size: int = 0
 

@@ -12,9 +12,9 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-LONG = 1_000  # In characters. A longer line is continued on the next displayed line.
+LONG = 1_000  # Lines of more characters than this continue on the next displayed line.
 GOES_ON = "⟨…⟩"
-_SPACE = "⟨0020⟩"  # Shown for a space at the very end of a line, where nobody would see it.
+_SPACE = "⟨0020⟩"  # Shown for a space at the very end of a line, where it would go unnoticed.
 # This invisible mark keeps text in order after right-to-left words.
 # If a value itself contains this mark, the mark is shown as a code.
 _APART = "\u200e"
@@ -23,14 +23,14 @@ _WORDS = re.compile(r"([^\W_]+)")
 _MARK = re.compile(rf"{_APART}|→(?=\t)|⟨(?:. )?([0-9A-F]{{4,6}})⟩")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+")
 
-# Characters that can pass for a sign in commands, for one another or for one of our own marks.
-# The Unicode decompositions of these characters do not show this likeness.
+# Characters that can pass for a sign used in commands, for one another or for one of our own marks.
+# Their Unicode decompositions do not reveal the likeness.
 _ALIKE = frozenset(
     "‘’‚‛“”„‟′″‵‶ʹʺʻʼʽˈˊˋ´՚׳״‐‑‒–—―−⁃ˉ˗۔⁄∕╱⟋⧸∖⧵⧹╲⟍․‧∙ː˸։׃܃܄∶꞉⁏؛،؍٫ǀ∣⎪❘│┃⏐׀‹›❬❭❮❯˂˃≺≻⟨⟩〈〉❨❩❪❫❲❳❴❵"
     "∗⁎✱٭∼˜⁓ǃʔ♯٪꞊═⹀᛭➕˄ˆ⌃ˍıȷƨƽⱭ¦‖…‥"
 )
-# Characters that are ordinary within Chinese or Japanese text.
-# On their own, these characters can pass for a slash, a bar or a dash.
+# Characters that are ordinary within Chinese or Japanese text,
+# but can pass for a slash, a bar or a dash on their own.
 _ALIKE_ALONE = frozenset("ノﾉ一丨丶丿ー口〜～〳〡゠")
 # Letters of living alphabets that look like Latin letters. A word made only of them is marked.
 _LOOKS_LATIN = frozenset(
@@ -43,7 +43,7 @@ _RARE = frozenset(  # Alphabets rarely used in file names, with many letters tha
         "VAI", "BAMUM", "MEDEFAIDRIN",
     ]
 )  # fmt: skip
-_MOST_CARRIED = 8  # With more combining marks on one letter, the text below them becomes unreadable.
+_MOST_CARRIED = 8  # With more combining marks on one letter, the text below becomes unreadable.
 _BLANK = frozenset("\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\U0001d159\u034f\u180b\u180c\u180d\u180f")
 
 
@@ -80,7 +80,7 @@ def _break_long_line(line: str) -> Iterator[str]:
     """Breaks a long line, never inside a mark."""
     start = 0
     while len(line) - start > LONG:
-        end = start + LONG - 1  # The mark that keeps it left to right comes before it.
+        end = start + LONG - 1  # Leaves room for the left-to-right mark.
         opened = line.rfind("⟨", end - 12, end)
         end = opened if opened >= 0 and line.find("⟩", opened, end) < 0 else end
         yield line[start:end] + GOES_ON

@@ -24,11 +24,11 @@ _TAGGED: Mapping[str, type] = {
     for kind in (facts.Text, facts.Attachment, facts.Reasoning, facts.ToolCall, facts.Span, facts.PartRef)
 }
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_READ = json.JSONDecoder().raw_decode  # Faster than `json.loads`, because this skips no white space.
+_READ = json.JSONDecoder().raw_decode  # Faster than `json.loads`, as it does not skip white space.
 VERSIONS: Mapping[str, int] = {}
-# The ID of a conversation that comes from others: it also names files and stands in links.
+# The ID of a conversation from elsewhere, which is also used in file names and links.
 CONVERSATION_ID = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,80}")
-LATEST_TIME = 1e11  # In seconds. A later time cannot be shown as a date everywhere.
+LATEST_TIME = 1e11  # A later time, in seconds since 1970, cannot be shown as a date everywhere.
 _Read = Callable[[typing.Any], object]
 UPGRADES: Mapping[tuple[str, int], Callable[[dict[str, object]], dict[str, object]]] = {}
 

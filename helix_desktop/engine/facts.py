@@ -84,7 +84,7 @@ class Stop(StrEnum):
     STOPPED = "stopped"
 
 
-HOUR_WRITE = 1.6  # Anthropic writes for an hour at 2 times the price of input, and for five minutes at 1.25 times.
+HOUR_WRITE = 1.6  # Anthropic charges 2 times the input price for caching for an hour, and 1.25 times for 5 min.
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Usage:
     output: int = 0
     reasoning: int = 0
     cost: float = 0.0  # In US dollars, by the price list; 0 if the prices are unknown.
-    cache_write_hour: int = 0  # Tokens of `cache_write` that the provider keeps for an hour, for more money.
+    cache_write_hour: int = 0  # Tokens of `cache_write` that are kept for an hour, at a higher price.
 
     @property
     def priced_cache_write(self) -> float:
@@ -118,7 +118,7 @@ class ToolSpec:
     schema: str
 
 
-# --- Facts about folds, and the parts that folds cover ---
+# --- Folds, and the parts they cover ---
 
 
 class FoldKind(StrEnum):
@@ -174,9 +174,9 @@ class Folded:
     entries: tuple[Digest, ...] = ()
     details: DetailsKept = DetailsKept()
     number: int = 0  # A number for the title, such as 3 in "Handover 3".
-    model: str = ""  # The model that wrote this text; empty if no model did.
+    model: str = ""  # The model that wrote this text; empty if none did.
     seconds: float = 0.0
-    why: str = ""  # A sentence that says which rule led to the fold, with its figures.
+    why: str = ""  # A sentence that states which rule led to the fold, with its figures.
     asked: str = ""  # What the agent or the user asked to keep.
     panic: bool = False
 
@@ -235,10 +235,10 @@ class Included:
     ref: Cover
 
 
-# --- Facts about messages, replies and results ---
+# --- Messages, replies and results ---
 
 
-NO_LONGER = "[What stood here before, under the same name, no longer holds.]"  # Replaces an earlier note once a newer one has its name.
+NO_LONGER = "[What stood here before, under the same name, no longer holds.]"  # Replaces an earlier note when a newer one has its name.
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +314,7 @@ class FilesChanged:
     call: str = ""
     by: str = "command"
     undoes: tuple[int, ...] = ()
-    names: tuple[str, ...] = ()  # Some of the changed paths, to name in a line of text.
+    names: tuple[str, ...] = ()  # Some of the changed paths, to be named in a line of text.
     left_out: tuple[str, ...] = ()  # Some of the files that this step created but an undo does not remove.
     is_whole: bool = False
 

@@ -22,17 +22,17 @@ from typing import NamedTuple
 
 from helix_desktop.fast_dataclass import dataclass
 
-UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0  # For unknown prices, as shares of the input price.
-LEAST_SAVING = 4_000  # In tokens. Clearing less never pays for caching what follows again.
+UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0  # Assumed for unknown prices, by the input price.
+LEAST_SAVING = 4_000  # Clearing fewer tokens never pays for caching what follows again.
 COLD_SHARE = 1 / 3  # While the provider's cache is cold, a clearing must free this share of the context.
-QUESTION_TOKENS = 300  # In tokens. The request for a summary makes the context this much longer.
+QUESTION_TOKENS = 300  # The request for a summary makes the context this many tokens longer.
 PAYBACK_SHARE = 0.5  # A fold must repay its cost within this share of the steps so far.
-# The expected cost of recalls as a share of savings, and how many saved tokens this expectation counts for.
+# The expected cost of recalls as a share of savings, and how many saved tokens' worth of evidence it has.
 RECALLS_EXPECTED, EXPECTED_WEIGHT = 0.3, 20_000
 RETURN_SHARE = 0.5  # This share of conversations is expected to continue after a long pause.
-# The longer a pause has lasted, the longer it goes on: fitted to 3,218 pauses of Claude Code's users (its issue 94177).
-RETURN_SLOPE, USUAL_PAUSES = 0.7, 4  # The usual chance counts as much as so many pauses of the conversation.
-RECALLED_TOKENS = 600  # In tokens. The expected length of a recalled text.
+# The longer a pause has lasted, the longer it will last: fitted to 3,218 pauses of Claude Code's users (issue 94177).
+RETURN_SLOPE, USUAL_PAUSES = 0.7, 4  # The usual chance counts as much as this many observed pauses.
+RECALLED_TOKENS = 600  # The expected number of tokens in a recalled text.
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ def clearing_threshold(
         return LEAST_SAVING
     if rent_per_token <= 0:
         return math.inf if seen.net_share <= 0 else LEAST_SAVING
-    # The tokens a clearing must free to repay rewriting, and one recall, in half as many steps as so
-    # far. With this limit, a short conversation does not pay for savings that it never gets.
+    # The tokens that must be freed to repay rewriting and one recall within half as many steps as
+    # so far. Without this limit, short conversations would pay for savings they never get.
     certain = (rewrite * max(0.0, rest) + seen.recall) / (rent_per_token * PAYBACK_SHARE * seen.steps)
     return max(certain, math.sqrt(2 * rewrite * max(0.0, rest) * growth / rent_per_token))
 
@@ -129,7 +129,7 @@ def find_clearing_start(  # It has many parameters because the rule compares all
     """The index from which on clearing now pays most; None: wait."""
     best, found = 0.0, None
     rest, freed = 0, 0
-    # From the newest part backwards, because clearing from a start also clears everything after it.
+    # The newest part comes first, because clearing from a part on also clears everything after it.
     for index in range(len(view) - 1, -1, -1):
         part = view[index]
         if part.frees > 0:
@@ -151,9 +151,9 @@ def pays_to_clear_when_cold(freed: int, context: int, share: float = COLD_SHARE)
 class HandoverPlan:
     """What one would come to now, in tokens."""
 
-    context: int  # The size in tokens of the whole next request.
-    stays: int  # The tokens that follow the document, which the provider must cache again.
-    summary: int  # The expected length of the document in tokens.
+    context: int  # The tokens of the whole next request.
+    stays: int  # The tokens after the document, which the provider must cache again.
+    summary: int  # The expected number of tokens in the document.
 
 
 def carrying_cost(tokens: int, price: RelativePrices) -> float:
@@ -211,8 +211,8 @@ def least_context_for_handover(window: int, tokens: int, share: float) -> float:
 # --- What a recall costs ---
 
 
-ASKING_TOKENS = 150  # In tokens. What an agent writes to recall something.
-CARRIED_STEPS = 20  # A recalled text is expected to stay in the context for this many steps at most.
+ASKING_TOKENS = 150  # The tokens that an agent writes to recall something.
+CARRIED_STEPS = 20  # A recalled text is expected to stay in the context for at most this many steps.
 
 
 def whole_entry_tokens(context: int, steps: int, price: RelativePrices, least: int, most: int) -> int:
@@ -230,8 +230,8 @@ def whole_entry_tokens(context: int, steps: int, price: RelativePrices, least: i
 # --- Limits for models with a small context window ---
 
 
-SMALL_WINDOW = 96_000  # In tokens. With a smaller window, shorter outputs already count as large.
-LEAST_LARGE = 500  # In tokens. Shorter outputs never count as large, even in a small window.
+SMALL_WINDOW = 96_000  # In a window of fewer tokens, shorter outputs already count as large.
+LEAST_LARGE = 500  # Outputs of fewer tokens never count as large, even in a small window.
 
 
 def large_output_tokens(window: int, tokens: int = 4_000) -> int:

@@ -35,8 +35,8 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoppedByU
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 ASKED = "requested by the user"
-RETRY_AFTER = 60.0  # In seconds. A strategy that failed is not tried again for this long.
-TO_WRITE = 45.0  # In seconds. A fold for a pause begins this long before the cache expires.
+RETRY_AFTER = 60.0  # A strategy that failed is not tried again for this many seconds.
+TO_WRITE = 45.0  # A fold for a pause begins this many seconds before the cache expires.
 
 
 class FoldPlanner:
@@ -79,7 +79,7 @@ class FoldSteward:
         self._ready: document_writer.WrittenDocument | None = None
         self._pause: asyncio.TimerHandle | None = None
         self._planner = FoldPlanner(conversation, services.clock)
-        # Set by the session. It is weak, since the session holds this steward.
+        # Set by the session. The reference is weak because the session holds this steward.
         self.keep_cache_alive: weakref.WeakMethod[Callable[[], Coroutine[Any, Any, None]]] | None = None
 
     def steward_for_draft(self, draft: ConversationDraft) -> "DraftSteward":
@@ -356,7 +356,7 @@ class FoldSteward:
         recorded = await self.conversation.append_facts_from(make_facts)
         return tuple(one for one in recorded if isinstance(one.fact, facts.Folded))
 
-    # --- Old parts are cleared; if the next request does not fit, stronger measures follow
+    # --- Clearing old parts, and stronger measures if the next request does not fit
 
     async def _clear_due_parts(self) -> None:
         situation = self.current_situation()
@@ -388,7 +388,6 @@ class FoldSteward:
         try:
             await work()
         except HelixError as error:
-            # The message may quote the provider, so only the kind of error is logged.
             log.info("%s failed: %s", kind.value, type(error).__name__)
             await self._planner.record_failure(kind, error.what)
         except Exception:

@@ -15,12 +15,12 @@ from itertools import groupby
 from typing import AnyStr, Generic, cast
 
 DEEPEST = 64  # The most backslashes in a row that are recognised, as in JSON nested six levels deep.
-_WIDE = 48  # In characters. The longest form that escaping may give to a single character.
+_WIDE = 48  # The most characters that escaping may turn a single character into.
 _CODECS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _LEGACY = ("latin-1", "cp1252", "gb18030", "shift_jis")  # Encodings tried only if the text is not ASCII.
 _ENTITIES = {'"': ("quot",), "&": ("amp",), "<": ("lt",), ">": ("gt",), "'": ("apos",)}
 _NAMED = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
-_SIGNS = ("\\u", "\\U", "\\x", "%", "&", "\0")  # Letters are escaped with one of these only.
+_SIGNS = ("\\u", "\\U", "\\x", "%", "&", "\0")  # Letters are escaped only with one of these.
 _SHORTEST_CORE = 5
 Escape = Callable[[str], str]
 

@@ -26,8 +26,8 @@ from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import HelixError, ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 
-SAID, ASKED = 500, 2_000  # A call's purpose: characters of the text before it, and of its arguments.
-COMPACTION = 1_500  # In tokens. The longest compaction of an output.
+SAID, ASKED = 500, 2_000  # The most characters quoted of the text before a call and its arguments.
+COMPACTION = 1_500  # The most tokens in a compaction of an output.
 QUESTION_OUTPUT = 1_000
 
 
@@ -121,7 +121,7 @@ class OutputAdmission:
         said = [part.text for part in parts if isinstance(part, facts.Text)]
         return f"{' '.join(said)[-SAID:]} {call.arguments[:ASKED] if call else ''}"
 
-    # --- Outputs: how much of a large one the model is shown
+    # --- Outputs: how much of a large one is shown to the model
 
     async def _read_large_output(self, index: int, returned: facts.ToolReturned, policy: Policy) -> LargeOutput:
         text = await read_stored_text(self.cache, returned.output)
@@ -222,7 +222,7 @@ class OutputAdmission:
             facts.ModelRole.FAST if self.models(facts.ModelRole.FAST) is client else facts.ModelRole.MAIN
         )
         window = chosen.window if chosen and chosen.window > 0 else self.conversation.policy.window
-        room = max(2_000, window - COMPACTION * 2 - 1_000) * 2  # In characters: two for each token, to be safe.
+        room = max(2_000, window - COMPACTION * 2 - 1_000) * 2  # Only two characters per token, to be safe.
         if len(text) <= room:
             return text
         lines = text.removesuffix("\n").split("\n")
@@ -244,7 +244,7 @@ class OutputAdmission:
         name = self.conversation.new_fold_name(kind)
         return facts.Folded(name, kind, cover, shown, tokens, before, entries=(entry,), why=why)
 
-    # --- Messages of the user: large parts are stored and shown as excerpts
+    # --- The user's messages: storing large parts and showing excerpts of them
 
     async def _store_message_part(self, part: facts.UserPart) -> facts.Attachment:
         if isinstance(part, facts.Attachment):

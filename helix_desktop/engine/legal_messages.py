@@ -74,7 +74,7 @@ class _MessageBuilder:
     waiting: dict[str, None] = field(default_factory=dict)
     held: list[MessagePart] = field(default_factory=list)
     reply: int = 0  # The fact number of the reply that is being built.
-    is_complete: bool = False  # True if the model finished the reply that is being built.
+    is_complete: bool = False  # Whether the model finished the reply that is being built.
     stable: int = 0
 
     def add_block(self, block: Block) -> None:
@@ -143,7 +143,7 @@ class _MessageBuilder:
             case ToolCall(name=name, arguments=arguments):
                 return [Text(f"[Kept word for word: call of {name}]\n{arguments}")]
             case _:
-                return []  # Providers refuse reasoning that is incomplete, so it is not sent.
+                return []  # Providers refuse incomplete reasoning, so it is not sent.
 
     def _ensure_last_is_user(self) -> None:
         self._add_interrupted_results()

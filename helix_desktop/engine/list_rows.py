@@ -25,7 +25,7 @@ class ConversationListRow:
     parent_call: str = ""
     cost: float = 0.0
     agent: str = ""  # The connected agent that writes this conversation; empty: this program's own.
-    machine: str = ""  # In a shared workspace: the machine that wrote last; empty: this one.
+    machine: str = ""  # In a shared workspace: the machine that wrote last; empty for this one.
     copy: str = ""  # The branch or commit from which the conversation's private copy was made.
     overlaps: tuple[str, ...] = ()  # Files changed both in this conversation's copy and in others.
     acp_agent: str = ""  # The foreign agent that works in this conversation over ACP.

@@ -13,9 +13,9 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import Block, ContextKind, Role
 from helix_desktop.engine.tool_calls import parse_arguments, parse_strict_json
 
-IMAGE_TOKENS = 1_600  # A rough figure of what providers bill for a picture.
+IMAGE_TOKENS = 1_600  # A rough estimate of what providers bill for an image.
 NOTE_TOKENS = 8
-LONG_VALUE = 400  # In characters. Must not change: views of shortened arguments were computed with it.
+LONG_VALUE = 400  # In characters. Must not change, as views of shortened arguments depend on it.
 EXCLUDED = "[Taken out of the context by the user]"
 EXCLUDED_ARGUMENTS = json.dumps({"note": EXCLUDED})
 SAME_ENTRY = "[CACHED] in the same entry"

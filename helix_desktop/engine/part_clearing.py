@@ -14,7 +14,7 @@ from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
 from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 
-LONG = 500  # In tokens. For a longer part, the marker tells the agent how to ask for a piece of it.
+LONG = 500  # Above this many tokens, the marker tells the agent how to ask for a piece.
 
 
 @dataclass(frozen=True, slots=True)

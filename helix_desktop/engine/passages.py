@@ -13,13 +13,13 @@ from itertools import accumulate
 
 from helix_desktop.engine.ports import TokenCounter
 
-TOKENS = 500  # In tokens. The most that all passages of one search result take.
-AROUND = 10  # In lines around a hit. A passage shows at most these.
+TOKENS = 500  # The most tokens that all passages of one search result take.
+AROUND = 10  # A passage shows at most this many lines around a hit.
 NEAR, NEAR_WORTH = 3, 0.6  # Words this many lines from a hit raise its rank, and how much: less with each line.
-IN_ONE_TEXT, IN_ALL = 2, 4  # How many passages are shown of a single text, and of several.
-WORTH_SHOWING = 0.4  # A hit that is worth less than this share of the best one is only named.
+IN_ONE_TEXT, IN_ALL = 2, 4  # The most passages shown from one text, and from several.
+WORTH_SHOWING = 0.4  # Hits that rank below this share of the best one are only listed.
 MOST_WORDS, MOST_HITS, OTHERS = 16, 2_000, 12
-LINE = 1_000  # In characters. A longer line is cut to the part around the match.
+LINE = 1_000  # Longer lines, in characters, are cut to the part around the match.
 _WORD = re.compile(r"[\w./-]+")
 
 Span = tuple[int, int]  # Numbers of the first and the last line; lines are counted from 1.

@@ -104,7 +104,7 @@ class ForgetResult:
     conversations: tuple[str, ...]
     backups: int
     elsewhere: tuple[str, ...] = ()
-    ciphertext: tuple[str, ...] = ()  # Places in a shared store that may still have it, encrypted.
+    ciphertext: tuple[str, ...] = ()  # Places in a shared store that may still hold it, encrypted.
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +157,14 @@ class CallOutcome:
     changes: tuple[FileChanged, ...] = ()
     child: str = ""
     todo: tuple[tuple[str, str], ...] | None = None
-    decided_by: str = ""  # Who allowed or refused this call: "user", "rule", "mode" or nobody ("").
+    decided_by: str = ""  # Who allowed or refused it: "user", "rule", "mode" or nobody ("").
     decided_scope: str = "once"
-    keep: str = ""  # What to keep of a long output, from the call's `keep` argument. The tool itself never gets it.
-    repeated: bool = False  # True if this repeats an earlier read of unchanged content.
-    refused: bool = False  # True if the user or a rule refused this call; nothing was done.
-    stopped: bool = False  # True if this call was cancelled; its output ends at that point.
+    keep: str = ""  # What to keep of a long output, from the call's `keep` argument. The tool never gets it.
+    repeated: bool = False  # Whether this repeats an earlier read of unchanged content.
+    refused: bool = False  # Whether the user or a rule refused this call, so that nothing was done.
+    stopped: bool = False  # Whether this call was cancelled, so that its output ends early.
     files: FilesChanged | None = None  # The files that the call changed in the workspace's folders.
-    content: bytes | None = None  # The output, if memory holds all of it; it need not be read again.
+    content: bytes | None = None  # The whole output, if it is in memory and need not be read again.
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,22 +174,22 @@ class PermissionQuestion:
     call: ToolCall
     title: str
     preview: str
-    why: str = ""  # A sentence that tells why this question is asked.
+    why: str = ""  # A sentence that explains why this question is asked.
     scopes: tuple[str, ...] = ("once", "conversation", "always")
-    form: str = ""  # The form to fill in, as a JSON schema, if an MCP server asks for values.
-    by: str = ""  # The task of the sub-agent that asks; empty if it is the main agent.
-    # The rules with which the user could allow this for longer, as text. The first is preselected.
+    form: str = ""  # If an MCP server asks for values: the form to fill in, as a JSON schema.
+    by: str = ""  # The task of the sub-agent that asks; empty for the main agent.
+    # The rules that would allow this for longer, as text. The first one is preselected.
     rules: tuple[str, ...] = ()
     apart: str = ""  # Why this needs separate permission: outside_sandbox, runs_later, opened, hidden or held.
     command: str = ""  # The slash command that asks this, if the user ran one.
-    plan: bool = False  # True for a plan to approve. The plan as edited comes back in `values`.
+    plan: bool = False  # Whether a plan is to be approved. `values` returns it as edited.
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionAnswer:
     allowed: bool
     scope: str = "once"
-    words: str = ""  # The user's words to the model instead of permission.
+    words: str = ""  # What the user told the model instead of giving permission.
     values: str = ""  # A form's values as JSON, or the text of an approved plan.
     rule: int = 0  # The index, in the question's `rules`, of the rule the user chose.
 

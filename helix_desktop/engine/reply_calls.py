@@ -20,8 +20,8 @@ from helix_desktop.engine.tool_calls import NOT_BEGUN, UNREAD
 from helix_desktop.engine.view_contents import SAMPLE, estimate_entry_tokens
 from helix_desktop.fast_dataclass import dataclass
 
-LATELY = 12  # Repeated calls are detected among this many of the latest.
-HEAD = 2_000  # In characters. The fact of a result keeps outputs up to this length, for display.
+LATELY = 12  # Repeated calls are detected among this many of the latest ones.
+HEAD = 2_000  # A result's fact keeps up to this many characters of its output for display.
 # A call's result, further facts to record with it, and what the call asked to keep.
 Result = tuple[ToolReturned, Sequence[Fact], str]
 SKIPPED = "This call was not run: the user refused one before it in the same reply."

@@ -8,7 +8,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import Block
 from helix_desktop.fast_dataclass import dataclass
 
-NAMED = 3  # Of the tools that changed, at most this many are named.
+NAMED = 3  # At most this many of the changed tools are named.
 
 
 class CauseKind(StrEnum):

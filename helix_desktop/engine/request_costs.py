@@ -33,12 +33,12 @@ from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 
 CACHE_UNIT = 128  # In tokens. Providers that need no cache marks cache in units of this size.
-LEAST_CACHED = 4_096  # In tokens. All providers cache the beginning of a request if it is this long.
-SHORTEST_LIFE = 300.0  # In seconds. Assumed life of a cache if its provider does not say.
-UNTIMED_REPLY = 60.0  # In seconds. A recorded reply without a duration is assumed to have taken at most this long.
-LOOK_BACK = 20  # Providers look for cached text only in this many blocks before a cache mark.
+LEAST_CACHED = 4_096  # All providers cache the beginning of a request if it has this many tokens.
+SHORTEST_LIFE = 300.0  # The assumed life of a cache in seconds, unless its provider states one.
+UNTIMED_REPLY = 60.0  # A recorded reply without a duration is assumed to have taken at most this many seconds.
+LOOK_BACK = 20  # Providers search for cached text only in this many blocks before a cache mark.
 HIDDEN_HEAD = 0.2  # If the bill exceeds the recorded parts by this share, the system prompt was not recorded.
-FAR_READ = 0.25  # If the provider has read this share of the last request's messages, it kept them.
+FAR_READ = 0.25  # A provider that has read this share of the last request's messages still had them.
 AVOIDABLE = (CauseKind.TIME, CauseKind.TOOLS, CauseKind.SYSTEM, CauseKind.ORDER, CauseKind.MODEL, CauseKind.EDIT, CauseKind.NOT_KEPT)  # fmt: skip
 
 SentPiece = Block | ToolsOffered
@@ -78,11 +78,11 @@ class _AskedRequest:
 
     reply: ModelReplied
     view: View
-    asked: float  # The time when this request was sent, in seconds since 1970.
+    asked: float  # When this request was sent, in seconds since 1970.
     pieces: Sequence[SentPiece]
-    life: float  # In seconds. How long the provider caches this request.
+    life: float  # How many seconds the provider caches this request.
     ends: list[int] = field(default_factory=list)  # The billed tokens up to the end of each piece.
-    places: list[int] = field(default_factory=list)  # For each request so far, after how many pieces it ended.
+    places: list[int] = field(default_factory=list)  # How many pieces each request so far had in all.
 
     @property
     def cached_tokens(self) -> int:
@@ -102,13 +102,13 @@ class RequestCostReader:
     _seen: int = 0  # The number of the newest fact that any request so far contained.
     _last_model: str = ""
     _brought_runs: list[tuple[int, int]] | None = None
-    _marks_prefixes: bool = False  # True once a provider has reported tokens written to its cache.
+    _marks_prefixes: bool = False  # Whether any provider has reported tokens written to its cache.
 
     def read_reply(self, recorded: Recorded, reply: ModelReplied, state: ConversationState, view: View) -> RequestCost:
         """The causes of one step. `view`: what its request was made from."""
         chosen = _find_model_settings_for_reply(reply.model, state.record.settings_at(view.seq))
         asked = recorded.time - reply.seconds
-        if not reply.seconds:  # Imported replies have only an end time, so the start is estimated.
+        if not reply.seconds:  # Imported replies have only an end time, so their start is estimated.
             asked = max(self.facts[max(0, view.seq - 1)].time, asked - UNTIMED_REPLY)
         life = max(float(chosen.cache_seconds if chosen else 0) or SHORTEST_LIFE, self._lives.get(reply.model, 0.0))
         pieces: list[SentPiece] = [ToolsOffered(view.tools, view.tools_tokens), *view.blocks]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from helix_desktop.fast_dataclass import dataclass
 
 FILTERS = ("tool", "file", "by", "agent", "before", "after")
-LEAST_STEM = 4  # In letters. An ending is removed only if this much of the word is left.
+LEAST_STEM = 4  # An ending is removed only if this many letters of the word are left.
 _FILTER = re.compile(rf"(?<!\S)({'|'.join(FILTERS)}):(?!//)(\"[^\"]+\"|\S+)", re.IGNORECASE)
 _ENDINGS = (
     "ations", "ungen", "ation", "ments", "ingly", "ment", "ness", "ings", "ung", "ing", "ies", "ied",

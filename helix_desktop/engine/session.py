@@ -30,14 +30,14 @@ class Session:
     ) -> None:
         self.conversation = conversation
         self.running = ConversationActivity.IDLE
-        self.why = ""  # Explains the current activity: what failed, or what the user is being asked.
+        self.why = ""  # Why the current activity: what failed, or what the user is being asked.
         self._crew = crew
         self.steward = steward
         self.queue = MessageQueue(conversation, crew.tokens)
         self.questions: dict[int, PermissionQuestion] = {}
         self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
         self._numbers = itertools.count(1)
-        # If set, questions are asked there: a sub-agent's go to the one who waits for it.
+        # If set, questions go here: those of a sub-agent to whoever waits for its result.
         self.asked_elsewhere: AskUser | None = None
         self.context = ConversationContext(conversation, crew, steward)
         self.turns = TurnRunner(conversation, crew, steward, self.queue)
@@ -119,7 +119,7 @@ class Session:
         self.queue.clear()
         self.stop_turn(CLOSED)
         await self.wait_until_idle()
-        self.queue.clear()  # Messages that were stopped before they were recorded are back in the queue.
+        self.queue.clear()  # Messages stopped before they were recorded are back in the queue.
         await self.steward.aclose()
         await self.conversation.wait_until_recorded()
 
@@ -138,7 +138,7 @@ class Session:
     async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
         """Go on from `seq`. The rest stays in the journal. Returns what was done to files, a sentence each."""
         self._refuse_while_running("rewind")
-        # All later results and file changes, even those on abandoned branches, because a rewind does not restore files.
+        # Results and file changes on abandoned branches too, because a rewind does not restore files.
         kinds = facts.ToolReturned | facts.FilesChanged
         done = [one for one in self.all_facts if one.seq > seq and isinstance(one.fact, kinds)]
         restored = await self._crew.restore(done) if restore_files else collaborators.FileRestoration()
@@ -160,7 +160,7 @@ class Session:
         said = (each for each in present if isinstance(each.fact, facts.UserSaid) and not each.fact.by)
         before = [each for each in said if not seq or each.seq < seq]
         if not before:
-            raise NotFound("None of your messages in this conversation can be answered again.")
+            raise NotFound("No answer in this conversation can be regenerated.")
         await self.conversation.append_facts(facts.Rewound(before[-1].seq, again=True))
         self.resume_turn()
 

@@ -18,8 +18,8 @@ from helix_desktop.engine.view_contents import content_for_model
 from helix_desktop.errors import CacheCorrupt, NotFound
 from helix_desktop.fast_dataclass import dataclass
 
-MOST_BYTES = 2 << 20  # In bytes. Of a longer output, only the beginning and the end are read.
-AT_ONCE = 200  # So many messages are gathered at a stretch.
+MOST_BYTES = 2 << 20  # Only the beginning and the end of an output with more bytes are read.
+AT_ONCE = 200  # How many messages are gathered before other tasks may run.
 GONE = "[not available any more]"
 
 
@@ -70,7 +70,7 @@ async def _text_of_block(branch: ConversationBranch, block: Block, cache: Conten
         case facts.Attachment(name=name, stored=stored):
             return f"user attached {name}:\n{await read_stored_text(cache, stored)}"
         case _:
-            return ""  # Reasoning is left out of the text.
+            return ""  # The text leaves out reasoning.
 
 
 def _call_suffix(branch: ConversationBranch, block: Block) -> str:
@@ -83,12 +83,12 @@ async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache
     found: list[DetailSource] = []
     for number, seq in enumerate(seqs, 1):
         if not number % AT_ONCE:
-            await asyncio.sleep(0)  # Others get their turn.
+            await asyncio.sleep(0)  # Lets other tasks run.
         fact = branch.message_at(seq).fact
         if isinstance(fact, facts.ToolReturned):
             if not branch.is_excluded(facts.PartRef(seq)):
                 found.append(await _source_of_output(branch, seq, fact, cache))
-        elif isinstance(fact, facts.UserSaid) and not fact.by:  # Notes of the program stay in the view.
+        elif isinstance(fact, facts.UserSaid) and not fact.by:  # The program's notes stay in the view.
             found.append(await _source_of_user_message(branch, seq, fact, cache))
         elif isinstance(fact, facts.ModelReplied):
             found.extend(sources_of_reply(branch, seq, fact))

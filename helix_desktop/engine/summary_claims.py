@@ -16,14 +16,14 @@ from helix_desktop.engine.facts import Folded, Span
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.ports import ContentCache
 
-STEM = 5  # In characters. Words that share this beginning count as forms of one word.
-PIECE = 2_000  # In characters. Searching more at once would block other threads.
-COUNTED = 12  # Whole numbers up to this need no source: the writer may have counted something.
+STEM = 5  # Words that share this many first letters count as forms of one word.
+PIECE = 2_000  # In characters. Searching more than this at once would block other threads.
+COUNTED = 12  # Whole numbers up to this need no source, as the writer may have counted something.
 COMPARED = 200  # With more known figures than this, their differences are not computed.
-# How much of an order's words one message of the user must contain: ASKED if retold, else SHARED.
-# COPIED is the share that a single line of any source must contain instead.
+# How much of an order one message of the user must contain: ASKED if retold, otherwise SHARED.
+# COPIED is the share that a single line of any source may contain instead.
 ASKED, SHARED, COPIED = 0.15, 0.45, 0.5
-LEAST_WORDS = 3  # A part of a sentence with fewer words than this is not checked on its own.
+LEAST_WORDS = 3  # Part of a sentence with fewer words than this is not checked on its own.
 UNITS = (1000, 1024, 60, 1000**2, 1024**2, 3600, 1000**3, 1024**3)
 
 _WORD = re.compile(r"\w+")
@@ -49,7 +49,7 @@ _NO_NAME = re.compile(
     r"(?:s|ing|ed|ly|[ts]ion|ity|ment|ness|[ae]nce|age|th|work|next|it|\w*self|he|one|\w*here|this|wh\w+|user)$",
     re.IGNORECASE,
 )
-# These words show that a text is German, where all nouns are capitalized, not just names.
+# These words show that a text is German, where all nouns are capitalised and not just names.
 _GERMAN = re.compile(r"\b(?:der|die|das|und|ist|sind|im|mit|für|auf|nicht|wird|wurde|heißt)\b")
 _NO_CLAIM = re.compile(
     r"\[[\d–, -]+\]|\b[0-9a-f]{64}\b|^[^\S\n]*(?:[-*]|\d+[.)])\s|^#+ .*|^\[.*\]$|^.*\brecall_(?:history|cached_content)\(.*"
@@ -74,7 +74,7 @@ _COMMON = re.compile(
     r"soll\w*|m[uü]ss\w*|d[aü]rf\w*|immer|nie|auf|mit|von|für|aus|benutzer|möchte|verlang\w*|dass|gewünscht|..?(?<!\d)"
 )
 _SHORT_YEAR = re.compile(r"\b\d\d?/\d\d?/(\d\d)\b")
-_MONTH = re.compile(  # The group that matches gives the number of the month.
+_MONTH = re.compile(  # The number of the group that matches is the number of the month.
     "(january)|(february)|(march)|(april)|(may)|(june)|(july)|(august)|(september)|(october)|(november)|(december)"
 )
 _NUMBERS = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0, "seven": 7.0, "ten": 10.0, "half": 0.5, "twenty": 20.0}
@@ -217,4 +217,4 @@ def _normalise_case_and_spaces(text: str) -> str:
 def _number_of(text: str) -> float:
     grouped = re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", text)
     number = text.replace(",", "" if grouped else ".")
-    return float(number) if number.count(".") < 2 else -1.0  # Two points: a version or a date.
+    return float(number) if number.count(".") < 2 else -1.0  # Two points mean a version or a date.

@@ -71,7 +71,7 @@ class NextMessageCost:
     warm_until: float = 0.0
     per_token: float = 0.0
     kept: float = 0.0
-    forever: bool = False  # True if the provider caches the context and does not say for how long.
+    forever: bool = False  # Whether the provider caches the context without saying for how long.
 
     def is_cache_warm(self, now: float) -> bool:
         return self.forever or now < self.warm_until

@@ -15,7 +15,7 @@ FIND_TOOLS, CALL_TOOL = "find_tools", "call_tool"
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _FORMAT = re.compile(r":\d+$|<\|.*", re.DOTALL)
 UNREAD = "This call was stopped before it was done."
-USER_WORDS = " The user said: "  # Before the words of a user who refused a call.
+USER_WORDS = " The user said: "  # Precedes the words of a user who refused a call.
 NOT_BEGUN = "This call was not run: the turn was stopped before the call began."
 PATH_KEYS = ("path", "file_path", "filename", "file")
 
@@ -35,7 +35,7 @@ class CurrentTurn:
     """The turn that runs, or the last one. `words`: the user's message that began it and those that steered it."""
 
     words: list[int] = field(default_factory=list)
-    before: int = 0  # The number of the fact with which the previous turn began.
+    before: int = 0  # The number of the fact that began the previous turn.
     running: bool = False
 
     @property

@@ -136,7 +136,7 @@ class TurnLoop:
         """With the files that a stopped step has changed."""
         await self._conversation.append_facts(*await self._crew.collect_file_changes(self._conversation.id), end)
 
-    # --- Before a step: the request is prepared and sent
+    # --- Before a step: preparing and sending the request
 
     def _refuse_pins_over_window(self) -> None:
         """Pins are never folded: where they are why the request is larger than the window, it is not sent."""
@@ -176,7 +176,7 @@ class TurnLoop:
                 return await self._stream_and_record_reply()
             except errors.ContextTooLong as error:
                 before = self._conversation.current_meter()
-                # The provider's refusal may have revealed the model's real window size.
+                # The provider's refusal may have revealed the real size of the model's window.
                 await record_changed_settings(self._crew, self._conversation)
                 await self._steward.apply_due_folds(overflowed=True)
                 failed, now = error, self._conversation.current_meter()
@@ -238,7 +238,7 @@ class TurnLoop:
         spread = random.uniform(0.75, 1.25)  # noqa: S311  # Many turns must not retry at once.
         await self._crew.clock.sleep_seconds(2 ** (self._cuts - 1) * spread)
 
-    # --- After a step: the turn goes on or ends
+    # --- After a step: continuing or ending the turn
 
     async def _record_steering(self, *, within: bool) -> bool:
         """Messages sent meanwhile come after all results of the reply."""

@@ -78,12 +78,12 @@ class TurnRunner:
         self.task: asyncio.Task[None] | None = None
         self._why_stopped = CLOSED
         self._talking: turn_loop.TurnLoop | None = None
-        self._begun = False  # True once hooks have been told that the session is open.
+        self._begun = False  # Whether hooks have been told that the session is open.
         # How many times hooks have made the agent continue since the user's last message.
         self._sent_on = 0
 
     def cancel_turn(self, why: str) -> None:
-        self._why_stopped = self._why_stopped and why  # A stop by the user has no reason, and none is added.
+        self._why_stopped = self._why_stopped and why  # The empty reason of a user's stop is kept.
         if self.task is not None:
             self.task.cancel()
 
@@ -161,7 +161,7 @@ class TurnRunner:
             raise
         try:
             await self._conversation.append_facts_from(partial(self._build_message_facts, waiting, new_facts))
-        except HelixError:  # A stop by the user is no HelixError, and the append is still completed.
+        except HelixError:  # A user's stop is not a HelixError, and the append is still completed.
             self._queue.requeue_messages([waiting])
             raise
 

@@ -47,13 +47,13 @@ class ConversationState(Moment):
         self.own_copy = ""  # See `ConversationStarted.copy`.
         self.agent = ""  # The connected agent that writes this conversation.
         self.acp_agent = ""  # See `ConversationStarted.acp_agent`.
-        self.last_fold = 0  # The highest number in the names of folds and batches on all branches.
+        self.last_fold = 0  # The highest number in the names of folds and batches on any branch.
         self._returned: dict[bytes, int] = {}
         self._blocks: list[Block] = []  # The blocks of the settings, followed by those of all items.
         self._starts: list[int] = []  # The index in `_blocks` at which each item begins.
         self._head: tuple[Block, ...] = ()
         self._shown: View | None = None
-        self._of: ConversationState | None = None  # For a copy with other settings: the original.
+        self._of: ConversationState | None = None  # The original, for a copy with other settings.
 
     @property
     def facts(self) -> list[Recorded]:

@@ -8,7 +8,7 @@ from helix_desktop.engine.ports import ContentCache
 from helix_desktop.errors import CacheCorrupt, NotFound
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-SAMPLE = 1 << 20  # In bytes. An entry's tokens are estimated from this first part of it.
+SAMPLE = 1 << 20  # An entry's tokens are estimated from this many of its first bytes.
 
 
 class ViewContents:

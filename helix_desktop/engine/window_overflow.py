@@ -21,10 +21,10 @@ from helix_desktop.engine.token_budget import estimate_billed_tokens, reserved_t
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 
-LARGE = 700  # In tokens. When a request does not fit, longer parts are replaced by excerpts.
-EXCERPT = 300  # In tokens. The length of the excerpt that replaces a longer part.
+LARGE = 700  # When a request does not fit, parts with more tokens are replaced by excerpts.
+EXCERPT = 300  # The number of tokens in the excerpt that replaces a longer part.
 TAILS = (8, 4, 2, 1)  # How many of the last steps truncation keeps, in each successive attempt.
-OVERFLOW_SHARE = 0.8  # After a refusal as too long, a request has at most this share of its size.
+OVERFLOW_SHARE = 0.8  # After a refusal as too long, the request may have this share of its size.
 WHY = "the next request would not fit"
 
 
@@ -147,7 +147,7 @@ class PanicReduction:
             try:
                 await self._sweeping.shorten_to_excerpt(ref, WHY, EXCERPT)
             except HelixError:
-                continue  # This measure failed, but the next, stronger one may work.
+                continue  # This measure failed, but the next, stronger one may still work.
 
     def _find_large_parts(self, least: float) -> list[tuple[int, PartRef]]:
         view = self._conversation.current_view()

@@ -144,7 +144,7 @@ class ConversationActions:
     def ask_to_bring_back(self, bench: Workbench, row: ConversationListRow) -> None:
         """Offers the ways for the copy that a conversation works in."""
         if not row.copy:
-            self.notices.show_notice(tr("This conversation does not work in its own copy of the repository."))
+            self.notices.show_notice(tr("This conversation does not have its own copy of the repository."))
             return
 
         async def name_of_copy() -> str:  # A fork or sub-agent may work in the same copy as another conversation.

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QLocale
 
-LONGEST_TEXT = 4_000  # In characters. The rest of a longer text is not translated.
+LONGEST_TEXT = 4_000  # Only this many characters at the beginning of a text are translated.
 MOST_PIECES = 16  # At most this many sentences or list items of a text are translated.
 PHRASE_DEPTH = 4  # Phrases within phrases are translated down to this depth.
 # Placeholders whose values can be phrases of this program. Such phrases are translated, too.

@@ -9,10 +9,10 @@ import time
 
 from PySide6.QtCore import QObject, QTimer
 
-COLLECT_INTERVAL_MS = 1000  # In milliseconds. This often, it is checked whether a collection is due.
+COLLECT_INTERVAL_MS = 1000  # The pause between two checks of whether a collection is due.
 # If there are more new objects, some large work is running, which will free most of them soon.
 BUSY_OBJECT_COUNT = 50_000
-MOST_POSTPONEMENTS = 20  # A collection is put off for such work this many times in a row at most.
+MOST_POSTPONEMENTS = 20  # A collection is put off for such work at most this many times in a row.
 # After this many collections of the youngest objects, those of middle age are collected too.
 COLLECTIONS_PER_MIDDLE_GENERATION = 10
 # A full collection comes after this many times the duration of the last one.

@@ -36,7 +36,7 @@ def _fill_box(box: Box, items: Sequence[BoxItem], margins: Margins | None, spaci
             box.addStretch(item)
             continue
         part, place = item if isinstance(item, tuple) else (item, 0)
-        # An alignment is a number, too, to Python.
+        # To Python, an alignment is a number, too.
         alignment = place if isinstance(place, Qt.AlignmentFlag) else Qt.AlignmentFlag(0)
         stretch = 0 if alignment else place
         if isinstance(part, QLayout):

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TITLE = "Helix Desktop"
-LONGEST_NAME_LENGTH = 80  # In characters. A name suggested for a workspace is cut to this length.
-SHOWN_NAME_LENGTH = 40  # In characters. Headings cut names to this length.
+LONGEST_NAME_LENGTH = 80  # A name suggested for a workspace is cut to this many characters.
+SHOWN_NAME_LENGTH = 40  # Names in headings are cut to this many characters.
 
 
 class MainWindow(WindowFrame):
@@ -78,14 +78,14 @@ class MainWindow(WindowFrame):
         self.background_runner = doing
         self.settings = settings
         self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
-        self._wanted_workspace = ""  # The workspace that was requested last. Answers about others are ignored.
+        self._wanted_workspace = ""  # The workspace requested last. Results for others are ignored.
         self.unsent_messages = UnsentMessages(memory)
         self._side_by_side: SideBySide | None = None
         self.window_actions = ActionRegistry(self, settings)
         self.pages = WindowPages(theme, doing, self.showing, memory, self)
         self.notices = Notices(theme, self._middle, self._composer_height)
         self.chats = [self._build_chat()]  # Two where conversations are shown side by side.
-        self.chat = self.chats[0]  # The current one: all around the sides is about its conversation.
+        self.chat = self.chats[0]  # The current one: what is shown around it relates to it.
         self.add_page("chat", self.chat, self.pages.inspector)
         self.context_panel = ContextPanel(theme, self)
         self.add_page_factory("changes", lambda: (self.pages.changes,))
@@ -162,7 +162,7 @@ class MainWindow(WindowFrame):
         chat.composer.show_draft_of(*place, name)
         chat.composer.show_waiting_messages(self.unsent_messages.unsent_messages_of(place))
 
-    # --- Workspaces are opened, switched and shown
+    # --- Opening, switching and showing workspaces
 
     @property
     def workbenches(self) -> Workbenches:
@@ -590,7 +590,7 @@ class MainWindow(WindowFrame):
         if self.showing.page == "chat" and not self.palette_box.isVisible():
             self.chat.composer.text.setFocus()
 
-    # --- two conversations side by side --------------------------------------------------------------------------
+    # --- Two conversations side by side
 
     def _find_chat(self, conversation: str) -> ChatPage | None:
         """The side that shows a conversation or waits for it; without a name, a new one's."""
@@ -695,7 +695,7 @@ class MainWindow(WindowFrame):
         measured = session_events.FactAppended | session_events.MeterChanged
         row = self.find_current_row(session.id)
         if any(isinstance(event, measured) for event in events) and not (row and row.agent):
-            self._update_meter_and_price(chat)  # a connected agent's conversation has no composer
+            self._update_meter_and_price(chat)  # A connected agent's conversation has no composer.
 
     def _show_session_event(self, chat: ChatPage, session: Session, event: session_events.Event) -> None:
         if isinstance(event, session_events.ActivityChanged):

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QLayout, QMessa
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.theme import TEXT
 
-FRAME = QSize(8, 40)  # In pixels: what a window manager is taken to draw around a dialog.
+FRAME = QSize(8, 40)  # In pixels: the assumed size of what a window manager draws around a dialog.
 _CHANGING = {QEvent.Type.Show, QEvent.Type.LayoutRequest}
 
 
@@ -38,12 +38,12 @@ def _fit_to_screen(dialog: QDialog) -> None:
     layout, room = dialog.layout(), _room_on_screen(dialog)
     if layout is not None:
         needed = layout.totalMinimumSize()
-        if layout.hasHeightForWidth():  # Wrapped labels need more than that.
+        if layout.hasHeightForWidth():  # Wrapped labels need more height.
             width = max(min(dialog.width(), room.width()), needed.width())
             needed = needed.expandedTo(QSize(0, layout.minimumHeightForWidth(width)))
         if needed.boundedTo(room) != needed:
             _scroll_contents(dialog, layout, room)
-        elif not isinstance(dialog, QMessageBox):  # It has a size of its own.
+        elif not isinstance(dialog, QMessageBox):  # A message box sets its own size.
             dialog.resize(dialog.size().expandedTo(needed))
     if dialog.size().boundedTo(room) != dialog.size():
         dialog.resize(dialog.size().boundedTo(room))
@@ -59,7 +59,7 @@ def _scroll_contents(dialog: QDialog, layout: QLayout, room: QSize) -> None:
     if not isinstance(dialog, QMessageBox):
         inside = QWidget(dialog)
         inside.setProperty("look", "plain")
-        inside.setLayout(layout)  # Qt moves the layout with all that is in it.
+        inside.setLayout(layout)  # Qt moves the layout together with its widgets.
         area.setWidget(inside)
         build_column(area, owner=dialog, margins=0)
     else:

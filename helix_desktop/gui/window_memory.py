@@ -13,12 +13,12 @@ from PySide6.QtCore import QObject, QTimer
 
 from helix_desktop.atomic_files import ensure_private_folder, make_path_private
 
-if TYPE_CHECKING:  # Its regular expressions take as long to compile as the first paint.
+if TYPE_CHECKING:  # Compiling its regular expressions would take as long as the first paint.
     from helix_desktop.engine.forgotten_text_forms import TextForms
 
 log = logging.getLogger(__name__)
 
-WRITE_DELAY_MS = 400  # In milliseconds. Writing waits this long, so that not every key causes it.
+WRITE_DELAY_MS = 400  # Writing waits this long, so that the file is not written at every key.
 T = TypeVar("T")
 
 

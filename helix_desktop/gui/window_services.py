@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from helix_desktop.engine.list_rows import ConversationListRow
     from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 
-LAST_CONVERSATIONS = 5  # The replay lab compares policies by this many of the latest conversations.
+LAST_CONVERSATIONS = 5  # The replay lab compares policies on this many of the latest conversations.
 SHOWN_HISTORIES = 3  # The welcome page names this many conversations of other programs.
 
 

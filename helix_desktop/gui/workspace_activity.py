@@ -33,7 +33,7 @@ _FACTS_THAT_CHANGE_ROWS = (
     facts.ConversationChanged, facts.ConversationStarted, facts.Folded, facts.ModelReplied,
     facts.Refolded, facts.TurnEnded, facts.Unfolded,
 )  # fmt: skip
-LIST_INTERVAL_MS = 300  # In milliseconds. During much activity, the list is rebuilt only this often.
+LIST_INTERVAL_MS = 300  # However much happens, the list is rebuilt only this often.
 MessageQueue = tuple[tuple[facts.UserPart, ...], ...]
 
 

@@ -28,5 +28,5 @@ def history_kinds_of_agents(names: Sequence[str]) -> list[str]:
     known = {name.casefold(): kind for kind, title in NAMES.items() for name in (kind, title)}
     known |= {agent: known[title.casefold()] for agent, title in AGENTS_TO_CONTINUE_IN.items()}
     if unknown := [name for name in names if name.casefold() not in known]:
-        raise InvalidInput(f"There is no agent {unknown[0]}.", remedy=f"Available: {', '.join(NAMES)}.")
+        raise InvalidInput(f"There is no agent named {unknown[0]}.", remedy=f"Available: {', '.join(NAMES)}.")
     return [known[name.casefold()] for name in names]

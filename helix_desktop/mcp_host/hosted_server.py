@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
 
 PAUSES = (1.0, 3.0, 10.0, 30.0, 120.0)
-SIGN_IN_SECONDS = 330.0  # In seconds. Long, because a person has to fill in a page.
+SIGN_IN_SECONDS = 330.0  # Long, because a person has to fill in a page.
 STEADY = 60.0  # A connection that has lasted this many seconds counts as working.
 MOST_TOOLS = 1_000
 MOST_PAGES = 50
-MOST_TOOL_BYTES = 8 << 20  # What the descriptions of all tools of one server may take.
+MOST_TOOL_BYTES = 8 << 20  # The most bytes that the descriptions of one server's tools may take.
 McpSecret: TypeAlias = McpServerSecret | McpSignIn
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class HostedServer:
     _limits: set[asyncio.Timeout] = field(default_factory=set)
     _opening: asyncio.Timeout | None = None
     _wants_sign_in: bool = False
-    _page: Callable[[str], Awaitable[object]] | None = None  # Opens the sign-in page once the user asked for it.
+    _page: Callable[[str], Awaitable[object]] | None = None  # Opens the sign-in page that the user asked for.
 
     @property
     def offered_tools(self) -> Sequence[McpServerTool]:
@@ -254,7 +254,7 @@ class HostedServer:
                         await self._list_server_tools()
                 await asyncio.sleep(
                     time.monotonic() - began
-                )  # A server that reports changes without end gets half the time.
+                )  # Listing takes at most half the time, even if changes never end.
 
     def _fail_waiting_calls(self) -> None:
         """The connection is lost: calls that wait for an answer fail now."""

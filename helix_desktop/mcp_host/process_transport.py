@@ -24,8 +24,8 @@ from helix_desktop.processes.jail import jail_command_line
 from helix_desktop.processes.running_command import RunningCommand, kill_descendants
 from helix_desktop.processes.starter import PIPE, CommandAuthor, Process, ProcessLaunch, ProcessPlace
 
-LONGEST = 24 << 20  # In bytes. Longer messages are refused.
-IN_THREAD = 1 << 20  # In bytes. Longer messages are parsed in a thread.
+LONGEST = 24 << 20  # Messages with more bytes than this are refused.
+IN_THREAD = 1 << 20  # Messages with more bytes than this are parsed in a thread.
 MOST_LOG_LINES = 500
 _PIECE = 1 << 16
 _ASK, _FORCE = 0.4, 0.4
@@ -125,7 +125,7 @@ async def _write_process_messages(process: Process, from_session: MemoryObjectRe
     async with from_session:
         stdin = cast(asyncio.StreamWriter, process.stdin)
         async for each in from_session:
-            with suppress(OSError):  # If the process has ended, its closed output tells that.
+            with suppress(OSError):  # If the process has ended, its closed output will show it.
                 stdin.write(each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await stdin.drain()
 

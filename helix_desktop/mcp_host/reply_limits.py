@@ -8,7 +8,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding
 from helix_desktop.mcp_host.process_transport import LONGEST
 
-MOST_VALUES = 500_000  # A reply may have this many lists and objects at most.
+MOST_VALUES = 500_000  # A reply may have at most this many lists and objects.
 
 
 def create_limited_client(

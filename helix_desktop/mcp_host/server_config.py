@@ -281,7 +281,7 @@ def legal_server_name(name: str) -> str:
     return _NAME.sub("-", name).strip("-")[:40] or "server"
 
 
-# --- Secrets in a server's settings are moved into the keyring
+# --- Moving secrets from a server's settings into the keyring
 
 
 def _separate_secrets(servers: list[ServerConfig]) -> PastedServers:

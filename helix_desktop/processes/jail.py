@@ -36,8 +36,8 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _START = "import sys; sys.path.append(sys.argv.pop(1)); import jail; sys.exit(jail.main())"
-_LOOK = 0.25  # In seconds. A command's memory and processes are measured this often.
-_ASKED_SECONDS = 3.0  # In seconds. A command with a terminal has this long at its end to restore it.
+_LOOK = 0.25  # The pause in seconds between two measurements of a command's memory and processes.
+_ASKED_SECONDS = 3.0  # At its end, a command with a terminal has this long to restore it.
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 # Refused system calls (x86_64, aarch64): mounts, namespaces, modules, keys, clocks, and ways around the sandbox.
 _REFUSED = {
@@ -291,7 +291,7 @@ def _list_parent_ids() -> list[tuple[int, int]]:
     return pairs
 
 
-# --- Landlock and seccomp limit what a command can reach
+# --- Limiting what a command can reach, by Landlock and seccomp
 
 
 def _open_c_library() -> ctypes.CDLL:
@@ -383,7 +383,7 @@ def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
         code += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, kill)]  # Refuses calls by their x32 numbers.
     for numbers in _REFUSED.values():
         code += [(0x15, 0, 1, numbers[which]), (0x06, 0, 0, no)]
-    # A filter can't see clone3's flags. It is reported as missing, so that programs use clone.
+    # A filter can't see clone3's flags, so clone3 is reported as missing, and programs use clone.
     code += [(0x15, 0, 1, _CLONE3[which]), (0x06, 0, 0, absent)]
     for numbers in (_UNSHARE, _CLONE):
         code += [

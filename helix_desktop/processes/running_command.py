@@ -27,7 +27,7 @@ from helix_desktop.processes.starter import (
 
 _PIECE = 1 << 16
 _GRACE = 1.0
-CommandLine = Callable[[int], list[str]]  # Given the lifeline's file number, returns the words.
+CommandLine = Callable[[int], list[str]]  # Given the lifeline's file number, returns all words.
 
 
 @dataclass(slots=True)

@@ -83,7 +83,7 @@ class ProcessLaunch:
     is_allowed_outside: bool = False
     inherited: Sequence[int] = ()  # Numbers of open files that the process inherits.
     has_own_session: bool = False  # In a process group of its own, which can be ended as a whole.
-    memory_bytes: int = 0  # In bytes: the most address space it may use, if the system can limit it.
+    memory_bytes: int = 0  # The most address space it may use, if the system can limit it.
 
     def __post_init__(self) -> None:
         if wrong := _find_broken_rule(self):

@@ -211,7 +211,7 @@ async def learn_about_model(
     said = dict(await fetch_reported_models(config, key, connections))
     if config.is_local and model not in said:
         raise NotFound(
-            f"{provider} has no model {model!r}.",
+            f"{provider} has no model named {model!r}.",
             remedy=f"The provider's models are: {', '.join(sorted(said)[:20]) or 'none'}.",
         )
     if config.is_local and config.kind != demo_model.DEMO:

@@ -21,7 +21,7 @@ from helix_desktop.processes.starter import (
     open_process,
 )
 
-PAUSE_SECONDS = 0.2  # In seconds. After a gateway has ended, the next one starts this much later.
+PAUSE_SECONDS = 0.2  # After a gateway has ended, the next one starts this much later.
 INHERITS = sys.platform != "win32"  # Gateways inherit the listening socket, so the port is never free.
 
 

@@ -33,17 +33,17 @@ from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSetti
 
 log = logging.getLogger(__name__)
 REST_MILLISECONDS, ACTIVE_MILLISECONDS = 100, 10  # Milliseconds between checks: at rest, and after a change.
-ACTIVE_SECONDS = 30.0  # In seconds. After a change, the system is asked more often for this long.
+ACTIVE_SECONDS = 30.0  # After a change, the system is asked more often for this long.
 FOLDERS_MILLISECONDS = 1000  # How often a missing folder of an agent is looked for.
-SETTINGS_SECONDS = 60.0  # In seconds. The user's list of excluded agents is read this often.
-IDLE_SECONDS = 60.0  # In seconds. Without work for this long, the importing process is ended.
+SETTINGS_SECONDS = 60.0  # The user's list of excluded agents is read this often.
+IDLE_SECONDS = 60.0  # After this long without work, the importing process is ended.
 # After an import: the shortest pause in seconds, and the pause as a multiple of the import's time.
 SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = 1.0, 4.0
 LONGEST_PAUSE_SECONDS = 30.0
 FILES_TOGETHER = 200
-RECENT_SECONDS = 3600.0  # In seconds. An agent may still write to a file that changed this recently.
-END_SECONDS = 30.0  # In seconds. At its end, the recorder waits this long for a copy or an import.
-MOST_DEATHS = 3  # The importing process may crash this often in a row.
+RECENT_SECONDS = 3600.0  # An agent may still write to a file that changed this recently.
+END_SECONDS = 30.0  # At its end, the recorder waits this long for a copy or an import.
+MOST_DEATHS = 3  # The importing process may crash this many times in a row.
 
 Folders = Sequence[tuple[str, Path]]
 
@@ -89,7 +89,7 @@ class HistoryRecorder:
         self._where, self._places = where, places
         self._importing = importing or ImportingProcess([*command, "recorder", "--run"])
         self._copies = PendingCopies(copies_folder(where))
-        self._files: set[Path] = set()  # Files that are imported themselves, without a copy.
+        self._files: set[Path] = set()  # Files that are imported directly, without a copy.
         self._lock = threading.Lock()
         self._has_work = threading.Event()
         self._is_ending = threading.Event()

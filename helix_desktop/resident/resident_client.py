@@ -120,7 +120,7 @@ class HeldRegistration(CollectingConsole):
         pairs = zip(self._registrations, told["tokens"], strict=False)
         self._registrations = tuple(replace(held, token=token) for held, token in pairs)
         self.addresses = told["addresses"]
-        # For as long as the agents with these addresses may run, though the resident is killed.
+        # Ports stay reserved while their agents may run, even if the resident is killed.
         for port in {urlsplit(address).port or 0 for address in self.addresses} - self._reserved_ports.keys():
             self._reserved_ports[port] = reserve_port(port)
         self._known.set()

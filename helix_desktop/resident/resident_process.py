@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 RESIDENT_NAME = "resident"
 FIRST_SECONDS = 20.0  # A resident started for a caller ends if no agent registers within this time.
 ANSWER_PAUSE_SECONDS = 0.01
-MOST_ANSWER_TRIES = 1_000  # After this many tries, the gateway is only busy, and the caller gets its address.
+MOST_ANSWER_TRIES = 1_000  # After this many tries, the gateway must be busy, and the caller gets its address.
 
 
 class Resident:
@@ -107,7 +107,7 @@ class Resident:
         """
         found = await asyncio.to_thread(agent_settings.written_registrations, self._where.config)
         self._installed = {one.token: one for one in found}
-        self._update_gateway()  # First, so that the gateway knows the agents as soon as they can reach it.
+        self._update_gateway()  # First, so that the gateway accepts agents as soon as they can reach it.
         try:
             for port in set(found.values()):
                 await self._ensure_listening(port)

@@ -18,10 +18,10 @@ from helix_desktop.fast_dataclass import dataclass
 
 NAME = "schedules.json"
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_LATE_SECONDS = 300.0  # In seconds. If a task is later than this, it counts as missed.
-_AHEAD_SECONDS = 86_400.0  # In seconds. Only a clock that was ahead lets more than this be handled.
+_LATE_SECONDS = 300.0  # If a task is later than this, it counts as missed.
+_AHEAD_SECONDS = 86_400.0  # A time handled further in the future comes from a clock that was ahead.
 _LONGEST_WAIT_DAYS = 8
-_OFF = 9e9  # In seconds since 1970. One that is off counts as handled until 2255, also for an older version of the program.
+_OFF = 9e9  # A schedule that is off counts as handled until 2255, even to older versions of the program.
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class WorkSchedule:
 
     def advance_past_due(self, now: float) -> "tuple[WorkSchedule, float]":
         """The schedule with what is due by now handled, and the due time that a task is to be added for; 0.0: none."""
-        if self.is_on and self.handled > now + _AHEAD_SECONDS:  # It was noted while the clock was ahead.
+        if self.is_on and self.handled > now + _AHEAD_SECONDS:  # Handled while the clock was ahead.
             return replace(self, handled=now), 0.0
         due, newest = self.next_due(self.handled), 0.0
         while due <= now:

@@ -105,7 +105,7 @@ async def _check_own_space(workspace: StoredWorkspace, url: str, found: SharedSt
         return
     if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(remote.engine.fetch_published_uses):
         raise NotFound(
-            f"No workspace is shared at the address in {STORE} with the key in {KEY}.",
+            f"No shared workspace was found at the address in {STORE} with the key in {KEY}.",
             remedy="Nothing was sent. Check the address and the key. "
             "To share a workspace with this key for the first time, run `workspace share --yes`.",
         )

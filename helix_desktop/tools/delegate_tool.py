@@ -141,7 +141,7 @@ class AgentDelegation:
         if name not in roles:
             known = ", ".join(roles) or "none"
             raise InvalidInput(
-                f"There is no agent {name[:60]!r}.",
+                f"There is no agent named {name[:60]!r}.",
                 remedy=f"Available: {known}. To use an agent without a role, omit `agent`.",
             )
         if name in self._place.chain:

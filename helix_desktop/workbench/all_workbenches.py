@@ -41,7 +41,7 @@ class WorkspaceService(Protocol):
 
 
 PATIENCE, PAUSE = 30, 0.1  # The number of attempts, and the seconds between them.
-COMMAND_LAST = 5.0  # How many seconds a command waits at its end until the shared store has the last facts.
+COMMAND_LAST = 5.0  # At its end, a command waits this long for the shared store to get the last facts.
 log = logging.getLogger(__name__)
 Serve = Callable[[StoredWorkspace], Awaitable[WorkspaceService]]
 

@@ -10,7 +10,7 @@ from helix_desktop.engine.collaborators import TaskSpawner
 from helix_desktop.errors import StoppedByUser
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-PAUSE = 1.0  # Seconds between two counts. Counting a million entries takes a twentieth of a second.
+PAUSE = 1.0  # In seconds; counting a million entries takes a twentieth of a second.
 Listener = Callable[[int], object]
 
 

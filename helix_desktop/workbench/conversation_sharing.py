@@ -25,12 +25,12 @@ from helix_desktop.workbench.conversation_fences import ConversationFences
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.shared_store_setup import unshare_and_return_problem
 
-EVERY = 1.0  # In seconds. While the store can be reached, facts are exchanged this often.
-SLOWER = 10.0  # In seconds. While the store is out of reach, attempts are at most this far apart.
-LAST = 0.8  # In seconds. When the workspace closes, the last facts must be sent within this time.
-TURN_PATIENCE = 8.0  # In seconds. A turn waits this long for the store before it begins without it.
-SEND_PATIENCE = 20.0  # In seconds. At its end, a turn waits this long until the store has all facts.
-SOON = 0.05  # In seconds. Facts that are appended within this time are sent together.
+EVERY = 1.0  # The pause in seconds between two exchanges while the store can be reached.
+SLOWER = 10.0  # The longest pause in seconds between two attempts while the store is out of reach.
+LAST = 0.8  # When the workspace closes, the last facts must be sent within this many seconds.
+TURN_PATIENCE = 8.0  # A turn waits this many seconds for the store before it begins without it.
+SEND_PATIENCE = 20.0  # At its end, a turn waits this many seconds for the store to get all facts.
+SOON = 0.05  # Facts that are appended within this many seconds are sent together.
 
 Changed = Callable[[], object]
 Connect = Callable[[], Awaitable[ConversationSync]]
@@ -72,7 +72,7 @@ class WorkspaceSharing:
         self._conversations: ConversationSync | None = None
         self._listeners: list[Changed] = []
         self._poke = asyncio.Event()
-        self._working: set[str] = set()  # Their turn began when no other machine had the lease.
+        self._working: set[str] = set()  # Whose turn began while no other machine had the lease.
         self.fetch_seconds = EVERY  # Facts of others are fetched this often, and before each turn.
         self._fetched = float("-inf")
         self._connect: Connect | None = None
@@ -392,8 +392,8 @@ async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLin
     return made
 
 
-MOST_UNSENT_FACTS = 5_000  # With more, no turn begins while the store answers. Tasks of workers never write more.
-ENDING_FACTS = 4  # This many facts are left free for each task: a turn that is stopped records its end at once.
+MOST_UNSENT_FACTS = 5_000  # With more, no turn begins while the store answers. Workers' tasks never write more.
+ENDING_FACTS = 4  # This many facts are left free for each task, because a stopped turn records its end at once.
 _LOOK_SECONDS = 0.05
 
 

@@ -13,7 +13,7 @@ from helix_desktop.workbench.fleet_worker import FleetWorker
 from helix_desktop.workbench.open_workbench import Workbench
 
 MOST_SHOWN = 100  # The most tasks shown in each state, for each workspace.
-FOLLOW_SECONDS = 1.0  # In seconds. Changes are looked for this often.
+FOLLOW_SECONDS = 1.0  # Changes are looked for this often.
 WORKS_AT_ONCE = 4
 
 

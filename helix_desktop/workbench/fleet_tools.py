@@ -21,9 +21,9 @@ from helix_desktop.workbench.conversation_fences import ConversationFences
 if TYPE_CHECKING:  # Imported for types only; at run time, only if an agent uses tasks.
     from helix_desktop.store.fleet_tasks import FleetTask
 
-MOST_SECONDS = 600  # In seconds. One call waits for tasks at most this long.
+MOST_SECONDS = 600  # One call waits for tasks for at most this long.
 LOOK_SECONDS = 0.5
-LONGEST_SHOWN = 300  # In characters. This much of an answer is shown beside its hash.
+LONGEST_SHOWN = 300  # This many characters of an answer are shown beside its hash.
 _TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1_000}
 _ADD = object_schema("tasks", tasks=_TEXTS, agent=text_schema("An agent of this workspace, by name"))
 _READ = object_schema("tasks", tasks=_TEXTS, seconds=whole_number_schema(f"Wait so long, at most {MOST_SECONDS}"))

@@ -40,12 +40,12 @@ from helix_desktop.workbench.unattended_permissions import (
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 TASK_LEASE_SECONDS = 30.0
-POLL_SECONDS = 0.7  # In seconds. New tasks are looked for this often.
+POLL_SECONDS = 0.7  # New tasks are looked for this often.
 TURN_TRIES = 5
-RELEASE_SECONDS = 20.0  # Seconds between looks for conversations to remove from this disk.
-AWAY_SECONDS = 1.0  # In seconds. While the store is out of reach, it is tried this often.
+RELEASE_SECONDS = 20.0  # Conversations to remove from this disk are looked for this often.
+AWAY_SECONDS = 1.0  # While the store is out of reach, it is tried this often.
 DRAIN_SECONDS = 20.0  # Running tasks have this long to end. After that, other workers resume them.
-LONGEST_ANSWER = 20_000  # In characters. This much of a task's answer is kept in the list of tasks.
+LONGEST_ANSWER = 20_000  # This many characters of a task's answer are kept in the list of tasks.
 PERMITTED = (
     "[Nobody could be asked when you wanted to use {asked}, so that call was stopped before it did anything."
     " The user has read this and lets you go on. Make the call again if you still need it.]"
@@ -108,8 +108,8 @@ class FleetWorker:
         self._list = task_list
         self._at_once = at_once
         self._allowed = frozenset(allowed)
-        self.most_kept = 0  # So many conversations of ended tasks stay on this disk; 0: all.
-        self.tasks_may_allow = True  # Anyone who has the workspace's key can add tasks.
+        self.most_kept = 0  # How many conversations of ended tasks stay on this disk; 0: all.
+        self.tasks_may_allow = True  # True if tasks may bring permissions of their own.
         self.report: Report | None = None  # Called with every task that ends.
         self._name = f"{bench.sharing.machine_name} {_PROCESS}.{next(_numbers)}"
         self._claimed: dict[asyncio.Task[None], ClaimedFleetTask] = {}
@@ -269,7 +269,7 @@ class FleetWorker:
         sharing.synced_sessions.branch_by_conversation.pop(task.id, None)
         if task.claims > 1:  # Another machine may have its sub-agents' conversations.
             await sharing.fetch_facts_of_others()
-        await sharing.take_over_conversation(task.id)  # A standby may have lost claims.
+        await sharing.take_over_conversation(task.id)  # A new primary may have lost claims.
         if bench.conversation_row(task.id) is None:
             if order.agent and bench.workforce.roles.find_role_file(order.agent) is None:
                 raise errors.NotFound(f"There is no agent named {order.agent} in {bench.name}.")

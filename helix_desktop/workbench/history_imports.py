@@ -50,10 +50,10 @@ from helix_desktop.workbench.session_import import (
 
 log = logging.getLogger(__name__)
 
-Report = Callable[[int, int, str], object]  # Bytes read, bytes in all, and the file being read
+Report = Callable[[int, int, str], object]  # Called with the bytes read, the total, and the file.
 # A file and one of its sessions. The last one also has the file's stamp and unread lines.
 Read = tuple[Path, RecordedSession, tuple[int, int], Sequence[bytes]]
-# After `AHEAD` bytes, the import waits until the index lags by at most `BEHIND` items, while counts are in memory.
+# After every AHEAD bytes, the import waits until the index lacks at most BEHIND items.
 AHEAD, BEHIND = 4 << 20, 2_000
 
 
@@ -141,7 +141,7 @@ class HistoryImport:
                 self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
                 self._stamps[imported_path(recorded)] = (fact.size, fact.modified) if not fact.undone else (0, 0)
 
-    # --- On two threads: the next session is read while this one is written
+    # --- Reading the next session, on two threads, while this one is written
     # Counting tokens lets other threads run meanwhile.
 
     def _read_new_sessions(self, files: Sequence[Path]) -> Iterator[Read]:
@@ -208,7 +208,7 @@ class HistoryImport:
         state = state.with_settings(self.settings)
         return measure_window(state, context_policy.policy_from_fact(state.settings.policy))
 
-    # --- On the event loop: sessions are written into conversations
+    # --- Writing sessions into conversations, on the event loop
 
     def _was_deleted(self, held: SessionToImport) -> bool:
         """Whether somebody deleted the conversation, or what it belongs to, for good: the recorder leaves it out then."""
@@ -290,7 +290,7 @@ def _stamp_of_history_file(file: Path) -> tuple[int, int]:
     return size, modified
 
 
-# --- An import is undone
+# --- Undoing an import
 
 
 async def undo_import(workspace: StoredWorkspace, run: str, hold: Hold = hold_nothing) -> tuple[int, list[str]]:

@@ -37,7 +37,7 @@ class WorkspaceServers:
 
     def __init__(self, workspace: StoredWorkspace, secrets: SecretStorage, spawn: TaskSpawner) -> None:
         self.listeners: list[Callable[[], None]] = []
-        self.mistakes: dict[str, str] = {}  # By server: what is wrong with its settings.
+        self.mistakes: dict[str, str] = {}  # What is wrong with a server's settings, by server.
         self._workspace = workspace
         self._secrets = secrets
         self._spawn = spawn

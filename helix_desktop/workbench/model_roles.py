@@ -20,7 +20,7 @@ from helix_desktop.providers.known_models import ModelInfo
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 
-LEAST_LEARNED_WINDOW = 1_024  # Tokens. A server that names a smaller window is wrong.
+LEAST_LEARNED_WINDOW = 1_024  # A server that reports a window of fewer tokens than this is wrong.
 
 
 @dataclass(frozen=True, slots=True)

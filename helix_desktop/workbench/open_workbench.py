@@ -79,7 +79,7 @@ class ProgramDependencies:
 
     access: ModelAccess
     closed: tuple[Path, ...] = ()
-    sample: Path | None = None  # A folder that may be open though it lies in a closed one; see `WorkspaceRoots`.
+    sample: Path | None = None  # A folder open though it lies in a closed one; see `WorkspaceRoots`.
     fetching: bool = False
     instructions: Callable[[], str] = str
     machine: str = ""
@@ -207,7 +207,7 @@ class Workbench:
     def main_folder(self) -> Path:
         return next(iter(self.allowed_folders), Path.home())
 
-    # --- Conversations are listed, opened and changed
+    # --- Listing, opening and changing conversations
 
     def list_conversations(self) -> Sequence[ConversationListRow]:
         """All of them, the one that changed last first; sub-agents' name their parent."""
@@ -453,7 +453,7 @@ class Workbench:
             await self.open_session(conversation), seq, request, self.model_of_conversation(conversation)
         )
 
-    # --- Sub-agents get their sessions
+    # --- Sessions of sub-agents
 
     async def _create_subagent_session(self, started: facts.ConversationStarted, wish: Delegation) -> Session:
         """A conversation for a sub-agent, and the session on it, which has what was delegated and no more."""
@@ -474,7 +474,7 @@ class Workbench:
             self.sessions.keep_session_open(session)
         return session
 
-    # --- Conversations of other programs are imported
+    # --- Importing conversations of other programs
 
     async def import_histories(
         self,

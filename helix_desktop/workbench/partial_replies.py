@@ -22,7 +22,7 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.workbench.open_sessions import OpenSessions
 
-EVERY = 1.0  # In seconds. While a reply arrives, it is saved this often.
+EVERY = 1.0  # The seconds between two savings of a reply that is still arriving.
 
 
 @dataclass(slots=True)

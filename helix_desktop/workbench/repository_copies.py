@@ -43,7 +43,7 @@ from helix_desktop.workbench.open_sessions import OpenSessions
 
 NAME, _DISCARDED = "copy.json", ".discarded"
 APPLY = "apply_agent_changes"
-MOST_SAID = 4_000  # In bytes. This much of the output of a copy's set-up command is shown.
+MOST_SAID = 4_000  # This many bytes of the output of a copy's set-up command are shown.
 _NOT_TOUCHED = "Your own folder was not changed."
 
 
@@ -125,7 +125,7 @@ class RepositoryCopies:
     def find_copy(self, name: str) -> FolderCopy | None:
         return next((copy for copy in self.list_copies() if copy.id == name), None) if name else None
 
-    # --- Conversations work in copies
+    # --- Making copies, and the tools that work in them
 
     async def get_or_open_tools(self, name: str) -> WorkspaceTools:
         """The tools that work in a copy; those of the workspace for an empty name."""
@@ -274,7 +274,7 @@ class RepositoryCopies:
         above = {str(folder) for change in wanted for folder in PurePosixPath(change.path).parents}
         return [change for change in changes if change in wanted or (change.path in above and change.before is None)]
 
-    # --- Changes of a copy are brought back to the user's folders
+    # --- Bringing a copy's changes back to the user's folders
 
     async def bring_back(self, copy: FolderCopy, way: str, message: str = "") -> tuple[str, ...]:
         """What was done, in sentences. ActionRefused says why not; nothing of the user's has changed then."""
@@ -318,7 +318,7 @@ class RepositoryCopies:
                 remedy=f"{_NOT_TOUCHED} Merge the copy instead, or first make these files the same in your folder and in the copy.",
             )
         if not steps:
-            return ("There is nothing to bring back.",)
+            return ("There are no changes to bring back.",)
         done = await change_restoring.restore_paths(checkpoints, steps)
         said = "Changes from a copy"
         facts: list[Fact] = [replace(done.fact, by="command")] if done.fact is not None else []
@@ -352,7 +352,7 @@ class RepositoryCopies:
     async def _store_bundles_of_copy(self, copy: FolderCopy) -> list[str]:
         """What was committed there and what was not, as a bundle of each repository."""
         if any(not made.base for made in copy.repositories) and await self._find_changes(copy):
-            raise ActionRefused("This copy is not a git repository.", remedy="Bring the copy's changes back first.")
+            raise ActionRefused("This copy is not a git repository.", remedy="Bring its changes to your folder first.")
         said = []
         for source, checkout, made in _checkouts_of(copy):
             if bundle := await asyncio.to_thread(copying.bundle_own_content, source, checkout, made):
@@ -374,7 +374,7 @@ def list_folder_copies(workspace: StoredWorkspace) -> list[FolderCopy]:
     )
 
 
-# --- The files of a copy are created and read
+# --- Creating and reading the files of a copy
 
 
 def _create_copy_files(folder: Path, kit: WorkspaceTools, with_changes: bool, parent: str) -> FolderCopy:  # noqa: FBT001 -- for to_thread
@@ -522,7 +522,7 @@ def _is_brought_back(change: PathChange, git_names: Mapping[int, frozenset[str] 
     return change.before is not None or names is None or inside in names
 
 
-# --- The copy's branches are joined with the user's
+# --- Joining the copy's branches with the user's
 
 
 def _merge_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:
@@ -543,7 +543,7 @@ def _merge_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[st
         if commit:
             copying.move_branch_forward(source, checkout, commit, copy.id)
             said.append(f"{source.branch or 'HEAD'} in {source.folder} is now at {commit[:9]}.")
-    return tuple(said) or ("There is nothing to bring back.",)
+    return tuple(said) or ("There are no changes to bring back.",)
 
 
 async def _plan_steps(checkpoints: Checkpoints, changes: Sequence[PathChange]) -> tuple[list[RestoreStep], list[str]]:

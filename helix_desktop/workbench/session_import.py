@@ -299,7 +299,7 @@ class SessionWriter:
         match draft.fact:
             case Folded(cover=cover) as fold:
                 return replace(fold, cover=self._renumber_cover(cover) or cover)
-            case ModelReplied(usage=usage) as reply:  # Most files do not say what it cost.
+            case ModelReplied(usage=usage) as reply:  # Most files do not record the cost.
                 cost = compute_cost(usage, shipped_prices(reply.model))
                 return replace(reply, saw=seq - 1, usage=replace(usage, cost=cost))
         return draft.fact

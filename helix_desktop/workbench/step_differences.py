@@ -15,7 +15,7 @@ from helix_desktop.tools.changes.checkpoints import Checkpoints
 
 COUNTED = 20_000  # At most this many line counts of changed files stay in memory.
 Difference = tuple[ChangeSource, Sequence[PathChange]]
-_LARGE = 16 << 20  # In bytes. If the files of a list are larger together, lines are not counted.
+_LARGE = 16 << 20  # If the files of a list have more bytes than this in all, lines are not counted.
 
 
 class StepDifferences:

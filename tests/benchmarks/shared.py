@@ -1,4 +1,4 @@
-"""How fast a shared store on PostgreSQL is: storing entries compared with pgbench, local reads compared with a workspace that is not shared, and a fleet of agents.
+"""How fast a shared store on PostgreSQL is: writes compared with pgbench, local reads compared with a workspace that is not shared, and the writes of a fleet of agents.
 
     python -m tests.benchmarks.shared [--rows 10000000] [--agents 200] [--seconds 5] [--rounds 3]
 

@@ -1,4 +1,4 @@
-"""How long it takes to count tokens, compared in one run with plain tiktoken on the same texts. Loading time, memory and accuracy on texts that other counters count wrongly were also measured.
+"""How long it takes to count tokens, compared with plain tiktoken on the same texts in the same run. Loading time, memory and accuracy on texts that other counters count wrongly were also measured.
 
 python -m tests.benchmarks.tokens [--quick]
 """

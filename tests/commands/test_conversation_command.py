@@ -74,7 +74,7 @@ def test_what_was_recorded_is_forgotten_by_agent_time_and_folder(helix: Helix, w
     assert helix("recorder", "forget", "--agent", "Claude Code", "--folder", str(tmp_path), "--yes")[0] == 0
     assert len(left()) == 1
     code, _, err = helix("recorder", "forget", "--agent", "nobody", "--yes")
-    assert (code != 0, "no agent nobody" in err) == (True, True)
+    assert (code != 0, "no agent named nobody" in err) == (True, True)
     assert helix("recorder", "forget", "--before", "yesterday", "--yes")[0] != 0
     assert helix("recorder", "forget", "--before", "2999-01-01", "--yes")[0] == 0
     assert left() == set()
@@ -87,7 +87,7 @@ def test_a_session_file_is_named_as_one_and_said_to_be_one(
     restore = ("conversation", "restore", "-w", "Work", "abc-1", "--to")
     for name in ("goose", "cluade"):
         code, out, err = helix(*restore, name)
-        assert (code, out, f"There is no agent {name} to continue in." in err) == (2, "", True)
+        assert (code, out, f"There is no agent named {name} to continue in." in err) == (2, "", True)
         assert f"or a file such as ./{name}." in err
     assert not {"goose", "cluade"}.intersection(each.name for each in tmp_path.iterdir())
     code, out, _ = helix(*restore, "./goose")

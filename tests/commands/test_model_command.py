@@ -85,7 +85,7 @@ def test_the_demonstration_can_be_chosen(helix: Helix, ring: MemoryKeyring, work
     [
         (("big", "-w", "Thesis"), 2, "PROVIDER/MODEL"),
         (("work/", "-w", "Thesis"), 2, "PROVIDER/MODEL"),
-        (("work/nope", "-w", "Thesis"), 1, "has no model 'nope'. The provider's models are: big"),
+        (("work/nope", "-w", "Thesis"), 1, "has no model named 'nope'. The provider's models are: big"),
         (("nobody/m", "-w", "Thesis"), 1, "There is no provider"),
         (("work/big", "-w", "Nowhere"), 1, "Nowhere"),
         (("work/big", "--window", "-5"), 2, "must be 0 or greater"),

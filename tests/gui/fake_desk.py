@@ -488,7 +488,7 @@ class FakeCopies(StandIn):
 
     async def bring_back(self, copy: FolderCopy, way: str, message: str = "") -> tuple[str, ...]:
         self.brought_back.append((copy.id, way, message))
-        return ("The copy was deleted.",) if way == "discard" else ("There is nothing to bring back.",)
+        return ("The copy was deleted.",) if way == "discard" else ("There are no changes to bring back.",)
 
 
 class FakeAcpAgents:

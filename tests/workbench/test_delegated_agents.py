@@ -134,7 +134,7 @@ async def test_agents_call_each_other_where_their_file_says_so_and_circles_end(
         getattr(part, "text", "") for request in team.requests for m in request.messages for part in m.parts
     )
     assert "This would create a loop: a → b → a." in said
-    assert "There is no agent 'nobody'" in said
+    assert "There is no agent named 'nobody'" in said
     assert "a may only call: b" in said
 
 

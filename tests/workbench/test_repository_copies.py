@@ -325,7 +325,7 @@ async def test_a_copy_in_which_a_command_still_runs_is_not_brought_back(desks: D
         with pytest.raises(ActionRefused, match="command is still running"):
             await bench.copies.bring_back(copy, way)
     await box.run_tool_call(ToolCall("2", "stop_command", '{"name": "bg1"}'), context)
-    assert await bench.copies.bring_back(copy, "merge") == ("There is nothing to bring back.",)
+    assert await bench.copies.bring_back(copy, "merge") == ("There are no changes to bring back.",)
 
 
 TRIES = (
@@ -628,7 +628,7 @@ async def test_nothing_runs_whatever_both_repositories_name(
     (work / "a").write_text("theirs\n")
     assert (await bench.copies.read_contents(copy)).uncommitted == ("a",)
     said = await bench.copies.bring_back(copy, way, "theirs")
-    assert said != ("There is nothing to bring back.",)
+    assert said != ("There are no changes to bring back.",)
     assert (project / "a").read_text() == ("one\n" if way == "discard" else "theirs\n")
     assert not (tmp_path / "canary").exists()
     subprocess.run(["git", "status"], cwd=project, check=False, capture_output=True)

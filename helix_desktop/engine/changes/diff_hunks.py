@@ -77,7 +77,7 @@ def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: Span) 
     where = {right[j]: j for j in range(c, d) if right[j] in once_right}
     pairs = [(i, where[left[i]]) for i in range(a, b) if left[i] in once_left and left[i] in where]
     tails: list[int] = []
-    chain: list[tuple[int, int]] = []  # each pair with the index in `chain` of the pair before it
+    chain: list[tuple[int, int]] = []  # Each pair, with the index in `chain` of the pair before it.
     ends: list[int] = []
     for number, (_, j) in enumerate(pairs):
         place = bisect_left(tails, j)
@@ -93,9 +93,9 @@ def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: Span) 
 
 
 CONTEXT = 3
-LOOKED_AT = 8_000  # In bytes. As in git, a file with a zero byte in this first part is binary.
-LONGEST_LINE = 2_000  # In characters. Within longer lines, changed words are not marked.
-WORDS = 40  # Longer runs of words are not compared exactly: repeated words took minutes.
+LOOKED_AT = 8_000  # As in git, a file with a zero byte among this many first bytes is binary.
+LONGEST_LINE = 2_000  # Changed words are not marked within lines of more characters than this.
+WORDS = 40  # Longer runs of words are not compared exactly, as repeated words would take minutes.
 _WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
 
 

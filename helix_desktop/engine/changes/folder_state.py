@@ -113,7 +113,7 @@ def decode_difference(content: bytes) -> tuple[PathChange, ...]:
 
 def entries_to_read_first(content: bytes) -> tuple[Digest, ...]:
     """Lists the entries that must be read first, in order, to get the state an entry stands for."""
-    if content.startswith(b"{"):  # Checkpoints in the format of version 1 are JSON.
+    if content.startswith(b"{"):  # Checkpoints in the format of version 1 were written as JSON.
         body = json.loads(content)
         if body["checkpoint"] > 1:
             raise _newer_checkpoint_error()

@@ -9,7 +9,7 @@ from helix_desktop.engine.changes.diff_hunks import CONTEXT, Hunk, find_hunks, i
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 
 NOWHERE = b"/dev/null"
-_LINE = 52  # In git's binary patches, one line encodes this many bytes.
+_LINE = 52  # The number of bytes that one line of git's binary patches encodes.
 _PLAIN = frozenset(range(0x20, 0x7F)) - {ord('"'), ord("\\")}
 _ESCAPES = {7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 11: b"\\v", 12: b"\\f", 13: b"\\r", 34: b'\\"', 92: b"\\\\"}
 _IN_GIT = (PathKind.FILE, PathKind.TWIN, PathKind.LINK)

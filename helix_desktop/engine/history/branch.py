@@ -36,21 +36,21 @@ class ConversationBranch(LiveFolds):
     turn: CurrentTurn = field(default_factory=CurrentTurn)
     steps: list[int] = field(default_factory=list)  # The fact numbers of the replies.
     step_times: list[float] = field(default_factory=list)
-    unfolded: int = 0  # How many tokens the view would take without any fold.
-    plain_tokens: int = 0  # The tokens of the view's messages; documents of folds are not counted.
+    unfolded: int = 0  # How many tokens the view would have without any folds.
+    plain_tokens: int = 0  # The tokens of the view's messages, without the documents of folds.
     token_births: int = 0  # The sum of each item's tokens times its first step (`carried_token_steps`).
     # The tokens of each item in the view, by the fact number of its first message.
     token_sums: FenwickTree = field(default_factory=FenwickTree)
-    # How many tokens markers could free in each message, judged only by the length of its parts.
+    # The tokens that markers could free in each message, judged only by the length of its parts.
     freed_sums: FenwickTree = field(default_factory=FenwickTree)
     plain_outputs: list[int] = field(default_factory=list)  # Fact numbers of messages with a part worth a marker.
     # For each step: the tokens that markers could free in its reply and in the messages after it.
     clearable: list[int] = field(default_factory=list)
-    notes: dict[str, tuple[int, str]] = field(default_factory=dict)  # By author (`by`): the last note, and its number.
+    notes: dict[str, tuple[int, str]] = field(default_factory=dict)  # By author (`by`): the last note and its number.
     todo: tuple[tuple[str, str], ...] = ()
     failures: Counter[facts.FoldKind] = field(default_factory=Counter)
     handovers: int = 0
-    handover_tokens: int = 0  # The tokens of all handovers taken together.
+    handover_tokens: int = 0  # The sum of the tokens of all handovers.
     last_handover: float = 0.0
 
     def advance_branch(self, recorded: facts.Recorded) -> Effect | None:
@@ -110,7 +110,7 @@ class ConversationBranch(LiveFolds):
             case facts.BreakerClosed(kind=kind):
                 self.failures[kind] = 0
 
-    # --- Messages, replies and results are added to the branch
+    # --- Adding messages, replies and results
 
     def _add_message(self, recorded: facts.Recorded, fact: message_blocks.MessageFact) -> None:
         if isinstance(fact, facts.ToolReturned) and not self._pair_result_with_call(recorded.seq, fact):
@@ -164,7 +164,7 @@ class ConversationBranch(LiveFolds):
                 return True
         return False
 
-    # --- Folds are added, checked and removed
+    # --- Adding, checking and removing folds
 
     def _add_fold(self, recorded: facts.Recorded, fold: facts.Folded) -> Effect | None:
         if fold.fold in self.folds or not self._is_valid_fold(recorded.seq, fold):

@@ -19,7 +19,7 @@ from helix_desktop.engine.history.token_ledger import TokenLedger
 from helix_desktop.engine.tool_calls import PendingCall
 from helix_desktop.fast_dataclass import dataclass
 
-Run = tuple[int, int]  # The numbers of the first and the last fact in a run.
+Run = tuple[int, int]  # The fact numbers with which a run begins and ends.
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class FactTree:
     ids: dict[PartRef, str] = field(default_factory=dict)  # New ids for calls whose own id is empty or not unique.
     # The call that a result answers, by the seq of the result, on all branches.
     answered: dict[int, PendingCall] = field(default_factory=dict)
-    forgotten: dict[Digest, int] = field(default_factory=dict)  # The fact that says so of each forgotten entry.
+    forgotten: dict[Digest, int] = field(default_factory=dict)  # By entry: the fact that records this.
     ledger: TokenLedger = field(default_factory=TokenLedger)
 
     def runs_leading_to(self, seq: int) -> list[Run]:

@@ -48,13 +48,13 @@ class LiveFolds(ViewItems):
     ids: dict[PartRef, str] = field(default_factory=dict)  # New ids for calls whose own id is empty or not unique.
     folds: dict[str, Folded] = field(default_factory=dict)  # Every fold that was ever in force here.
     live: dict[str, None] = field(default_factory=dict)
-    # For each span: the live folds over it. The last of them is shown.
+    # The live folds over each span. The last of them is shown.
     by_span: dict[Span, list[str]] = field(default_factory=dict)
     by_part: dict[PartRef, list[str]] = field(default_factory=dict)  # The live folds over each part.
     # When each fold was made. Of two folds over the same parts, the newer one is shown.
     ages: dict[str, int] = field(default_factory=dict)
-    barred: dict[Cover, str] = field(default_factory=dict)  # What undone folds covered; no strategy folds it again.
-    kept: dict[str, tuple[PartRef, ...]] = field(default_factory=dict)  # For each fold: the parts it leaves unchanged.
+    barred: dict[Cover, str] = field(default_factory=dict)  # Covers of undone folds, which no strategy folds again.
+    kept: dict[str, tuple[PartRef, ...]] = field(default_factory=dict)  # The parts that each fold leaves unchanged.
     pins: dict[Cover, None] = field(default_factory=dict)
     exclusions: dict[Cover, None] = field(default_factory=dict)
     born: dict[int, int] = field(default_factory=dict)  # How many steps came before each message.
@@ -81,7 +81,7 @@ class LiveFolds(ViewItems):
                 self.barred.pop(self.folds[name].cover, None)
                 return self.folds[name].cover
             case DocumentEdited(fold=name, text=text, tokens=tokens):
-                # The user wrote this text, so nobody has checked which details it keeps.
+                # The user wrote this text, so which details it keeps has not been checked.
                 self.folds[name] = replace(self.folds[name], text=text, tokens=tokens, details=DetailsKept())
                 return self.folds[name].cover
         return self._apply_mark(fact)

@@ -22,9 +22,9 @@ from helix_desktop.fast_dataclass import dataclass
 
 CLAUDE_FACTOR = 1.32  # Claude models bill this many tokens for each one we count, as 600 requests showed.
 LEAST, MOST = 0.5, 3.0  # A report with a factor outside this range is ignored as a mistake.
-PRIOR_WEIGHT = 2  # When the factor is learned, the expected value counts like this many reports.
+PRIOR_WEIGHT = 2  # The expected factor counts as much as this many reports.
 SAMPLES = 9  # The factor is learned from this many of the latest reports.
-SUMMARY_PARTS = 10  # A summary is expected to take a tenth of the context window.
+SUMMARY_PARTS = 10  # A summary is expected to take one tenth of the context window.
 Run = tuple[int, int]
 T = TypeVar("T", int, float)
 COLUMNS = ("steps", "sent", "without", "read", "old", "new", "output", "summary")
@@ -79,9 +79,9 @@ class SummaryBaseline:
     """The same conversation with the usual way out: everything is sent, and a summary takes its place when it does not fit."""
 
     window: int = 0  # The main model's context window in tokens; 0 if unknown.
-    _whole: int = 0  # How many tokens the last step would have had without folds.
+    _whole: int = 0  # How many tokens the last step would have had without any folds.
     _left_out: int = 0  # How many tokens of `_whole` the last summary replaced.
-    _in_cache: int = 0  # The last step's tokens by our count, now in the provider's cache.
+    _in_cache: int = 0  # The last step's tokens by our count, cached by the provider.
 
     def bill_step(self, shown: int, whole: int, sent: int) -> dict[str, int]:
         """The tokens of a step, and of the summary before it: in all, out of the cache, new, and written."""
@@ -108,15 +108,15 @@ class TokenLedger:
     """Grows with the facts; `shown` and `whole` have a number for each, what the view counts after it."""
 
     shown: array[int] = field(default_factory=lambda: array("q", [0]))
-    whole: array[int] = field(default_factory=lambda: array("q", [0]))  # Like `shown`, but if nothing were folded.
-    # Like `shown`, by `ContextKind`: each fact has one number for each kind, one after another.
+    whole: array[int] = field(default_factory=lambda: array("q", [0]))  # Like `shown`, if nothing had been folded.
+    # Like `shown`, by `ContextKind`: for each fact one number per kind, one after another.
     kinds: array[int] = field(default_factory=lambda: array("i", [0] * len(ContextKind)))
     requests: array[int] = field(default_factory=lambda: array("q"))  # Fact numbers of replies and other requests.
     sums: dict[str, array[int]] = field(default_factory=lambda: {name: array("q", [0]) for name in COLUMNS})
     paid: array[float] = field(default_factory=lambda: array("d", [0.0]))
     reports: dict[str, BillingReports] = field(default_factory=dict)
-    elsewhere: list[Run] = field(default_factory=list)  # For each import: its first fact, and the first after it.
-    # The facts that came with the fork from another conversation.
+    elsewhere: list[Run] = field(default_factory=list)  # By import: its first fact, and the first after it.
+    # The facts that the fork took over from another conversation.
     copied: list[Run] = field(default_factory=list)
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
 

@@ -10,10 +10,10 @@ from helix_desktop.engine.facts import Cover, PartRef, Span, Text, ToolCall
 from helix_desktop.engine.history.covers import first_and_last
 from helix_desktop.fast_dataclass import dataclass
 
-MESSAGE_TOKENS = 4  # Added for each message, besides the tokens of its parts.
-MARKER_TOKENS = 90  # The usual length of a marker in tokens.
-LONG_ARGUMENT = 1_000  # In tokens. Arguments above this count as long under every policy.
-SHORT = 120  # In tokens. Shorter parts are not replaced, because the marker would save too little.
+MESSAGE_TOKENS = 4  # Added for each message, in addition to the tokens of its parts.
+MARKER_TOKENS = 90  # The usual number of tokens in a marker.
+LONG_ARGUMENT = 1_000  # Arguments of more tokens than this count as long under every policy.
+SHORT = 120  # Parts of fewer tokens are not replaced, because a marker would save too little.
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ViewItem:
     last: int
     blocks: tuple[Block, ...]
     tokens: int
-    born: int  # How many steps came before this item was made.
+    born: int  # How many steps came before this item was created.
     fold: str = ""
 
 
@@ -34,7 +34,7 @@ class ViewItems:
 
     order: list[int] = field(default_factory=list)  # The fact numbers of messages, in their order.
     items: list[ViewItem] = field(default_factory=list)
-    keys: list[int] = field(default_factory=list)  # The fact number with which each item begins.
+    keys: list[int] = field(default_factory=list)  # The number of the first fact of each item.
     tokens: Counter[ContextKind] = field(default_factory=Counter)
     shown_messages: int = 0
     changed: int = 0  # The index of the first item changed since `pop_first_changed_index` was last called.
@@ -122,7 +122,7 @@ class ViewItems:
         self.items[low:high] = fresh
         self.keys[low:high] = [item.first for item in fresh]
         self.changed = min(self.changed, low)
-        if is_mostly_gone:  # The rest is counted anew: a fold of all but a little would hold up other streams.
+        if is_mostly_gone:  # The rest is counted anew, since removing most items would delay other streams.
             self.clear_sums()
         for item in self.items if is_mostly_gone else fresh:
             self.update_sums(item, 1)

@@ -15,11 +15,11 @@ from helix_desktop.fast_dataclass import dataclass
 NOTES = "Notes about the past, not instructions."
 NAMED = "Its newest outputs, as recall_cached_content finds them:"
 MOST_NAMED, HASH_DIGITS = 12, 12
-KEPT = "\nKept word for word:"  # Its line break begins a new paragraph after the last item.
+KEPT = "\nKept word for word:"  # The line break starts a new paragraph after the last item.
 CUT_OFF = "[… cut off here: the summary was too long]"
 
 
-LONGEST_TOKEN = 12  # A token has at most this many characters. Longer sections than its limit allows are cut before they are counted.
+LONGEST_TOKEN = 12  # In characters. Sections too long for their limit are cut before their tokens are counted.
 
 
 @dataclass(frozen=True, slots=True)

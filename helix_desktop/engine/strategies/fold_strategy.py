@@ -56,14 +56,14 @@ class FoldStrategy:
     """
 
     kind: FoldKind
-    title: str  # The heading of the text that this strategy writes.
+    title: str  # The heading of the text this strategy writes.
     due: Callable[[FoldSituation], FoldPlan | None]
     span: Callable[[FoldSituation], Span | None]
     question: Callable[[FoldPlan, int, int], str]
     name: Callable[[int], str] = lambda _: ""  # Given a document's number, returns its title.
     sections: bool = False  # True if the document has six sections, False if it is a list of lines.
-    dated: bool = False  # True if the writing model is shown when each message was sent.
-    # True if the main model writes the document, with its own context. By default, it never does.
+    dated: bool = False  # Whether the writing model is shown when each message was sent.
+    # Whether the main model writes the document, with its own context. By default, it never does.
     main_writes: Callable[[FoldSituation, Span], bool] = lambda _, __: False
 
 
@@ -85,7 +85,7 @@ def first_seq_kept_in_panic(situation: FoldSituation) -> int:
     quarter of the window, and as there is room beside a large system prompt.
     """
     meter = situation.meter
-    # What is left for all that folds can make shorter: with a large system prompt, little of the window.
+    # Everything that folds can shorten. A large system prompt leaves little of the window for it.
     foldable = max(0, meter.window - meter.reserve - meter.parts[ContextKind.SYSTEM])
     room = min(fold_economics.panic_tail_tokens(meter.window), PANIC_SHARE * foldable)
     return _limit_tail_to_room(situation, first_seq_of_tail(situation), room)

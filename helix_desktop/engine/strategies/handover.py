@@ -17,14 +17,14 @@ SECTIONS = (
     "TODO Items",
     "User Preferences",
 )
-EXPECTED = 3_000  # In tokens. A document's expected length, until one has been written.
+EXPECTED = 3_000  # The expected number of tokens in a document, until one has been written.
 EARLY = 0.05  # A handover starts when this share of the window, besides the reserve, is left.
 BEFORE_PAUSE = 0.4  # Before a pause, a handover needs only this share of the usual context.
 NOTHING = "Nothing to report."
 CLAIMS = 30  # At most this many claims without a source are reported to the writer for correction.
 
 FENCE = "```"  # Models often wrap a whole document in such fences, which are removed.
-_AROUND = " \t#*_:.()0123456789"  # Characters that models put around a heading.
+_AROUND = " \t#*_:.()0123456789"  # Characters that models put around headings.
 
 
 def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
@@ -35,7 +35,7 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
     full = meter.used >= latest_start_tokens(situation)
     if not full and (policy.handover == "share" or meter.used < least_context_tokens(situation)):
         return None
-    # The difference is negative if someone has set the computer's clock back.
+    # The difference is negative if the computer's clock has been set back.
     if branch.last_handover and 0 <= situation.now - branch.last_handover < policy.handover_cooldown:
         return None
     span = find_foldable_span(situation)
@@ -67,11 +67,11 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     branch = situation.branch
     factor, first = situation.meter.factor, span.last + 1
     covered = branch.total_tokens - sum(item.tokens for item in branch.items_from(first))
-    # `paid`: what the covered tokens have cost so far. `saved`: what a handover would save in each further step.
+    # `paid`: what the covered tokens have cost so far. `saved`: what each further step would save.
     paid = fold_economics.carrying_cost(round(branch.carried_token_steps(first) * factor), price)
     less = round(covered * factor) - expected_document_tokens(situation)
     saved = fold_economics.carrying_cost(less, price)
-    # What a handover of the span costs now, with the writer it would have, in the main model's input tokens.
+    # What a handover of the span costs now with its likely writer, in the main model's input tokens.
     by_main, by_fast = _costs_by_writer(situation, span)
     costs = by_main if main_model_writes(situation, span) or by_fast is None else by_fast
     rewritten = fold_economics.expected_rewriting_cost(less, price) if situation.is_pausing else 0.0

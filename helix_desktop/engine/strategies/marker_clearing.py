@@ -23,13 +23,13 @@ from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
 
-COLD_AFTER = 300.0  # In seconds. After this long, the provider's cache is assumed to have expired.
-EXACT = 512  # This many of the newest items are examined one by one, and older ones in groups.
+COLD_AFTER = 300.0  # After this many seconds, the provider's cache is assumed to have expired.
+EXACT = 512  # This many of the newest items are examined one by one, older ones in groups.
 REMEMBERED = 200  # The share of parts that are recalled is learned from this many of the last steps.
 LEAST_SHARE = 0.015  # A part with a smaller share of the context is not replaced by a marker.
-LATELY = 20  # How fast the context grows, and pauses, are learned from this many of the last steps.
+LATELY = 20  # The growth of the context and the pauses are learned from this many of the last steps.
 ASK = " · ask with find or lines"
-ARGUMENT = 100  # In characters. A marker's second line quotes at most this much of the arguments.
+ARGUMENT = 100  # A marker's second line quotes at most this many characters of the arguments.
 
 
 @dataclass(frozen=True, slots=True)

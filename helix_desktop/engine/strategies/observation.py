@@ -5,7 +5,7 @@ from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy, find_foldable_span
 
 TITLE = "[Observations of the conversation so far]"
-FEWEST = 3  # An observation is not written of fewer facts than this.
+FEWEST = 3  # An observation of fewer facts than this is not worth writing.
 
 
 def find_due_observation(situation: FoldSituation) -> FoldPlan | None:

@@ -11,8 +11,8 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
 
 COMPACT, PREVIEW, FULL = "compact", "preview", "full"
-SHORT_CONTEXT = 8_000  # In tokens. In a shorter conversation, command outputs have no special limit.
-KEEP_WORDS = 500  # In characters. Questions to the model quote this much of a call's `keep`.
+SHORT_CONTEXT = 8_000  # In a conversation of fewer tokens, command outputs have no special limit.
+KEEP_WORDS = 500  # Questions to the model quote this many characters of a call's `keep`.
 _CHOICE = re.compile(r"^[^\w\n]*(\d+)[^\w\n]+(compact|preview|full)\b[^\w\n]*(.*)$", re.IGNORECASE | re.MULTILINE)
 _THING = (
     r"(?: of)?(?: it| the| this| its)?(?: file| output| content| contents| text| page| document| source| code| log)*"

@@ -14,8 +14,8 @@ from itertools import islice
 
 from helix_desktop.engine.conversation_details import find_error_lines
 
-READ = 400_000  # In characters. Names are searched for only in this first part of a text.
-STRETCH = 1 << 15  # In characters. Searching more at once would block other threads.
+READ = 400_000  # Only this many characters at the beginning of a text are searched for names.
+STRETCH = 1 << 15  # In characters. Searching more than this at once would block other threads.
 _LONG_NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")
 
 
@@ -32,17 +32,17 @@ def find_frequent_names(text: str, room: int) -> str:
 
 
 PER_TOKEN = 3.2  # A cautious estimate of how many characters make a token.
-HEAD, TAIL = 30, 20  # The first and the last lines may each take this percentage of the preview.
+HEAD, TAIL = 30, 20  # The first and the last lines may take these percentages of the preview.
 NAMES_SHARE = 30  # If a text has no useful lines, names may take this percentage of the preview.
 LINES_READ = 20_000
 MOST_SIGNATURES, SIGNATURE = 40, 90  # The most function signatures shown, and the most characters of each.
-LINE = 240  # In characters. Lines are cut to this length.
+LINE = 240  # Lines are cut to this many characters.
 WIDE = " " * 8  # Longer gaps in a line are shortened to this width.
 ERRORS = 12
-IN_A_THREAD = 1 << 15  # In characters. For longer texts, the preview is made in a thread.
+IN_A_THREAD = 1 << 15  # Previews of texts with more characters are built in a thread.
 KEYS = 12
-RANGES = 8  # The outline of a text without headings lists this many ranges of lines.
-JSON_LIMIT = 1_000_000  # In characters. Parsing longer texts as JSON would block other threads.
+RANGES = 8  # An outline of a text without headings lists this many ranges of lines.
+JSON_LIMIT = 1_000_000  # Parsing JSON texts of more characters would block other threads.
 _WORD = re.compile(r"[A-Za-z_][\w.-]{3,60}")
 _NAME = re.compile(r"[_.\d]|[a-z][A-Z]")  # Words that this matches are names from code, not prose.
 _SIGNATURE = re.compile(

@@ -49,7 +49,7 @@ class CachePage(QWidget):
         self.table = EntryTable(theme, self.model, self)
         self.viewer = EntryViewer(theme, doing, self)
         self.entry_actions = EntryActions(theme, self._shown, self.table, self.viewer, self)
-        self._figures = ""  # What the line above the table says while at most one row is selected.
+        self._figures = ""  # The line above the table while at most one row is selected.
         self._figures_label = plain_widgets.build_plain_label("", "small", self)
         theme.keep_lengths_scaled(self, self._figures_label.setContentsMargins, 20, 6, 20, 6)
         self._over_limit_button = plain_widgets.build_push_button("", self, self.storage_settings_wanted.emit, "link")
@@ -69,7 +69,7 @@ class CachePage(QWidget):
         line = build_row((self._figures_label, 1), self._over_limit_button)
         theme.keep_lengths_scaled(self, line.setContentsMargins, 0, 0, 20, 0)
         build_column(self.bar, rule, line, (self._split, 1), owner=self, margins=0, spacing=0)
-        # The figures of all entries come after the rows, as they take longer.
+        # The figures of all entries are fetched after the rows, because they take longer.
         self._figures_timer = QTimer(self, interval=_AFTER, singleShot=True)
         self._figures_timer.timeout.connect(self._fetch_cache_figures)
         self._refresh_timer = QTimer(self, interval=_LIVE, singleShot=True)

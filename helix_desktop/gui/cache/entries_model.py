@@ -168,7 +168,7 @@ class EntriesModel(QAbstractTableModel):
             return cell_text(row, EntryColumn(index.column()), time.time()) if row is not None else "…"
         return None
 
-    # --- The rows are read page by page as they are needed
+    # --- Reading the rows page by page as they are needed
 
     def _discard_pages_and_load_first(self) -> None:
         self._load_generation += 1

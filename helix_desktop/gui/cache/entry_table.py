@@ -43,7 +43,7 @@ from helix_desktop.gui.translation import tr
 ROW = 35
 HEADER = 34
 PAD = 12
-# For each column: its width in pixels, and that in a narrow table.
+# The width of each column in pixels, in a wide table and in a narrow one.
 WIDTHS = {
     EntryColumn.HASH: (160, 132),
     EntryColumn.TOOL: (190, 122),
@@ -139,7 +139,7 @@ class EntryTable(QTableView):
         self.is_current_row_loading = False  # True while the current row is being loaded.
         self._columns_without_room: set[EntryColumn] = set()
         self.cells = EntryCellDelegate(theme, self)
-        # Before Qt's own handler: it would select the row above, and so open another entry.
+        # Connected before Qt's own handler, which would select, and so open, the entry above.
         entries.rowsAboutToBeRemoved.connect(self._clear_if_row_removed)
         self.setModel(entries)
         self.selectionModel().currentRowChanged.connect(self._announce_current_row)

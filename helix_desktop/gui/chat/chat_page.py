@@ -25,8 +25,8 @@ from helix_desktop.gui.window_memory import WindowMemory
 from helix_desktop.gui.workbench_types import Session
 
 MEASURE_PAUSE_MS = 100  # The next message is priced this many milliseconds after the last change.
-SLOW_MS = 300  # In milliseconds. If a conversation takes longer to load, "Loading…" appears.
-# In pixels. Above a question, the transcript is up to ABOVE high if BELOW is left for the question.
+SLOW_MS = 300  # If a conversation takes longer to load, "Loading…" appears.
+# The transcript above a question is up to ABOVE pixels high if BELOW are left for the question.
 ABOVE, BELOW = 96, 560
 
 
@@ -47,9 +47,9 @@ class ChatPage(QWidget):
         self.session: Session | None = None
         # The conversation that is being opened or created; the message box already belongs to it.
         self.awaited_conversation = ""
-        self.wanted_conversation = ""  # The one asked for last. Answers for others are ignored.
+        self.wanted_conversation = ""  # The one requested last. Results for others are ignored.
         self.measured_session: Session | None = None  # The session whose context the meter shows.
-        self.cost = 0.0  # In dollars, of the conversation so far.
+        self.cost = 0.0  # The cost of the conversation so far, in dollars.
         self.bridge = EventBridge(self)
         self.measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)  # Prices the next message.
         self.setProperty("look", "page")

@@ -25,11 +25,11 @@ from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_memory import WindowMemory
 
-BAR, MOST_BAR = 60, 132  # In pixels: the least and the greatest width of the context meter.
-LEAST_BAR = 20  # In pixels: the least width of the meter's bar when its figures have no room.
-LEAST = 30  # In pixels: the least width of the permission mode's name when it is shortened.
+BAR, MOST_BAR = 60, 132  # The least and the greatest width of the context meter, in pixels.
+LEAST_BAR = 20  # The least width in pixels of the meter's bar when its figures have no room.
+LEAST = 30  # The least width in pixels of the permission mode's name when it is shortened.
 ALLOW_ALL = "allow all"  # The permission mode that never asks the user.
-UNKNOWN_METER = WindowMeter({}, used=0, window=0, reserve=0, factor=1.0)  # Of a model whose window is not known.
+UNKNOWN_METER = WindowMeter({}, used=0, window=0, reserve=0, factor=1.0)  # For a model whose window is unknown.
 
 
 class Composer(QWidget):

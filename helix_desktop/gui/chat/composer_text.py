@@ -18,7 +18,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
 LINES = 10
-PASTED = 20_000  # In characters. A longer paste becomes an attachment, because wrapping it is slow.
+PASTED = 20_000  # A paste with more characters than this becomes an attachment, as wrapping it would be slow.
 KEPT = 200
 ALT_WRITES = sys.platform == "darwin"  # On a Mac, Alt types letters that have no key of their own.
 
@@ -76,7 +76,7 @@ class ComposerTextEdit(QPlainTextEdit):
             block = block.next()
         return lines
 
-    # --- Messages sent before are brought back with the arrow keys
+    # --- Bringing back sent messages with the arrow keys
 
     def set_sent_messages(self, sent: list[str]) -> None:
         """What was sent before, oldest first."""
@@ -108,7 +108,7 @@ class ComposerTextEdit(QPlainTextEdit):
         ):
             return
         if event.modifiers() == Qt.KeyboardModifier.AltModifier and event.text() and not ALT_WRITES:
-            event.ignore()  # Ignored: a disabled action's shortcut must not become text.
+            event.ignore()  # The shortcut of a disabled action must not become text.
         else:
             super().keyPressEvent(event)
 
@@ -153,7 +153,7 @@ class ComposerTextEdit(QPlainTextEdit):
         if not untouched or not self._is_cursor_at_edge(top=up) or (not up and self._at == len(self._history)):
             return False
         if up and self.has_queued_messages and self._at == len(self._history):
-            self.queued_message_wanted.emit()  # As a copy it would be sent twice.
+            self.queued_message_wanted.emit()  # If it were only copied here, it would be sent twice.
         else:
             self._walk_sent_messages(-1 if up else 1)
         return True
@@ -194,7 +194,7 @@ class ComposerTextEdit(QPlainTextEdit):
     def _on_text_changed(self) -> None:
         if self.hasFocus() or not self.toPlainText():
             self._at = len(self._history)
-        if self.sizeHint().height() != self.height():  # With another height, everything around the text has to move.
+        if self.sizeHint().height() != self.height():  # If the height changes, what surrounds the text has to move.
             self.updateGeometry()
 
     def _notify_completion_request(self) -> None:

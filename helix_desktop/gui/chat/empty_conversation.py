@@ -32,7 +32,7 @@ class EmptyConversationPanel(QWidget):
         for widget in (self._title, self._words):
             column.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)
         column.addSpacing(12)
-        # The demo model waits for a certain word, such as "demo". Every translation contains one.
+        # The demo model begins its tour at a word such as "demo". Every translation contains one.
         scripted = tr("Show me what you can do")
         self.first = build_push_button(scripted, self, lambda: self.demo_prompt_chosen.emit(scripted), "primary")
         column.addWidget(self.first, 0, Qt.AlignmentFlag.AlignHCenter)

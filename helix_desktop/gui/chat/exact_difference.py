@@ -10,7 +10,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.views.difference_view import DifferenceView
 
 LEAST, END = 2, 6  # The number of lines that are always visible, and the pixels below the last line.
-LARGEST = 1 << 20  # In characters. A longer change is shown as text and loaded in pieces.
+LARGEST = 1 << 20  # A change with more characters than this is shown as text and loaded in pieces.
 
 
 class ExactDifferenceView(DifferenceView):

@@ -13,7 +13,7 @@ from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
-AGING = 15_000  # In milliseconds. How long the provider's cache stays warm is updated this often.
+AGING = 15_000  # Milliseconds between two updates of how long the provider's cache stays warm.
 LEAST_SAVED = 0.001  # Smaller savings, in dollars, are not shown.
 
 

@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from helix_desktop.gui.chat.schema_form import SchemaForm
     from helix_desktop.gui.shared.exact_text_view import ExactTextView
 
-LOW = 400  # In pixels. A narrow window that is lower shows only the question and its buttons.
-WORDS = 120  # In pixels: the least width of the field where the user says what to do instead.
-NAMED = 5  # Of the paths that an undo would not restore, at most this many are named.
+LOW = 400  # A narrow window lower than this many pixels shows only the question and its buttons.
+WORDS = 120  # The least width in pixels of the field where the user says what to do instead.
+NAMED = 5  # At most this many of the paths that an undo would not restore are named.
 COMMANDS = ("run_command",)
-LONGEST = 2_000  # In characters. At most this much of a sub-agent's task is shown.
-READING = 0.7  # Seconds. A key pressed sooner after the card was shown or got the focus was not meant for it.
+LONGEST = 2_000  # At most this many characters of a sub-agent's task are shown.
+READING = 0.7  # A key pressed this soon after the card appeared or got the focus was not meant for it.
 _PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
 
 
@@ -119,9 +119,9 @@ class PermissionQuestionCard(QWidget):
         self._theme = theme
         self._question = question
         self._taken = -math.inf  # The time at which the card got the focus.
-        self._read_since = math.inf  # The time at which what is to be read was painted; none before.
+        self._read_since = math.inf  # The time when the text was painted; infinite before.
         self._form = self._build_server_form() if question.form else None
-        self._actions: dict[QPushButton, str] = {}  # The action that does the same as a button.
+        self._actions: dict[QPushButton, str] = {}  # For each button, the action that does the same.
         self._answers: QBoxLayout | None = None
         self._columns: QPushButton | None = None
         plain_widgets.set_surface_look(self, "ask")
@@ -178,7 +178,7 @@ class PermissionQuestionCard(QWidget):
         if not self.is_in_sight() or time.monotonic() - self._read_since < READING:
             return
         if self._preview is not None and not self._preview.is_end_seen:
-            self._read_since = time.monotonic()  # Of the part that is shown now.
+            self._read_since = time.monotonic()  # The part that is shown now has to be read, too.
         self.allow_for_scope(scope)
 
     def is_in_sight(self) -> bool:
@@ -277,7 +277,7 @@ class PermissionQuestionCard(QWidget):
         choice.setToolTip(tr("* means any arguments. Choose a longer rule to allow less."))
         choice.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         only = plain_widgets.build_plain_label(choice.currentText(), "mono", self)
-        is_choice = len(self._question.rules) > 1  # In a field with one choice, Escape stopped the agent.
+        is_choice = len(self._question.rules) > 1  # With one choice, Escape would stop the agent.
         choice.setVisible(is_choice)
         only.setVisible(not is_choice)
         self._inside.addLayout(build_row(label, (choice if is_choice else only, 1)))
@@ -292,7 +292,7 @@ class PermissionQuestionCard(QWidget):
         for button in self._allowing:
             button.setEnabled(self._preview.is_end_seen)
         if self._preview.is_end_seen and self._preview.hasFocus() and not self._preview.verticalScrollBar().maximum():
-            self.focus_first_control()  # It had the focus only until it was drawn.
+            self.focus_first_control()  # The preview had the focus only until it was drawn.
 
     def _build_server_buttons(self) -> QHBoxLayout:
         """The buttons of a server's question: send the values or open the page, decline, dismiss."""

@@ -17,7 +17,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session
 
 TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # A cost is shown above this many dollars, or above this share of the turn's cost.
-LEAST_DOLLARS = 0.01  # What costs less is not announced, however cheap the turn is.
+LEAST_DOLLARS = 0.01  # Smaller costs are not shown, however cheap the turn is.
 
 
 class RewriteCostLine(QWidget):
@@ -104,7 +104,7 @@ def _describe_reason(one: CauseCost) -> str:
         CauseKind.TIME: tr("the provider's cache had expired after a pause of {pause}", pause=detail),
         CauseKind.TOOLS: tr("the tools have changed ({names})", names=detail),
         CauseKind.SYSTEM: tr("the system prompt or the rules have changed ({names})", names=detail),
-        CauseKind.ORDER: tr("the same tools were sent in another order"),
+        CauseKind.ORDER: tr("the same tools were sent in a different order"),
         CauseKind.MODEL: tr("the model or its thinking time was changed"),
         CauseKind.EDIT: tr("earlier messages were changed, or you returned to one of them"),
     }

@@ -19,9 +19,9 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
-LEAST_WIDTH = 160  # The least width in pixels of the column that takes what is left.
-NARROW = 100  # Pixels of a column that keeps its width.
-LONGEST_CELL = 200  # In characters. A cell's text is cut to this length.
+LEAST_WIDTH = 160  # The least width in pixels of the column that takes the remaining room.
+NARROW = 100  # A column of at most this many pixels keeps its width.
+LONGEST_CELL = 200  # A cell's text is cut to this many characters.
 NOTHING = "–"
 DOT_BY_STATE = {"running": "output", "needs_you": "handover", "waiting": "faint", "failed": "danger", "done": "conversation", "cancelled": "edge"}  # fmt: skip
 Figures = Mapping[str, Any]  # Values of a workspace or a task, as `fleet status --json` prints them.

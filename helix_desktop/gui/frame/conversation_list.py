@@ -63,7 +63,7 @@ def group_conversations(
         and (not wanted or all(word in row.title.casefold() for word in wanted))
     ]
     shown.sort(key=lambda row: row.updated, reverse=True)
-    midnight = time.mktime((*time.localtime(now)[:3], 0, 0, 0, 0, 0, -1))  # -1: clocks may have changed in the night.
+    midnight = time.mktime((*time.localtime(now)[:3], 0, 0, 0, 0, 0, -1))  # -1: daylight saving time may have changed.
     groups = [
         (tr("Pinned"), [row for row in shown if row.pinned]),
         (tr("Today"), [row for row in shown if not row.pinned and row.updated >= midnight]),

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 _SERVICE, _PATH = "org.freedesktop.Notifications", "/org/freedesktop/Notifications"
 MAX_TEXT_LENGTH = 200
-SHOWN_MS = 8_000  # In milliseconds. A notification is shown this long.
+SHOWN_MS = 8_000  # A notification is shown for this long.
 MAX_FOLLOWED_NOTIFICATIONS = 50  # How many of the newest notifications react to a click.
 
 

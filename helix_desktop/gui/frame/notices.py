@@ -18,7 +18,7 @@ from helix_desktop.gui.translation import tr
 
 NOTICE_MS = 6_000
 ERROR_NOTICE_MS = 15_000
-ERRORS_TOGETHER_MS = 1_500  # In milliseconds. Errors that follow this fast share a notice.
+ERRORS_TOGETHER_MS = 1_500  # Errors that follow one another within this time share a notice.
 MAX_ERROR_LINES = 4
 WIDTH = 560
 
@@ -39,7 +39,7 @@ class Notices(QWidget):
         self._reserved_height_below = lifted
         self._undo: Callable[[], object] | None = None
         self._errors: list[str] = []
-        self._repeat_shown_offer: Callable[[], None] | None = None  # Shows the present offer again.
+        self._repeat_shown_offer: Callable[[], None] | None = None  # Shows the current offer again.
         self._offers_more_than_undo = False  # True if the offer is not an undo.
         self._waiting_offers: list[Callable[[], None]] = []
         set_surface_look(self, "notice")

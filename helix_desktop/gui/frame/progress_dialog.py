@@ -14,7 +14,7 @@ from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_
 from helix_desktop.gui.translation import tr
 
 T = TypeVar("T")
-SHOW_DELAY_MS = 300  # In milliseconds. The dialog appears only if the work takes longer.
+SHOW_DELAY_MS = 300  # The dialog appears only if the work takes longer.
 
 
 class ProgressDialog(TransientDialog):

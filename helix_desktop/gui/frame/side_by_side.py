@@ -14,7 +14,7 @@ from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
-LEAST_WIDTH = 360  # Pixels. If there is less for each of two sides, only the current one is shown.
+LEAST_WIDTH = 360  # If two sides would be narrower than this, only the current one is shown.
 
 
 class SideBySide(QSplitter):
@@ -44,9 +44,9 @@ class SideBySide(QSplitter):
         close.clicked.connect(lambda: self.closing_wanted.emit(side))
         self._headings[side] = heading, title, swap
         side.layout().insertWidget(0, heading)  # type: ignore[union-attr]
-        side.setMinimumWidth(1)  # Its hint follows its width, and would hold the splitter's handle.
+        side.setMinimumWidth(1)  # Without this, the splitter's handle could not move.
         self.addWidget(side)
-        self.setSizes([10_000, 10_000])  # the same for both
+        self.setSizes([10_000, 10_000])  # Both sides get the same width.
 
     def show_sides(self, titles: Mapping[ChatPage, str], current: ChatPage) -> None:
         """One side needs no heading. Without room for both, a button leads to the other."""

@@ -21,7 +21,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 WIDTH = 252
-AGE_UPDATE_MS = 60_000  # In milliseconds between updates of ages, which are shown in whole minutes.
+AGE_UPDATE_MS = 60_000  # The pause between two updates of ages, which are shown in whole minutes.
 
 
 def format_folder(folder: Path) -> str:
@@ -82,7 +82,7 @@ class Sidebar(QWidget):
 
     conversation_action_wanted = Signal(str, str)
     new_wanted = Signal()
-    workspace_menu_wanted = Signal(QPoint)  # Carries the position for the menu on the screen.
+    workspace_menu_wanted = Signal(QPoint)  # Carries the menu's position on the screen.
     emptying_wanted = Signal()
     sharing_wanted = Signal()
 

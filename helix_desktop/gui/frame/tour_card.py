@@ -14,9 +14,9 @@ from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 
-CARD_WIDTHS = (340, 264)  # In pixels. The narrower is used if the wider would cover the highlighted area.
-RING_TO_CARD_GAP = 14  # In pixels: from the highlighting ring to the card.
-WINDOW_EDGE_GAP = 12  # In pixels: from the card to the edge of the window.
+CARD_WIDTHS = (340, 264)  # In pixels; the smaller is used if the larger would cover the highlighted area.
+RING_TO_CARD_GAP = 14  # The distance from the highlighting ring to the card in pixels.
+WINDOW_EDGE_GAP = 12  # The distance from the card to the edge of the window in pixels.
 SHADE_ALPHA = 70  # How opaque the shade over the rest of the window is, from 0 to 255.
 
 
@@ -70,7 +70,7 @@ class TourStepCard(QWidget):
         self._theme = theme
 
     def compute_card_size(self, width: int) -> QSize:
-        width = max(self._theme.zoomed_pixels(width), self.minimumSizeHint().width())  # The buttons need theirs.
+        width = max(self._theme.zoomed_pixels(width), self.minimumSizeHint().width())  # It must fit the buttons.
         height = self.heightForWidth(width)
         return QSize(width, height if height > 0 else self.sizeHint().height())
 
@@ -102,7 +102,7 @@ class TourGuide(QObject):
         card.number.setText(tr("Step {n} of {all}", n=number, all=steps))
         card.title.setText(title)
         card.words.setText(words)
-        # First move the focus: hiding the focused button would move it to "Leave the tour".
+        # The focus is moved first, because hiding the button would move it to "Leave the tour".
         if not offer and card.window().focusWidget() is card.offer:
             card.next.setFocus()
         card.offer.setText(offer)

@@ -25,7 +25,7 @@ FIRST_SIZE = QSize(1440, 900)
 WINDOW_BORDER_SIZE = QSize(16, 64)
 SMALLEST_SIZE = QSize(880, 520)
 RAIL_WIDTH, SIDEBAR_WIDTH, TOP_BAR_HEIGHT = 56, 252, 48
-# Of the message box: its width in pixels, its most lines, and the pixels below its text.
+# The message box's width in pixels, its most lines, and the pixels below its text.
 MESSAGE_BOX_WIDTH, MESSAGE_BOX_LINES, ROOM_BELOW_TEXT = 720, 10, 74
 
 
@@ -106,7 +106,7 @@ class WindowShell(QMainWindow):
 
     def enable_typing(self) -> None:
         """Accepts typing, also through an input method. Call it after the first paint."""
-        from PySide6.QtCore import Qt  # Imported late: it loads Qt's enums, a seventh of the time to the first paint.
+        from PySide6.QtCore import Qt  # Loading Qt's enums takes a seventh of the time to the first paint.
 
         self.placeholder.setAttribute(Qt.WidgetAttribute.WA_InputMethodEnabled)
         self.placeholder.setFocus()

@@ -39,7 +39,7 @@ class WorkspaceButton(QAbstractButton):
         self.workspace = row.id
         self._pressed_at: int | None = None
         self._is_dragged = False
-        self._title = row.name  # not set as the button's text, where “R&D” would claim Alt+D
+        self._title = row.name  # Not the button's text, where “R&D” would claim Alt+D.
         self.setCheckable(True)
         self.setAutoExclusive(True)  # Screen readers then announce a radio button, not a check box.
         self.setFixedSize(WIDTH, SQUARE)
@@ -184,7 +184,7 @@ class WorkspaceRail(QWidget):
     def mark_open_workspace(self, current: str) -> None:
         for button in self._buttons:
             button.setChecked(button.workspace == current)
-        QTimer.singleShot(0, self, self._scroll_to_open_workspace)  # once all squares are placed
+        QTimer.singleShot(0, self, self._scroll_to_open_workspace)  # Once all squares are placed.
 
     def _scroll_to_open_workspace(self) -> None:
         for button in self._buttons:

@@ -25,7 +25,7 @@ class FoundConversationTree(RowTree):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.rows: dict[tuple[str, str], QTreeWidgetItem] = {}  # By file and folder: one file may hold several folders.
+        self.rows: dict[tuple[str, str], QTreeWidgetItem] = {}  # By file and folder: a file may cover several folders.
         self.setHeaderLabels([tr("Conversation"), tr("Date"), tr("Length"), tr("Cost")])
         self.header().setStretchLastSection(False)
         for column in range(self.columnCount()):

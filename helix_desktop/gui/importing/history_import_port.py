@@ -5,7 +5,7 @@ from typing import Protocol
 
 from helix_desktop.fast_dataclass import dataclass
 
-ImportProgressCallback = Callable[[int, int], None]  # Gets the bytes read, and the bytes in all.
+ImportProgressCallback = Callable[[int, int], None]  # Called with the bytes read and the total.
 
 
 @dataclass(frozen=True, slots=True)

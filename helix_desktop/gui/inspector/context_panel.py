@@ -110,7 +110,7 @@ class ContextPanel(QWidget):
         top = max(end.y() - px(10) - high, px(8))
         self.setGeometry(QRect(max(min(end.x() - wide, window.width() - wide), 0), top, wide, high))
 
-    # --- The panel is placed when it appears, and closed by Escape or a click elsewhere
+    # --- Placing the panel, and closing it by Escape or a click elsewhere
 
     def _close_panel(self) -> None:
         """The keyboard goes back to what opened it, not to the first thing in the window."""

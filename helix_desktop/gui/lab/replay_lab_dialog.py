@@ -91,7 +91,7 @@ class ReplayLabDialog(TransientDialog):
         shown = {"name": name, "cost": cost, "peak": peak, "n": count}
         if self._count > 1:
             return tr(
-                "In your last {n} conversations, {name} would have cost the least: {cost} of what it costs to send everything. The last column shows how much of the text that was used again was still in the context.",
+                "In your last {n} conversations, {name} would have been the cheapest, at {cost} of the cost of sending everything. The last column shows how much of the text that was used again was still in the context.",
                 **shown,
             )
         if outcome.policy == self._bench.policy_name:
@@ -100,7 +100,7 @@ class ReplayLabDialog(TransientDialog):
                 **shown,
             )
         return tr(
-            "{name} would have cost the least here: {cost} of what it costs to send everything, with the window at most {peak} full.",
+            "{name} would have been the cheapest here, at {cost} of the cost of sending everything. The window would have been at most {peak} full.",
             **shown,
         )
 

@@ -39,6 +39,6 @@ class AboutPage(SettingsPage):
             shown = tr("{what}: {says}", what=translate_sentences(finding.what), says=told)
             look = "danger" if finding.state == "bad" else "small"
             self._findings.addWidget(build_plain_label(f"{sign} {shown}".strip(), look, self.page_content))
-            # The report that is copied is in English, for whoever receives it.
+            # The copied report is in English, because others will read it.
             lines.append(f"{sign} {finding.what}: {finding.says} {finding.remedy}".strip())
         self._text = "\n".join(lines)

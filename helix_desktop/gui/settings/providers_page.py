@@ -51,7 +51,7 @@ class EditProviderDialog(plain_widgets.TransientDialog):
         """Says that nothing was saved. If there is no keyring, offers other places for the key."""
         self._error_label.setText(translate_sentences(str(error)))
         self._key_places.setVisible(isinstance(error, NoUsableKeyring))
-        needed = self.heightForWidth(self.width())  # In less, the fields would be squeezed.
+        needed = self.heightForWidth(self.width())  # With less height, the fields would be squeezed.
         self.resize(self.width(), max(self.height(), needed))
 
 

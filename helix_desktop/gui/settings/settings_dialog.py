@@ -28,7 +28,7 @@ from helix_desktop.gui.settings.workspace_settings_pages import (
 from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.translation import tr
 
-CHANGING_ACTIONS = ("compare-presets", "workspace-folder")  # They make these pages outdated.
+CHANGING_ACTIONS = ("compare-presets", "workspace-folder")  # They change what these pages show.
 GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Recorder", "Logs", "Tools", "Sharing", "Keys")
 
 

@@ -13,7 +13,7 @@ from helix_desktop.gui.shared.setting_fields import FieldDeclaration, ValueListe
 from helix_desktop.gui.workbench_types import Workbench
 
 W = TypeVar("W", bound=QWidget)
-# How many items the column has once a first sentence is added: title, sentence and stretch.
+# How many items the column has after the first sentence is added: title, sentence and stretch.
 ITEMS_BEFORE_INTRODUCTION = 3
 
 

@@ -10,7 +10,7 @@ from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry
 
-# What may be a shortcut. Whoever walks the page by keyboard must not give away the arrow keys.
+# Matches possible shortcuts. Moving through the page by keyboard must not assign the arrow keys.
 _SHORTCUT = re.compile(r"|(Shift\+)?F\d+|Esc|.*(Ctrl|Alt|Meta)\+.+")
 
 

@@ -9,11 +9,11 @@ from helix_desktop.engine.changes.diff_hunks import Hunk, find_changes_within_li
 from helix_desktop.fast_dataclass import dataclass
 
 Span = tuple[int, int]
-_Version = tuple[str, str, int, int]  # A line: its sign, its text, its old and its new number
+_Version = tuple[str, str, int, int]  # A line: its sign, its text, its old and its new number.
 _FILES = re.compile(r"--- [^\n]*\n\+\+\+ [^\n]*\n(?=@@)")
 _HEAD = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _NO_END = "\\ No newline at end of file"
-MOST = 200  # In lines. Within longer blocks, changed words are not marked.
+MOST = 200  # Changed words are not marked in blocks of more lines.
 
 
 @dataclass(frozen=True, slots=True)

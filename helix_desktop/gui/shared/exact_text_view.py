@@ -41,7 +41,7 @@ class ExactTextView(QPlainTextEdit):
         self.setTabChangesFocus(True)
         self.setFont(theme.monospaced_font())
         option = self.document().defaultTextOption()
-        option.setTextDirection(Qt.LayoutDirection.LeftToRight)  # Otherwise a line's first letter decides on the order.
+        option.setTextDirection(Qt.LayoutDirection.LeftToRight)  # Otherwise, a line's first letter would decide.
         self.document().setDefaultTextOption(option)
         self._append_next_piece_of_text()
         self.verticalScrollBar().valueChanged.connect(self._append_next_part_near_end)

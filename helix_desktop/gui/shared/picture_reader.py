@@ -8,7 +8,7 @@ from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QSize
 from PySide6.QtGui import QImage, QImageReader
 
 _MOST_PIXELS, _MOST_SHOWN_PIXELS = 100_000_000, 60_000_000
-_MOST_SCALED_PIXELS = 12_000_000  # About 48 MB of memory, even if the picture is very high.
+_MOST_SCALED_PIXELS = 12_000_000  # About 48 MB of memory, even if the picture is very tall.
 _BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", b"png"), (b"\xff\xd8\xff", b"jpeg"), (b"GIF8", b"gif"), (b"BM", b"bmp"))
 
 

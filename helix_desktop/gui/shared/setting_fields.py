@@ -24,7 +24,7 @@ from helix_desktop.gui.translation import tr
 Value = bool | int | float | str
 ValueListener = Callable[[Value], object]
 FIELD_WIDTH_IN_LINES = 15  # All fields have this width, measured in line heights.
-MAX_WIDTH_BESIDE_TEXT = 18  # In line heights. A wider field is placed below its label.
+MAX_WIDTH_BESIDE_TEXT = 18  # A field wider than this many line heights is placed below its label.
 TEXT_MARGIN = 7
 
 
@@ -41,7 +41,7 @@ class FieldDeclaration:
     least: float = 0
     most: float = 0
     unit: str = ""
-    unset: str = ""  # A number field at its least value shows this text, as "not set".
+    unset: str = ""  # A number field at its least value shows this text instead.
     long: bool = False  # True for text of several lines; its field is placed below the title.
     font: str = ""  # "text" or "code" if the user chooses one of the system's fonts of that kind.
 

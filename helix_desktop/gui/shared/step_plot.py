@@ -201,7 +201,7 @@ class StepPlot(QWidget):
         painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
         painter.setOpacity(1.0)
         under = QRectF(painter.fontMetrics().boundingRect(words)).translated(area.left() + 6, y - 6)
-        painter.fillRect(under.adjusted(-4, -1, 4, 1), self._theme.colour_of_token("panel"))  # It may stand on an area.
+        painter.fillRect(under.adjusted(-4, -1, 4, 1), self._theme.colour_of_token("panel"))  # Hides any area behind.
         painter.setPen(colours[1])
         painter.drawText(QPointF(area.left() + 6, y - 6), words)
 
@@ -226,7 +226,7 @@ class StepPlot(QWidget):
         sides = Qt.AlignmentFlag.AlignLeft if several else Qt.AlignmentFlag.AlignHCenter
         flags = int(sides | Qt.AlignmentFlag.AlignVCenter)
         whole = QRectF(0, 0, self.width(), self.height())
-        # Text is laid out to measure it, which is right for every script.
+        # Laying out the text to measure it is right for every script.
         place = painter.boundingRect(whole, flags, words).adjusted(-6, -2, 6, 2)
         width, height = place.width(), place.height()
         if several:

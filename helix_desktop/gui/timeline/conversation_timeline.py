@@ -27,7 +27,7 @@ _OWN_TOOLS = frozenset(ToolName)
 _WRITES_FOLDS = frozenset(
     {facts.Purpose.HANDOVER, facts.Purpose.OBSERVATIONS, facts.Purpose.REFLECTION, facts.Purpose.COMPACTION}
 )
-LONG_LIST = 30  # A longer list joins neighbouring folds of a kind in GROUPED to one row.
+LONG_LIST = 30  # From this length on, neighbouring folds of a kind in GROUPED share a row.
 
 
 class TimelineLane(StrEnum):

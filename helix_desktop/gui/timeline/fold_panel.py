@@ -74,8 +74,8 @@ class FoldPanel(QWidget):
         super().__init__()
         self._theme = theme
         self._shown: ShownFold | None = None
-        self._drawn_state: object = None  # The state drawn last; it is not drawn again.
-        self._drafts: dict[tuple[str, str], str] = {}  # unsaved edits, by conversation and fold
+        self._drawn_state: object = None  # The state drawn last, which is not drawn again.
+        self._drafts: dict[tuple[str, str], str] = {}  # Unsaved edits, by conversation and fold.
         self._title = ElidedLabel(self)
         set_widget_look(self._title, "title")
         self._kept_details_label = ChipLabel(theme, self)

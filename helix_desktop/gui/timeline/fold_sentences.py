@@ -23,7 +23,7 @@ from helix_desktop.gui.translation import format_count, tr
 
 MAX_NAMED_CALLS = 2  # A title names at most this many calls.
 LEAST_DOLLARS = 0.0005  # Smaller amounts of money are not mentioned.
-LONGEST_LINE, MARK_LINES = 90, 3  # The most characters of a line, and lines, in a message's tooltip.
+LONGEST_LINE, MARK_LINES = 90, 3  # The most characters per line, and lines, of a tooltip.
 
 _HEADING = re.compile(r"^#{1,3}[ \t]+(.+?)[ \t]*#*$")
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")

@@ -18,8 +18,8 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
 HEIGHT = 0.3  # The bar of the most expensive request takes this share of the plot's height.
-WIDEST = 24  # In pixels. If bars are further apart than this, they do not get any wider.
-NARROW = 8  # In pixels. Bars further apart have an edge, since the areas behind have their colours, too.
+WIDEST = 24  # The greatest width of a bar in pixels, however far apart the bars are.
+NARROW = 8  # Wider bars have an edge, since the areas behind them have the same colours.
 COLOURS = ("faint", "conversation", "danger", "output")  # The colours of a bar's four parts, from the bottom up.
 READ, NEW, AGAIN, REPLY = range(4)
 

@@ -43,9 +43,9 @@ from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.gui.workbench_types import Session, Workbench
 
 READ_SLICE_SECONDS = 0.003
-FRAME_MS = 16  # In milliseconds. The list is updated this soon after a change: about a frame.
+FRAME_MS = 16  # The list is updated this soon after a change, about one frame later.
 FACTS_PER_STEP = 64
-NARROW = 700  # In pixels. On a narrower page, the chosen fold is below the list, not beside it.
+NARROW = 700  # On a page narrower than this many pixels, the chosen fold is below the list.
 
 
 class TimelinePage(QWidget):

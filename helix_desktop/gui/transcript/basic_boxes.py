@@ -31,7 +31,7 @@ from helix_desktop.gui.transcript.markdown_blocks import (
 )
 from helix_desktop.gui.translation import tr
 
-WIDE, HIGH = 240, 180  # In pixels: the largest size of a picture in a message.
+WIDE, HIGH = 240, 180  # The largest size of a picture in a message, in pixels.
 _LINE_END = "\N{LINE SEPARATOR}"
 _ROOM = "\N{NO-BREAK SPACE}"
 

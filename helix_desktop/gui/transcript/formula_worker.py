@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-SECONDS = 0.35  # In seconds. A formula may take this much processor time.
+SECONDS = 0.35  # A formula may take this much processor time.
 
 
 def serve_formula_requests() -> None:

@@ -64,7 +64,7 @@ class TranscriptItems:
     _hidden_ranges: list[tuple[int, int]] | None = field(default_factory=list)
     _has_answer_name: bool = False
     _changes: dict[int, facts.FilesChanged] = field(default_factory=dict)  # The turn's changes so far, by their seqs.
-    _changes_of_line: dict[int, tuple[int, ...]] = field(default_factory=dict)  # By the seq of the end of the turn.
+    _changes_of_line: dict[int, tuple[int, ...]] = field(default_factory=dict)  # By the seq of the turn's end.
     _undone_changes: set[int] = field(default_factory=set)
 
     def add_many_facts(self, recorded_facts: Iterable[facts.Recorded]) -> None:

@@ -27,7 +27,7 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 
 STEP = 40
-FASTEST = 120  # In pixels. Dragging a selection over the edge scrolls by at most this much at once.
+FASTEST = 120  # Dragging a selection past the edge scrolls by at most this many pixels at once.
 _SHIFT = Qt.KeyboardModifier.ShiftModifier
 _PRESSING = frozenset({Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space})
 

@@ -40,7 +40,7 @@ SLICE = 0.004
 LETTING_GO = 0.001
 DESCRIBED = 4_000
 MANY = 1_000  # More facts than this are read in a thread.
-EDGE = 4  # In pixels. Drawing may exceed the edge of a box by this much.
+EDGE = 4  # Drawing may exceed the edge of a box by this many pixels.
 
 _FETCHING = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.USER})
 
@@ -186,7 +186,7 @@ class TranscriptCanvas(BoxSurface):
         viewport = self.viewport()
         before, self._drawn = self._drawn, self._drawn_now()
         marked = not self.selection.is_empty_selection or self.finding is not None or self.has_focus_frame
-        # With a fractional screen scale, scrolling would move the content by parts of pixels.
+        # With a fractional screen scale, scrolling would move the content by fractions of a pixel.
         whole = self.devicePixelRatioF().is_integer()
         found = compute_scrolled_change(before, self._drawn) if whole and not (anew or marked) else None
         if found is None:
@@ -361,7 +361,7 @@ class FollowingScroll(QObject):
         super().__init__(bar)
         self._bar = bar
         self.is_following_end = True
-        self.is_moving = False  # The layout moves the bar, not the reader.
+        self.is_moving = False  # True while the layout moves the bar, not the reader.
         bar.actionTriggered.connect(self._on_scroll_action)
 
     def set_following_end(self, *, following: bool) -> None:

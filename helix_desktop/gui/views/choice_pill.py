@@ -10,7 +10,7 @@ from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
-MAX_CHOICE_LENGTH = 32  # In characters. A choice's text is cut to this length.
+MAX_CHOICE_LENGTH = 32  # A choice's text is cut to this many characters.
 
 
 class ChoicePill(QPushButton):

@@ -16,9 +16,9 @@ from helix_desktop.gui.transcript.code_highlighting import highlight_code
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks, build_format_range
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 
-LONGEST = 5_000  # In characters. A longer line is cut.
+LONGEST = 5_000  # A line with more characters than this is cut.
 LAID = 400
-COLOURING = 0.004  # In seconds. Colouring may take this much of each frame.
+COLOURING = 0.004  # Colouring may take this many seconds of each frame.
 GUTTER, HEAD, GAP, BOX = 44, 34, 14, 128
 
 
@@ -109,7 +109,7 @@ class DifferenceLines:
         if line is None:
             return
         left = self.left_edge(right=right)
-        # Numbers and sign are one text, up to a letter before the line's own: each text that is drawn takes its time.
+        # The numbers and the sign are drawn as one text, because each further text would take time.
         both = [line.old_number, line.new_number]
         figures = both[right : right + 1] if self.has_two_columns else both
         text = "".join(f"{figure or '':>5} " for figure in figures) + (line.mark or " ")
@@ -129,7 +129,7 @@ class DifferenceRowHeights:
 
     def __init__(self, sheet: DifferenceSheet, lines: DifferenceLines, commented_row: int = -1) -> None:
         self._sheet, self._lines = sheet, lines
-        self._letters = letters = lines.text_width / lines.ink.code_letter_width  # In a line, before it wraps.
+        self._letters = letters = lines.text_width / lines.ink.code_letter_width  # In an unwrapped line.
         line, px = lines.ink.code_line_height, lines.ink.scaled_pixels
         self._heights = [line if length <= letters else line * ceil(length / letters) for length in sheet.lengths]
         for number in sheet.heads:

@@ -47,7 +47,7 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
     policies = ["helix", "observational", "layered", "keeps_most", "none"]
     assert program.played == [([story.CONVERSATION], policies, bench.rows[story.CONVERSATION].window)]
     assert lab.answer.text().startswith(
-        "Helix preset would have cost the least here: 50% of what it costs to send everything"
+        "Helix preset would have been the cheapest here, at 50% of the cost of sending everything"
     )
     assert "Observational preset" in said(lab)
     assert offered(lab) == [each for each in policies if each != bench.policy_name]
@@ -86,7 +86,7 @@ def test_the_policy_page_compares_the_last_conversations(
     assert played == [row.id for row in newest if not row.parent][:5]
     assert len(played) > 1
     assert "keeps_most" in policies
-    assert f"In your last {len(played)} conversations, Helix preset would have cost the least: 50%" in said(lab)
+    assert f"In your last {len(played)} conversations, Helix preset would have been the cheapest, at 50%" in said(lab)
     assert "In view" in said(lab)
 
 
