@@ -62,7 +62,7 @@ class AgentTerminal:
     limit_bytes: int
     printed: str = ""  # The last part of what the command has printed so far.
     is_cut: bool = False
-    asked: asyncio.Event = field(default_factory=asyncio.Event)  # When set, the agent has shown it or never will.
+    asked: asyncio.Event = field(default_factory=asyncio.Event)  # Set by the agent's first request about it.
 
     def exit_status(self) -> dict[str, Any]:
         """Once it has ended. A command that was refused or could not start has failed."""

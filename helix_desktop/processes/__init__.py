@@ -1,1 +1,1 @@
-"""Every process that the program starts: the one place that starts them (`starter.py`)."""
+"""Starts every process of the program: `starter.py` is the one place that does so."""

@@ -1,13 +1,14 @@
-"""Runs one command so that nothing of it is left over. A program of its own, started as a script; imports nothing of ours.
+"""Runs one command and kills everything that is left of it. A script, which imports no module of ours.
 
     jail.py '{"lifeline": 5, "write": [...], "read": [...], "network": false, "landlock": true}' command arguments...
 
-It stays the ancestor of everything the command starts (orphans are given to it, PR_SET_CHILD_SUBREAPER), and kills all
-of that when the command ends, when the lifeline (a pipe the program holds) is closed, or when it is told to terminate.
-An `attended` command has the terminal: it gets the signals, is asked to end before it is killed, and
-what it leaves in the background when it ends by itself goes on.
-With `scoped` it reaches no abstract socket of others; with `landlock` the command itself is locked in first: it writes nothing outside `write`, reads nothing outside `read`
-(empty: anywhere) and nothing in `closed` that is not in `write`, opens no socket but, with `network`, those of the internet.
+It stays the ancestor of everything the command starts (PR_SET_CHILD_SUBREAPER gives it orphans, too). It kills
+all of that when the command ends, when the lifeline (a pipe the program holds) is closed, or when told to end.
+An `attended` command has the terminal: it gets the signals, is asked to end before it is killed, and what it
+leaves in the background when it ends by itself goes on.
+With `scoped`, it reaches no abstract socket of others. With `landlock`, the command itself is locked in first:
+it writes only in `write`, reads only in `read` (empty: anywhere), and in `closed` only what is in `write`.
+It opens no sockets, or with `network` only internet sockets.
 """
 
 # ruff: noqa: PTH102, PTH106, PTH110, PTH112, PTH123, PTH208 -- a script that must start fast: pathlib alone takes longer than the rest of it
@@ -36,8 +37,8 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _START = "import sys; sys.path.append(sys.argv.pop(1)); import jail; sys.exit(jail.main())"
-_LOOK = 0.25  # The pause in seconds between two measurements of a command's memory and processes.
-_ASKED_SECONDS = 3.0  # At its end, a command with a terminal has this long to restore it.
+_LOOK = 0.25  # Seconds between two measurements of a command's memory and processes.
+_ASKED_SECONDS = 3.0  # When asked to end, a command with a terminal has this long to restore it.
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 # Refused system calls (x86_64, aarch64): mounts, namespaces, modules, keys, clocks, and ways around the sandbox.
 _REFUSED = {
@@ -55,7 +56,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 
 
 def jail_command_line(options: Mapping[str, object], command: Sequence[str]) -> list[str]:
-    """The command line that runs `command` in here: by the interpreter alone, from what it has compiled before."""
+    """Return the command line that runs `command` through this script, from bytecode compiled before."""
     folder = __file__.rpartition(os.sep)[0]
     return [sys.executable, "-I", "-S", "-c", _START, folder, marshal.dumps(dict(options)).hex(), *command]
 
@@ -85,7 +86,7 @@ def main() -> int:
 
 
 def _jail_and_exec_command(options: dict[str, Any], group: str, command: list[str]) -> None:
-    """In the child: lock ourselves in and turn into the command. Never returns."""
+    """Lock the child process in, then replace it with the command. Never returns."""
     try:
         if group:
             _write_to_system_file(f"{group}/cgroup.procs", "0")
@@ -104,7 +105,7 @@ def _jail_and_exec_command(options: dict[str, Any], group: str, command: list[st
 
 
 def _watch_until_end(child: int, lifeline: int, wake: int, use: _ResourceUse) -> int:
-    """Until the command has ended, or is to end. Orphans are reaped by the way."""
+    """Wait until the command ends or must be ended, and return its exit code. Reap orphans meanwhile."""
     while True:
         ready, _, _ = select.select([lifeline, wake], [], [], _LOOK if use.limits else None)
         if too_much := use.describe_excess():
@@ -119,7 +120,7 @@ def _watch_until_end(child: int, lifeline: int, wake: int, use: _ResourceUse) ->
 
 
 def _wait_and_pass_signals_on(child: int, lifeline: int, wake: int) -> int:
-    """Until a command has ended that has the terminal. Once it was told to end, nothing of it is left."""
+    """Wait for a command with the terminal, passing signals on. If told to end, kill what is left of it."""
     watched, seconds, told = [lifeline, wake], None, False
     while ready := select.select(watched, [], [], seconds)[0]:
         passed_on = {signal.SIGTERM, signal.SIGHUP}.intersection(os.read(wake, 512) if wake in ready else ())
@@ -138,7 +139,7 @@ def _wait_and_pass_signals_on(child: int, lifeline: int, wake: int) -> int:
 
 
 def _reap_until_ended(child: int) -> int | None:
-    """Collect what has ended, up to the command. Its exit code; None while it runs."""
+    """Reap ended processes until the command is among them. Return its exit code, or None while it runs."""
     with _Suppressing(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             if found[0] == child:
@@ -148,7 +149,7 @@ def _reap_until_ended(child: int) -> int | None:
 
 
 class _Suppressing:
-    """contextlib.suppress."""
+    """A substitute for `contextlib.suppress`, whose import is slow."""
 
     def __init__(self, *errors: type[BaseException]) -> None:
         self._errors = errors
@@ -161,7 +162,7 @@ class _Suppressing:
 
 
 class _ResourceUse:
-    """What the command and all it started take, looked at a few times a second."""
+    """Measures, a few times a second, what the command and everything it started use."""
 
     def __init__(self, group: str, limits: dict[str, int]) -> None:
         self.group, self.limits, self.next = group, limits, 0.0
@@ -171,7 +172,7 @@ class _ResourceUse:
                     _write_to_system_file(f"{group}/{name}", str(limit or "max"))
 
     def describe_excess(self) -> str:
-        """What it has more of than it may; empty while it has not."""
+        """Say which limit the command exceeds. Return an empty string if it exceeds none."""
         if not self.limits or time.monotonic() < self.next:
             return ""
         pids = self._list_group_members()
@@ -190,7 +191,7 @@ class _ResourceUse:
 
 
 def _private_memory_bytes(pid: int) -> int:
-    """What a process holds for itself, in bytes."""
+    """Return the private memory of a process in bytes, or 0 if it cannot be read."""
     with _Suppressing(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm") as file:
         words = file.read().split()
         return max(0, int(words[1]) - int(words[2])) * _PAGE
@@ -198,7 +199,7 @@ def _private_memory_bytes(pid: int) -> int:
 
 
 def _set_system_limits(limits: dict[str, int]) -> None:
-    """What the system counts for each process, or for the user."""
+    """Set the limits that the system enforces for each process or each user."""
     import resource
 
     wanted = {
@@ -215,7 +216,7 @@ def _set_system_limits(limits: dict[str, int]) -> None:
 
 
 def _kill_all_remaining(group: str) -> None:
-    """Kill what is left until nothing is: whatever is forked meanwhile is still a descendant of ours."""
+    """Kill the remaining descendants until none is left. Processes forked meanwhile are among them."""
     with _Suppressing(OSError):
         _write_to_system_file(f"{group}/cgroup.kill", "1")
     while _reap_ended_children():
@@ -230,7 +231,7 @@ def _kill_all_remaining(group: str) -> None:
 
 
 def _reap_ended_children() -> bool:
-    """Collect what has ended; whether there is anything that has not."""
+    """Reap ended children. Return True if any child is still running."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -247,7 +248,7 @@ def _process_group_of(pid: int) -> int:
 
 
 def _create_control_group() -> str:
-    """A control group for the command, where the system lets us have one: its members can be killed in one go."""
+    """Create a control group, to kill its members at once. Return an empty string if that is impossible."""
     try:
         with open("/proc/self/cgroup") as file:
             own = next(line[3:].strip() for line in file if line.startswith("0::"))
@@ -299,7 +300,7 @@ def _open_c_library() -> ctypes.CDLL:
 
 
 def landlock_version() -> int:
-    """The version of the kernel's Landlock, 0 where there is none."""
+    """Return the version of the kernel's Landlock, or 0 if it has none."""
     if sys.platform != "linux":
         return 0
     version: int = _open_c_library().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
@@ -307,7 +308,7 @@ def landlock_version() -> int:
 
 
 def restrict_this_process(options: dict[str, Any]) -> None:
-    """Restrict this process and all it becomes. An error here means: do not run the command."""
+    """Restrict this process and what it will execute. After an error, the command must not run."""
     version = landlock_version()
     rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
     attributes = struct.pack("QQQ", rights, 0, 3)[: 8 if version < 4 else 16 if version < 6 else 24]
@@ -329,9 +330,9 @@ def restrict_this_process(options: dict[str, Any]) -> None:
 
 
 def close_abstract_sockets() -> None:
-    """No socket without a path that somebody outside listens on (X11, D-Bus): with the network allowed they are in reach.
+    """Cut this process off from abstract sockets of others (X11, D-Bus), which network access would reach.
 
-    Where the kernel cannot do that, nothing is done.
+    Does nothing if the kernel cannot do that.
     """
     if landlock_version() < 6:
         return
@@ -358,7 +359,7 @@ def _allow_path_in_ruleset(ruleset: int, path: str, rights: int) -> None:
 
 
 def _folders_without_closed(closed: list[str], opened: list[str]) -> list[str]:
-    """Folders that together hold all that is `opened` but `closed`: Landlock can only allow, so the way there is opened up."""
+    """Return folders that together hold everything in `opened` except `closed`, since Landlock can only allow."""
     todo, found = [os.path.realpath(path) for path in opened], []
     while todo:
         folder = todo.pop()
@@ -373,7 +374,7 @@ def _folders_without_closed(closed: list[str], opened: list[str]) -> list[str]:
 
 
 def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
-    """A seccomp program: what is refused, and no sockets but of these families (None: any)."""
+    """Build a seccomp program that refuses certain calls, and sockets not in `families` (None: allow any)."""
     arch, which = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}.get(os.uname().machine, (0, 0))
     if not arch:
         raise OSError(38, "no filter for this processor")
@@ -411,7 +412,7 @@ def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
 
 
 def _open_seccomp_filter() -> int:
-    """The filter as an open file, for a program that sets it just before it starts another."""
+    """Return the filter as an open file, for a program that applies it just before it starts another."""
     handle = os.memfd_create("filter", 0)
     os.write(handle, _build_seccomp_filter(None))
     os.lseek(handle, 0, os.SEEK_SET)
@@ -419,9 +420,9 @@ def _open_seccomp_filter() -> int:
 
 
 def _refuse_sockets(*, network: bool) -> None:
-    """seccomp: no sockets but those of the internet, if allowed; sockets of the desktop and of Docker never.
+    """Refuse all sockets, or with `network` all but internet sockets. Desktop and Docker stay out of reach.
 
-    Landlock knows nothing of sockets with a path, nor of UDP. io_uring is refused as well: it opens sockets unseen.
+    Landlock covers neither UDP nor sockets with a path. io_uring opens sockets unseen, so it is refused.
     """
     lines = _build_seccomp_filter((2, 10, 16) if network else ())
     program = ctypes.create_string_buffer(lines)

@@ -1,4 +1,4 @@
-"""A Windows job object: what a command starts is in it from the beginning, and ends with it, also when we end first."""
+"""Puts a command into a Windows job object, which ends everything the command started, even if we end first."""
 
 import ctypes
 import sys
@@ -41,7 +41,7 @@ if sys.platform == "win32":
     _kernel.CloseHandle.argtypes = [wintypes.HANDLE]
 
     def create_job_for_process(pid: int) -> int:
-        """A job that holds the process; `close_job` kills all that is in it."""
+        """Put the process into a new job. `close_job` kills everything in it."""
         job = _require_handle(_kernel.CreateJobObjectW(None, None))
         limits = _ExtendedLimits()
         limits.BasicLimitInformation.LimitFlags = _KILL_ON_CLOSE

@@ -1,4 +1,4 @@
-"""One command as a process whose whole tree can be ended, and its output as a stream."""
+"""Runs a command as a process tree that can be killed as a whole, and streams its output."""
 
 import asyncio
 import base64
@@ -32,7 +32,7 @@ CommandLine = Callable[[int], list[str]]  # Given the lifeline's file number, re
 
 @dataclass(slots=True)
 class RunningCommand:
-    """A running command. `lifeline`: what ends everything when it is closed: our end of the pipe to `jail.py`, or a job."""
+    """A running command. Closing `lifeline`, our end of the pipe to `jail.py` or a job, kills everything."""
 
     process: Process
     lifeline: int
@@ -47,8 +47,8 @@ class RunningCommand:
         stdin: int = starter.DEVNULL,
         stderr: int = starter.STDOUT,
     ) -> "RunningCommand":
-        """Start it by the command line that locks it in. What it prints and what it complains of are one stream, unless
-        `stderr` is a pipe of its own. If this is cancelled meanwhile, it is ended: asyncio would kill its keeper alone.
+        """Start the command locked in. Its output and error output are one stream, unless `stderr` is a pipe.
+        If this is cancelled, end the command, since asyncio would kill only its keeper.
         """
         return await tasks.finish_making(
             cls._start_with_lifeline(launch, command_line, stdin, stderr), cls.end_and_wait
@@ -74,7 +74,7 @@ class RunningCommand:
         return cls(process, writing)
 
     async def iterate_output(self) -> AsyncIterator[bytes]:
-        """What it prints, until it and all it started have ended."""
+        """Yield the output until the command and everything it started have ended."""
         while piece := await self._read_output_piece():
             yield piece
 
@@ -90,7 +90,7 @@ class RunningCommand:
             pass
 
     def kill_process_tree(self) -> None:
-        """Kill the whole tree now; returns at once. Harmless when it has ended."""
+        """Kill the whole tree and return at once. Does nothing if it has ended."""
         if self.lifeline >= 0:
             if sys.platform == "win32":
                 jobs_windows.close_job(self.lifeline)
@@ -99,8 +99,8 @@ class RunningCommand:
             self.lifeline = -1
 
     async def end_and_wait(self) -> int:
-        """End it and wait until nothing of it is left; the exit code. In a task that is being
-        cancelled as well, where `asyncio.timeout` of Python 3.11.2 does not time out.
+        """Kill the tree, wait until nothing of it is left, and return the exit code. Also works in a task
+        that is being cancelled, where `asyncio.timeout` of Python 3.11.2 never times out.
         """
         self.kill_process_tree()
         if not self.is_reading:  # A pipe that nobody reads is never closed and would delay the end of the process.
@@ -114,12 +114,12 @@ class RunningCommand:
 
 
 def open_terminal_process(launch: ProcessLaunch) -> ChildProcess:
-    """Starts a program that uses the terminal. It and its children end with this process, however that ends."""
+    """Start a program that uses the terminal. It and its children end with this process, however that ends."""
     if sys.platform == "win32":
         process = open_process(launch)
         jobs_windows.create_job_for_process(process.pid)  # Windows closes the job with this process.
         return process
-    reading, _held = os.pipe()  # `_held` stays open for as long as this process lives.
+    reading, _held = os.pipe()  # `_held` stays open as long as this process lives.
     argv = jail_command_line({"lifeline": reading, "attended": True}, argv_with_program_path(launch))
     try:
         return open_process(replace(launch, argv=argv, inherited=(reading,), place=ProcessPlace.WATCHED))
@@ -128,7 +128,7 @@ def open_terminal_process(launch: ProcessLaunch) -> ChildProcess:
 
 
 def kill_descendants(keeper: int) -> None:
-    """Kill what a keeper keeps, and let it go on."""
+    """Kill a keeper's descendants, and let the keeper go on if it was stopped."""
     if sys.platform != "win32":
         for pid in list_descendants(keeper):
             with suppress(OSError):
@@ -138,7 +138,7 @@ def kill_descendants(keeper: int) -> None:
 
 
 def shell_command_line(command: str) -> list[str]:
-    """The command line as the system's shell takes it. PowerShell gets it encoded: no quoting can go wrong."""
+    """Return the words that run a command in the system's shell. PowerShell gets it encoded, unquoted."""
     if sys.platform == "win32":
         script = f"{command}\nif ($LASTEXITCODE -ne $null) {{ exit $LASTEXITCODE }}"
         encoded = base64.b64encode(script.encode("utf-16-le")).decode("ascii")

@@ -40,7 +40,7 @@ _WEB = ("http://", "https://", "mailto:")
 
 
 class CommandAuthor(StrEnum):
-    """Whose words a process runs."""
+    """Who wrote what a process runs."""
 
     PROGRAM = "program"
     USER = "user"
@@ -49,7 +49,7 @@ class CommandAuthor(StrEnum):
 
 
 class ProcessPlace(StrEnum):
-    """What holds a process. WATCHED: nothing but the keeper, which ends all that it started."""
+    """What confines a process. WATCHED: only the keeper, which ends everything the process started."""
 
     SANDBOX = "sandbox"
     WATCHED = "watched"
@@ -57,19 +57,19 @@ class ProcessPlace(StrEnum):
 
 
 class ChecksAfterwards(Protocol):
-    """What is looked at once a process has ended, and put back where nobody wants it."""
+    """Checks what a process changed once it has ended, and reverts what nobody wants."""
 
     async def revert_without_asking(self) -> None: ...
 
 
 class UnsafeLaunch(Exception):
-    """Something was to be started that breaks the rules above. Our bug: nothing was started."""
+    """Raised for a launch that breaks the rules above: a bug of ours. Nothing was started."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessLaunch:
-    """What is started. `trusted_hash`: the hash of a trusted item. `checks`: of what runs the words of a model or of a folder;
-    `reason_unchecked`: why there are none. `is_allowed_outside`: the user allowed this very command to run without a sandbox.
+    """A process to start. `trusted_hash` is the hash of a trusted item. `checks` follow what a model or folder
+    wrote, or `reason_unchecked` is set. `is_allowed_outside`: the user allowed this very command unsandboxed.
     """
 
     author: CommandAuthor
@@ -82,7 +82,7 @@ class ProcessLaunch:
     reason_unchecked: str = ""
     is_allowed_outside: bool = False
     inherited: Sequence[int] = ()  # Numbers of open files that the process inherits.
-    has_own_session: bool = False  # In a process group of its own, which can be ended as a whole.
+    has_own_session: bool = False  # True to start it in its own process group, which can be ended as a whole.
     memory_bytes: int = 0  # The most address space it may use, if the system can limit it.
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class ProcessLaunch:
 
 
 def _find_broken_rule(launch: ProcessLaunch) -> str:
-    """Which rule a launch breaks; empty where it keeps to all of them."""
+    """Say which rule a launch breaks. Return an empty string if it breaks none."""
     if not launch.argv:
         return "there is no program to run"
     if launch.author is CommandAuthor.PROGRAM:
@@ -119,12 +119,12 @@ def _broken_rule_of_own(argv: Sequence[str]) -> str:
 
 
 def isolated_python_command(*arguments: str) -> list[str]:
-    """A clean interpreter: neither the folder it is started in nor a variable says where modules are."""
+    """Return a command for a Python that finds no modules by its working folder or by variables."""
     return [sys.executable, "-I", *arguments]
 
 
 def own_program_command(*arguments: str) -> list[str]:
-    """Starts this program anew, isolated. A bundle is isolated by the way it was built."""
+    """Return a command that starts this program again, isolated. A bundle is isolated by its build."""
     if _is_bundle():
         return [sys.executable, *arguments]
     more = _own_folders()
@@ -139,9 +139,9 @@ def _is_bundle() -> bool:
 
 
 def _own_folders() -> list[str]:
-    """Folders with modules of ours that an isolated interpreter does not search: those of a checkout or of the user's site.
+    """Return folders of ours (a checkout, the user's site) that an isolated interpreter does not search.
 
-    The package removes the user's folders from `sys.path` when it is imported, so none of them is among these.
+    Importing the package removes the user's folders from `sys.path`, so none of them is among these.
     """
     searched = {os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
     inside = tuple(f"{prefix.rstrip(os.sep)}{os.sep}" for prefix in searched)
@@ -149,8 +149,8 @@ def _own_folders() -> list[str]:
 
 
 def find_program(name: str, environment: Mapping[str, str] | None = None) -> str:
-    """The absolute path of a program on the PATH; empty where there is none. The folder one is in is
-    never searched, whatever the PATH or the system says.
+    """Return the absolute path of a program on PATH, or an empty string if there is none. Never searches the
+    current folder, whatever PATH or the system says.
     """
     if os.path.dirname(name):  # noqa: PTH120 -- a name with a folder in it is no name to look up
         return name if os.path.isabs(name) else ""  # noqa: PTH117
@@ -173,7 +173,7 @@ async def start_process(
     line_limit: int = _LINE_LIMIT,
     end: Callable[[Process], Awaitable[object]] | None = None,
 ) -> Process:
-    """Start it beside the event loop. If this is cancelled meanwhile, it is ended, by `end` where that is given."""
+    """Start a process without blocking the event loop. If this is cancelled, end the process, by `end` if given."""
     starting = start_without_cleanup(launch, stdin=stdin, stdout=stdout, stderr=stderr, line_limit=line_limit)
     return await tasks.finish_making(starting, end or end_process)
 
@@ -181,7 +181,7 @@ async def start_process(
 async def start_without_cleanup(
     launch: ProcessLaunch, *, stdin: int, stderr: int, stdout: int = PIPE, line_limit: int = _LINE_LIMIT
 ) -> Process:
-    """The same for whoever sees to its end themselves when they are cancelled."""
+    """Start a process, for callers that end it themselves when they are cancelled."""
     process = await asyncio.create_subprocess_exec(
         *argv_with_program_path(launch),
         stdin=stdin,
@@ -196,7 +196,7 @@ async def start_without_cleanup(
 
 
 async def start_worker(script: Path, *, line_limit: int = _LINE_LIMIT, memory_bytes: int = 0) -> Process:
-    """A script of ours that works on foreign bytes: it is sent them, and answers. It gets nothing of our environment."""
+    """Start a script of ours that works on foreign bytes. It gets almost nothing of our environment."""
     kept = {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
     argv = isolated_python_command("-S", str(script))
     launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, script.parent, kept, memory_bytes=memory_bytes)
@@ -204,9 +204,9 @@ async def start_worker(script: Path, *, line_limit: int = _LINE_LIMIT, memory_by
 
 
 async def end_process(process: Process) -> int:
-    """Kill one process, if it has not ended, and wait for it.
+    """Kill a process, if it has not ended, and wait for it.
 
-    Not by `process.kill()`: that asks the system whether it has ended, and so takes its exit code away from asyncio.
+    Not by `process.kill()`, which polls the system and so takes the exit code away from asyncio.
     """
     if process.returncode is None:
         with suppress(ProcessLookupError):
@@ -235,7 +235,7 @@ class ChildProcess(Protocol):
 def open_process(
     launch: ProcessLaunch, *, stdin: int | None = None, stdout: int | None = None, stderr: int | None = None
 ) -> ChildProcess:
-    """Start it, for whoever has no event loop. Its output is text; what is not given it shares with this process."""
+    """Start a process without an event loop. Its output is text; streams that are not given are inherited."""
     started = subprocess.Popen(
         argv_with_program_path(launch), stdin=stdin, stdout=stdout, stderr=stderr, text=True, **_system_options(launch)
     )
@@ -243,7 +243,7 @@ def open_process(
 
 
 def close_or_kill_process(process: ChildProcess, seconds: float) -> None:
-    """Close its input, by which it knows that it is to end, and kill it if it has not ended in time."""
+    """Close a process's input, which tells it to end, and kill it if it has not ended in time."""
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()
@@ -255,7 +255,7 @@ def close_or_kill_process(process: ChildProcess, seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FinishedProcess:
-    """How a process ended, and what it said."""
+    """The exit code and the outputs of a process that ended."""
 
     code: int
     printed: bytes
@@ -263,7 +263,7 @@ class FinishedProcess:
 
 
 def run_process(launch: ProcessLaunch, *, input_bytes: bytes = b"", seconds: float | None = None) -> FinishedProcess:
-    """Start it and wait until it has ended, in a thread of one's own. ProcessTimeout when it takes longer."""
+    """Run a process in the calling thread and wait for its end. Raises ProcessTimeout if it takes longer."""
     done = subprocess.run(
         argv_with_program_path(launch),
         input=input_bytes,
@@ -276,7 +276,7 @@ def run_process(launch: ProcessLaunch, *, input_bytes: bytes = b"", seconds: flo
 
 
 def open_page(address: str) -> None:
-    """Show a page in the user's browser; what is no address of the web is not opened. It may take a while."""
+    """Show a page in the user's browser. Does nothing if this is no web address. May take a while."""
     import webbrowser  # Imported here because only this function needs it.
 
     if address.startswith(_WEB):
@@ -284,7 +284,7 @@ def open_page(address: str) -> None:
 
 
 def argv_with_program_path(launch: ProcessLaunch) -> list[str]:
-    """The words to start, the program by its place: never one that lies in the folder it is started in. FileNotFoundError."""
+    """Return the words to start, with the program's full path, never one in the working folder."""
     name = launch.argv[0]
     if os.path.dirname(name):  # noqa: PTH120 -- a path is taken as it is
         return list(launch.argv)

@@ -18,7 +18,7 @@ from helix_desktop.resident.resident_client import ask_resident
 
 
 def plan_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentSettingsChange:
-    """What connecting would change. The resident runs and holds the address when this returns."""
+    """Return what connecting would change. When this returns, the resident runs and holds the address."""
     login_start.check_login_start()
     held = asyncio.run(ask_resident(where, "hold", command=agent_run.command_of_this_program(where)))
     if not held:
@@ -33,7 +33,7 @@ def connect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
 
 
 def disconnect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
-    """Take it out. With the last one the resident is no longer started at login, and ends when nothing else needs it."""
+    """Remove the address. After the last one, the resident no longer starts at login, and ends when unneeded."""
     agent_settings.remove_address(change, where.config)
     if not (agent_settings.written_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]):
         login_start.disable_login_start()

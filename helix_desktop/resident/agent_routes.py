@@ -1,4 +1,4 @@
-"""Addresses of the gateway for foreign agents that let their provider be set. They are registered as `wrap` registers an agent."""
+"""Gives foreign agents whose provider can be set an address of the gateway, registered as `wrap` does."""
 
 import logging
 import threading
@@ -19,13 +19,13 @@ from helix_desktop.resident.history_recorder import read_unrecorded_agents
 from helix_desktop.resident.resident_client import HeldRegistration
 from helix_desktop.workbench import Workbench
 
-# For each protocol: the variable with the agent's own key, and the header that carries it.
+# For each protocol: the variable with the agent's key, the header that carries it, and the header's prefix.
 _KEYS = {"anthropic": ("ANTHROPIC_API_KEY", "x-api-key", ""), "openai": ("OPENAI_API_KEY", "authorization", "Bearer ")}
 log = logging.getLogger(__name__)
 
 
 class AgentRoutes:
-    """Each address is held until this program, or `holding`, ends."""
+    """Keeps each address until this program ends or `holding` is closed."""
 
     def __init__(self, where: ProgramFolders) -> None:
         self.holding = ExitStack()
@@ -36,8 +36,8 @@ class AgentRoutes:
     def find_route(
         self, bench: Workbench, agent: str, environment: Mapping[str, str], provider: Mapping[str, Any]
     ) -> dict[str, Any] | None:
-        """The address and headers for an agent's provider. None where the agent works as it is set up: the user has left it out, or
-        it is signed in with anything but a key in its environment, because who sets the provider has to bring the key.
+        """Return the address and headers for an agent's provider, or None if the agent keeps its own setup:
+        the user excluded it, or it does not sign in with a key from its environment, which we must supply.
         """
         protocol = text_at(provider, "apiType")
         variable, header, start = _KEYS.get(protocol, ("", "", ""))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConnectedAgentRow:
-    """`start_command` starts it once; `connected`: the address stands in its configuration;
-    `reason_not_folded`: why its requests go on whole. Conversations and tokens are today's.
+    """One agent and its figures of today. `start_command` starts it once; `connected`: its configuration
+    contains the address; `reason_not_folded`: why its requests are forwarded whole.
     """
 
     name: str
@@ -41,7 +41,7 @@ class ConnectedAgentRow:
 
 @dataclass(frozen=True, slots=True)
 class GatewayFiguresOfToday:
-    """Of all connected agents. Tokens: what was sent, and what the agents asked to send. Dollars are 0 where no price is known."""
+    """Totals of all connected agents. Tokens: sent, and asked to be sent. Dollars are 0 if no price is known."""
 
     requests: int = 0
     sent: int = 0
@@ -54,7 +54,7 @@ class GatewayFiguresOfToday:
 
 @dataclass(frozen=True, slots=True)
 class AgentConnections:
-    """`address` is empty while no gateway runs. `for_others`: the one any other program may be given; empty where there is none."""
+    """`address` is empty while no gateway runs. `for_others` is the address for any other program, or empty."""
 
     address: str
     agents: Sequence[ConnectedAgentRow]
@@ -88,7 +88,7 @@ class ConnectedAgents:
         return AgentConnections(url.partition("/t/")[0], rows, GatewayFiguresOfToday(**sums), other)
 
     def _find_or_make_gateway_registration(self) -> HeldRegistration | None:
-        """The way to ask the gateway, where one runs: it need not be the window that wants it."""
+        """Return what reaches a running gateway, even one that another program started, or None."""
         from helix_desktop.gateway import agent_run
         from helix_desktop.gateway.registration import GatewayRegistration
         from helix_desktop.resident.resident_client import HeldRegistration

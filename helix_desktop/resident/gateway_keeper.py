@@ -1,4 +1,4 @@
-"""The gateway's listening socket, held by a process that outlives the gateway, and the gateway process behind it."""
+"""Holds the gateway's listening socket in a process that outlives the gateway, and restarts the gateway."""
 
 import contextlib
 import json
@@ -21,13 +21,13 @@ from helix_desktop.processes.starter import (
     open_process,
 )
 
-PAUSE_SECONDS = 0.2  # After a gateway has ended, the next one starts this much later.
+PAUSE_SECONDS = 0.2  # Pause between the end of one gateway and the start of the next.
 INHERITS = sys.platform != "win32"  # Gateways inherit the listening socket, so the port is never free.
 
 
 class GatewayKeeper:
-    """A gateway that was killed is started again on the same socket; who connects meanwhile waits. `command`:
-    how a gateway is started; it hears its registrations on its standard input, and ends with it.
+    """Restarts a killed gateway on the same socket, while new connections wait. `command` starts a gateway,
+    which reads its registrations from standard input and ends when that is closed.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -44,8 +44,8 @@ class GatewayKeeper:
         return self._process.pid if self._process is not None else 0
 
     def start_first_gateway(self, port: int = 0) -> None:
-        """Listen on this port, which agents of this home know, or on the usual one or any other that
-        is free, and start the first gateway.
+        """Start the first gateway. It listens on `port`, which this home's agents know, or else on the usual
+        port or any free one.
         """
         try:
             self._socket = listen_on_loopback(port or GATEWAY_PORT, is_reserved=bool(port))
@@ -60,7 +60,7 @@ class GatewayKeeper:
         tasks.start_thread(self._restart_ended_gateway, name="watch the gateway", daemon=True)
 
     def set_registrations(self, registrations: Iterable[GatewayRegistration]) -> None:
-        """From now on the gateway answers these alone, also after it was started again."""
+        """Make the gateway answer only these registrations, even after a restart."""
         with self._lock:
             self._registrations_line = json.dumps([one.as_json_without_key() for one in registrations]) + "\n"
             self._send_registrations_to_gateway()

@@ -1,8 +1,8 @@
-"""Records the histories of the agents on this computer: what changes is copied at once, and imported by a process of its own.
+"""Records the histories of this computer's agents: copies changes at once, and another process imports them.
 
-A thread waits for changes below the agents' history folders and copies them (`pending_copies.py`). A second one hands the copies to
-`recorder --run`, which imports them into workspaces, and which ends when nothing has changed for a while: at rest there is no engine in
-memory. What was copied and not imported is imported after the next start. Nothing else of the agents is read: no settings, no logins.
+One thread watches the agents' history folders and copies changes (`pending_copies.py`). Another passes the
+copies to `recorder --run`, which imports them and ends after a while without changes, so at rest no engine is
+in memory. Copies that are left are imported after the next start. Settings and logins are never read.
 """
 
 import json
@@ -32,9 +32,9 @@ from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSettings
 
 log = logging.getLogger(__name__)
-REST_MILLISECONDS, ACTIVE_MILLISECONDS = 100, 10  # Milliseconds between checks: at rest, and after a change.
+REST_MILLISECONDS, ACTIVE_MILLISECONDS = 100, 10  # Milliseconds between checks, when idle and after a change.
 ACTIVE_SECONDS = 30.0  # After a change, the system is asked more often for this long.
-FOLDERS_MILLISECONDS = 1000  # How often a missing folder of an agent is looked for.
+FOLDERS_MILLISECONDS = 1000  # Missing folders of agents are looked for this often.
 SETTINGS_SECONDS = 60.0  # The user's list of excluded agents is read this often.
 IDLE_SECONDS = 60.0  # After this long without work, the importing process is ended.
 # After an import: the shortest pause in seconds, and the pause as a multiple of the import's time.
@@ -42,20 +42,20 @@ SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = 1.0, 4.0
 LONGEST_PAUSE_SECONDS = 30.0
 FILES_TOGETHER = 200
 RECENT_SECONDS = 3600.0  # An agent may still write to a file that changed this recently.
-END_SECONDS = 30.0  # At its end, the recorder waits this long for a copy or an import.
+END_SECONDS = 30.0  # When it stops, the recorder waits this long for a copy or an import.
 MOST_DEATHS = 3  # The importing process may crash this many times in a row.
 
 Folders = Sequence[tuple[str, Path]]
 
 
 def read_unrecorded_agents(where: ProgramFolders) -> set[str]:
-    """The agents that are not to be recorded, as the user named them, in lower case."""
+    """Return the names of agents that the user does not want to be recorded, in lower case."""
     names = ProgramSettings(where.settings_file)[RECORDER_WITHOUT_AGENTS].splitlines()
     return {name.strip().casefold() for name in names}
 
 
 def list_history_folders_to_record(own_folders: ProgramFolders, places: HistoryPlaces) -> Folders:
-    """The history folders of the agents that are not left out, there or not."""
+    """Return the history folders, existing or not, of all agents that are not excluded."""
     left_out = read_unrecorded_agents(own_folders)
     return [
         (kind, folder)
@@ -66,18 +66,18 @@ def list_history_folders_to_record(own_folders: ProgramFolders, places: HistoryP
 
 
 def copies_folder(where: ProgramFolders) -> Path:
-    """Where what is not imported yet is kept."""
+    """Return the folder for copies that are not imported yet."""
     return where.data / "recorder"
 
 
 def pause_after_import(took_seconds: float, failures: int) -> float:
-    """The more imports in a row have failed, the longer. One that only met somebody who looks at the workspace is soon tried again."""
+    """Return the pause after an import. It grows with failures in a row, but a busy workspace is retried soon."""
     longer = 2.0 ** min(failures, 6)
     return min(max(SHORTEST_PAUSE_SECONDS * longer, PAUSE_SHARE * took_seconds), LONGEST_PAUSE_SECONDS * longer)
 
 
 class HistoryRecorder:
-    """Records from `start_recording` to `stop_recording`. `command`: how the importing process is started."""
+    """Records from `start_recording` to `stop_recording`. `command` starts the importing process."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class HistoryRecorder:
             self._wait_for_threads.append(tasks.start_thread(work, name=name, daemon=True).join)
 
     def stop_recording(self) -> None:
-        """What is being imported is given a moment; the rest stays copied. Afterwards another recorder may use the same copies."""
+        """Stop recording. The current import gets a moment to finish; other copies are kept for the next recorder."""
         self._is_ending.set()
         self._has_work.set()
         self._importing.end_importing()
@@ -127,13 +127,13 @@ class HistoryRecorder:
                 self._copy_existing_files(folders)
                 self._copy_changes_until_folders_change(watcher.watch, folders)
                 watcher.close()
-            except (OSError, RuntimeError) as error:  # A folder is gone, or cannot be watched.
+            except (OSError, RuntimeError) as error:  # A folder was removed or cannot be watched.
                 self.trouble = f"The history folders cannot be watched: {error}."
                 log.warning("recording: %s", self.trouble)
                 self._is_ending.wait(SETTINGS_SECONDS)
 
     def _copy_existing_files(self, folders: Folders) -> None:
-        """What an agent works on may be gone before it is imported, so it is copied."""
+        """Copy the files that agents wrote to recently, because they may be gone before they are imported."""
         there = {file for kind, folder in folders for file in _history_files_in(kind, folder)}
         recent = {file for file in there if _is_recent(file)}
         self._copy_changed_files(folders, recent)
@@ -190,7 +190,7 @@ class HistoryRecorder:
         self._importing.end_importing()  # The process may have been started again by the last round.
 
     def _import_copies(self) -> bool:
-        """Returns False if some copies could not be imported. Copies that often crash the process are set aside."""
+        """Import all copies. Return False if some failed. Copies that often crash the process are set aside."""
         for folder in self._copies.seal_and_list_folders():
             if self._try_import({"copies": str(folder)}):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -201,7 +201,7 @@ class HistoryRecorder:
         return True
 
     def _import_files(self) -> bool:
-        """The same for files that are imported from where they are; what was copied meanwhile is not kept waiting."""
+        """Import files from where they are. New copies are imported in between, so that they need not wait."""
         while portion := self._pop_next_files():
             if not self._try_import({"files": [str(file) for file in portion]}) and self._deaths < MOST_DEATHS:
                 self.queue_files_for_import(portion)
@@ -231,7 +231,7 @@ class HistoryRecorder:
 
 
 class ImportingProcess:
-    """The process that imports: started when it is asked something, one request after another."""
+    """Runs the importing process: starts it for a request, and asks one request after another."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
@@ -242,7 +242,7 @@ class ImportingProcess:
         return self._process.pid if self._process is not None else 0
 
     def ask_process(self, request: Mapping[str, object]) -> dict[str, Any] | None:
-        """What it answers; None where it ended."""
+        """Return the process's answer, or None if it ended."""
         if self._process is None:
             launch = ProcessLaunch(CommandAuthor.PROGRAM, self._command, has_own_session=True)
             self._process = open_process(launch, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
@@ -257,7 +257,7 @@ class ImportingProcess:
         return None
 
     def end_importing(self) -> None:
-        """It ends after what it is doing; one that does not is killed."""
+        """Let the process finish its current request and end. Kill it if it takes too long."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -279,5 +279,5 @@ def _is_recent(file: Path) -> bool:
 
 
 def _is_plain_file(path: Path) -> bool:
-    """A link could lead to a file that is no history."""
+    """Return False for a link, which could lead to a file that is no history."""
     return path.is_file() and not path.is_symlink()

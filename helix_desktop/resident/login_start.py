@@ -1,4 +1,4 @@
-"""Starts the resident when its user logs in, by a file that the system's session reads. Nothing here needs more rights than theirs."""
+"""Starts the resident at login, by a file that the user's session reads. Needs no special rights."""
 
 import os
 import plistlib
@@ -17,7 +17,7 @@ _WANTS = "default.target.wants"
 
 
 def check_login_start() -> None:
-    """Refused where the program cannot be started at login, so that nobody would hold the gateway's address."""
+    """Raise ActionRefused if the program cannot start at login: nobody would hold the gateway's address."""
     if sys.platform == "win32":
         raise ActionRefused(
             "On Windows, the gateway's address cannot be reserved while you are logged out, so it is not written to the agent's settings.",

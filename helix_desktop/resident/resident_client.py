@@ -26,7 +26,7 @@ PAUSE_SECONDS = 0.1
 
 
 class CollectingConsole:
-    """A console that keeps what the resident says."""
+    """A console that collects what the resident prints."""
 
     def __init__(self) -> None:
         self.answers: list[str] = []
@@ -46,8 +46,8 @@ class CollectingConsole:
 
 
 class HeldRegistration(CollectingConsole):
-    """An address of the gateway, for as long as the block lasts. If the resident is killed meanwhile, another one is started
-    and the registration is made again. `starts`: whether a resident is started where none runs.
+    """Keeps an address of the gateway registered within a `with` block. If the resident is killed, starts
+    another and registers again. `starts`: whether to start a resident if none runs.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class HeldRegistration(CollectingConsole):
 
 
 async def connect_to_resident(where: ProgramFolders, command: Sequence[str]) -> running_instance.FrameConnection:
-    """A connection to the resident, which is started where there is none, and when the last one has ended."""
+    """Connect to the resident. Start one if none runs or the last one has just ended."""
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
         if (wire := await running_instance.connect_to_owner(where.run, RESIDENT_NAME)) is not None:
@@ -149,7 +149,7 @@ async def connect_to_resident(where: ProgramFolders, command: Sequence[str]) -> 
 
 
 def _start_resident(command: Sequence[str]) -> None:
-    """Returns when it can be reached, or when another one was quicker."""
+    """Start a resident. Returns when it can be reached, or when another one was faster."""
     launch = ProcessLaunch(CommandAuthor.PROGRAM, [*command, "resident", "--run"], os.sep, has_own_session=True)
     process = open_process(launch, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
     if process.stdout is not None:
@@ -161,14 +161,14 @@ def _start_resident(command: Sequence[str]) -> None:
 async def _connect_to_resident(
     where: ProgramFolders, command: Sequence[str]
 ) -> running_instance.FrameConnection | None:
-    """To the one that runs; without one it is started, or None where no command says how."""
+    """Connect to the resident. If none runs, start it with `command`, or return None without one."""
     if command:
         return await connect_to_resident(where, command)
     return await running_instance.connect_to_owner(where.run, RESIDENT_NAME)
 
 
 async def ask_resident(where: ProgramFolders, *arguments: str, command: Sequence[str] = ()) -> dict[str, Any] | None:
-    """What the resident answers; None where there is none and no `command` says how to start one."""
+    """Return the resident's answer, or None if none runs and no `command` says how to start one."""
     if (wire := await _connect_to_resident(where, command)) is None:
         return None
     heard = CollectingConsole()

@@ -1,7 +1,7 @@
-"""The resident process: who is registered with it, and what it therefore keeps running.
+"""The resident process: knows who is registered with it, and keeps what they need running.
 
-Callers reach it as every command reaches a running program (`running_instance.py`): a socket in a folder of this user's alone, where
-both ends see whose the other is. A registration lasts as long as the connection that asked for it.
+Callers reach it like any running program (`running_instance.py`), by a socket in a private folder of the
+user, where both ends know each other's user. A registration lasts as long as its connection.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Resident:
 
     @property
     def is_needed(self) -> bool:
-        """Whether it records, agents use it or have its address in their settings, or there are schedules."""
+        """Whether it records, agents use it or have its address in their settings, or schedules exist."""
         known = self._recorder or self._installed or self.schedule_keeper.schedules
         return bool(known) or any(not one.sees_all for one in self._registered.values())
 
@@ -87,7 +87,7 @@ class Resident:
         return 0
 
     def resident_status(self) -> dict[str, Any]:
-        """For people and the window. Tokens stay here."""
+        """Return the status for people and the window, without tokens."""
         known = [*self._registered.values(), *self._installed.values()]
         return {
             "pid": os.getpid(),
@@ -102,8 +102,8 @@ class Resident:
         }
 
     async def read_installed_registrations(self) -> None:
-        """The agents whose settings have an address of this gateway. Where its port is somebody
-        else's now, they would get the agents' keys: so the address is taken out of those settings.
+        """Read which agents have this gateway's address in their settings. If somebody else now has its port,
+        remove the address from these settings, or they would get the agents' keys.
         """
         found = await asyncio.to_thread(agent_settings.written_registrations, self._where.config)
         self._installed = {one.token: one for one in found}
@@ -121,7 +121,7 @@ class Resident:
         self._update_after_change()
 
     async def update_recorder(self) -> None:
-        """Record, or stop recording, as the settings say now."""
+        """Start or stop recording, as the settings now say."""
         async with self._changing_recorder:
             if self._recorder is not None:
                 await asyncio.to_thread(self._recorder.stop_recording)
@@ -133,7 +133,7 @@ class Resident:
         self._update_after_change()
 
     async def _hold_registrations(self, registrations: Sequence[GatewayRegistration], console: Console) -> int:
-        """Keeps the registrations until the caller disconnects, which cancels this."""
+        """Keep the registrations until the caller disconnects, which cancels this coroutine."""
         self._may_end = True
         self._registered.update({one.token: one for one in registrations})
         try:
@@ -179,7 +179,7 @@ class Resident:
 
 
 async def run_resident(where: ProgramFolders, command: list[str], listens: Callable[[], None]) -> bool:
-    """Until nothing needs it, or it is told to end. False: another process is the resident."""
+    """Run until nothing needs the resident or it must end. Return False if another process is resident."""
     claim = running_instance.claim_instance(where.run, RESIDENT_NAME)
     if claim is None:
         return False
@@ -212,7 +212,7 @@ def _ending_signals() -> tuple[signal.Signals, ...]:
 
 
 async def _wait_until_answered(address: str) -> None:
-    """The gateway hears of an address over a pipe: whoever used it at once was now and then quicker, and refused."""
+    """Wait until the gateway knows an address. It learns it over a pipe, so an early request could be refused."""
     for _ in range(MOST_ANSWER_TRIES):
         if await asyncio.to_thread(agent_run.fetch_gateway_status, address) is not None:
             return

@@ -1,4 +1,4 @@
-"""Writes the schedules, and has the resident keep them, also after the next login."""
+"""Writes schedules, and makes the resident run them, even after the next login."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from helix_desktop.resident import login_start, resident_client, schedules
 
 
 async def change_schedules(where: ProgramFolders, change: schedules.ScheduleChange) -> str:
-    """Change those there are. Returns why the resident cannot start at login, or nothing."""
+    """Change the stored schedules. Return why the resident cannot start at login, or an empty string."""
     command, refused = agent_run.command_of_this_program(where), ""
     wanted = await asyncio.to_thread(schedules.change_stored_schedules, where.data, change)
     needed = agent_settings.written_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]

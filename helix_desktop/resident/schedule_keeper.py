@@ -1,4 +1,4 @@
-"""Adds the tasks of schedules when they are due, and has them done: through commands in processes of their own."""
+"""Adds tasks when schedules are due, and has them done by commands in processes of their own."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ LOOK_SECONDS = 20.0  # Checks come at least this often, in case the clock is cha
 
 
 class ScheduleKeeper:
-    """`folder`: where the schedules are. `command`: how this program is started."""
+    """Runs schedules. `folder` contains them; `command` starts this program."""
 
     def __init__(self, folder: Path, command: Sequence[str]) -> None:
         self._folder = folder
@@ -37,7 +37,7 @@ class ScheduleKeeper:
         self._changed.set()
 
     async def add_due_until_cancelled(self) -> None:
-        """Adds what is due, again and again."""
+        """Add due tasks again and again."""
         while True:
             self._changed.clear()
             soonest = (
@@ -48,7 +48,7 @@ class ScheduleKeeper:
                     await self._changed.wait()  # Python 3.11's `wait_for` can swallow a cancellation.
 
     async def _next_due_after_run(self, schedule: WorkSchedule) -> float:
-        """One that fails, because the disk is full or its time zone is gone, is tried again and holds up no other."""
+        """Run a schedule if it is due. Return its next due time, or infinity after an error."""
         try:
             await self._run_if_due(schedule)
             return schedule.next_due(time.time())
@@ -57,7 +57,7 @@ class ScheduleKeeper:
             return math.inf
 
     async def _run_if_due(self, schedule: WorkSchedule) -> None:
-        """A task is added first and its due time noted then: a crash between the two adds nothing twice, by its key."""
+        """Add the task first, then record its time. After a crash in between, the key prevents a second task."""
         handled, due = schedule.advance_past_due(time.time())
         if handled is schedule:
             return
@@ -73,7 +73,7 @@ class ScheduleKeeper:
             await self._run_command(["worker", "--workspace", schedule.workspace, "--drain"], waits=False)
 
     async def _run_command(self, arguments: Sequence[str], *, input_bytes: bytes = b"", waits: bool = True) -> int:
-        """`input_bytes`: what the command reads. Other users can see the arguments."""
+        """Run a command, with `input_bytes` as its input, because other users can see the arguments."""
         launch = ProcessLaunch(CommandAuthor.PROGRAM, [*self._command, *arguments], os.sep, has_own_session=True)
         with tempfile.TemporaryFile() as read:
             read.write(input_bytes)

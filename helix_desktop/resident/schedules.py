@@ -1,4 +1,4 @@
-"""Schedules: when a task is added by itself, by the clock on the wall of a time zone."""
+"""Schedules: when tasks are added automatically, by the wall clock of a time zone."""
 
 import json
 import os
@@ -18,16 +18,16 @@ from helix_desktop.fast_dataclass import dataclass
 
 NAME = "schedules.json"
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_LATE_SECONDS = 300.0  # If a task is later than this, it counts as missed.
-_AHEAD_SECONDS = 86_400.0  # A time handled further in the future comes from a clock that was ahead.
+_LATE_SECONDS = 300.0  # A task that would be later than this counts as missed.
+_AHEAD_SECONDS = 86_400.0  # A time handled this far in the future comes from a clock that was ahead.
 _LONGEST_WAIT_DAYS = 8
 _OFF = 9e9  # A schedule that is off counts as handled until 2255, even to older versions of the program.
 
 
 @dataclass(frozen=True, slots=True)
 class WorkSchedule:
-    """`options`: of `task add`, as words. `days`: of `WEEKDAYS`. `missed`: "once" also after a time when
-    nothing ran, or "never". `handled`: due times up to here were handled, in seconds since 1970.
+    """`options` are words of `task add`, `days` are from `WEEKDAYS`. `missed`: "once" runs a due time missed
+    while nothing ran, "never" skips it. Due times up to `handled`, in seconds since 1970, are done.
     """
 
     id: str
@@ -45,12 +45,12 @@ class WorkSchedule:
         return self.handled < _OFF
 
     def switch_schedule(self) -> "WorkSchedule":
-        """On or off. One that was off adds nothing for the time in between."""
+        """Return the schedule switched on or off. Times at which it was off are not made up for."""
         return replace(self, handled=_OFF if self.is_on else time.time())
 
     def next_due(self, after: float) -> float:
-        """The first due time after a moment. A time that a change of the clocks leaves out is due
-        when it would have been without the change; one that comes twice is due the first time.
+        """Return the first due time after a moment. A time that a clock change skips is due when it would
+        have been without the change. A time that occurs twice is due the first time.
         """
         zone, (hour, minute) = find_time_zone(self.zone), parse_time_of_day(self.at)
         day = datetime.fromtimestamp(after, zone).date() - timedelta(days=1)
@@ -62,7 +62,7 @@ class WorkSchedule:
         raise InvalidInput(f"The schedule {self.id} has no days, so it never adds a task.")
 
     def advance_past_due(self, now: float) -> "tuple[WorkSchedule, float]":
-        """The schedule with what is due by now handled, and the due time that a task is to be added for; 0.0: none."""
+        """Mark all times due by `now` as handled. Return the schedule, and the time to add a task for, or 0.0."""
         if self.is_on and self.handled > now + _AHEAD_SECONDS:  # Handled while the clock was ahead.
             return replace(self, handled=now), 0.0
         due, newest = self.next_due(self.handled), 0.0
@@ -72,12 +72,12 @@ class WorkSchedule:
         return (replace(self, handled=newest) if newest else self), (newest if is_wanted else 0.0)
 
     def task_command(self, due: float) -> list[str]:
-        """The command line that adds its task. A due time adds one task, however often it runs."""
+        """Return the command line that adds the task. Run twice for one due time, it adds one task."""
         key = f"schedule {self.id} {datetime.fromtimestamp(due, UTC):%Y-%m-%dT%H:%MZ}"
         return ["task", "add", "--workspace", self.workspace, "--key", key, *self.options, "--", "-"]
 
     def task_line(self) -> bytes:
-        """What that command reads: the text of the task."""
+        """Return the input of that command: the task's text."""
         return json.dumps({"text": self.text}).encode()
 
 
@@ -85,7 +85,7 @@ ScheduleChange = Callable[[list[WorkSchedule]], list[WorkSchedule]]
 
 
 def create_schedule(workspace: str, text: str, at: str, zone: str, days: Sequence[str], **more: Any) -> WorkSchedule:
-    """A new one; InvalidInput where something of it can't be. An empty `zone` is the computer's; `more`: `missed` and `options`."""
+    """Create a schedule, or raise InvalidInput. An empty `zone` is the computer's; `more` is `missed` and `options`."""
     zone = find_time_zone(zone).key if zone else name_of_local_zone()
     parse_time_of_day(at)
     if not text.strip():
@@ -110,7 +110,7 @@ def write_schedules(folder: Path, schedules: Sequence[WorkSchedule]) -> None:
 
 
 def change_stored_schedules(folder: Path, change: ScheduleChange) -> list[WorkSchedule]:
-    """Those of now are changed, and by nobody else meanwhile. Returns those there are then."""
+    """Apply a change to the stored schedules while nobody else can change them. Return the new ones."""
     with atomic_files.hold_for_change(folder / NAME):
         wanted = change(read_schedules(folder))
         write_schedules(folder, wanted)
@@ -135,7 +135,7 @@ def name_of_local_zone() -> str:
 
 
 def parse_time_of_day(text: str) -> tuple[int, int]:
-    """Hour and minute."""
+    """Return the hour and minute."""
     found = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", text)
     if found is None:
         raise InvalidInput(f"{text[:40]} is not a time of day.", remedy="For example: 08:00.")
@@ -143,7 +143,7 @@ def parse_time_of_day(text: str) -> tuple[int, int]:
 
 
 def parse_days(text: str) -> tuple[str, ...]:
-    """Days by their first three letters, "weekdays", or "every"."""
+    """Parse days: their first three letters, separated by commas, or "weekdays", "weekends" or "every"."""
     named = {"every": WEEKDAYS, "weekdays": WEEKDAYS[:5], "weekends": WEEKDAYS[5:]}.get(text)
     days = named or tuple(part.strip().lower()[:3] for part in text.split(","))
     if unknown := [day for day in days if day not in WEEKDAYS]:

@@ -1,6 +1,6 @@
-"""Parses a call's arguments, checks them against the tool's schema, and adds the `keep` every tool is offered with.
+"""Parses a call's arguments, checks them against the tool's schema, and adds `keep` to every tool.
 
-What a model gets wrong is answered with a sentence it can act on, never with a trace.
+A model's mistake is answered with a sentence it can act on, never with a traceback.
 """
 
 import json
@@ -28,7 +28,7 @@ _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 
 
 def read_arguments(text: str) -> dict[str, Any]:
-    """The arguments as an object; nothing at all counts as none."""
+    """Return the arguments as an object. Empty text means none."""
     if not text.strip():
         return {}
     if (found := parse_arguments(text)) is not None:
@@ -58,7 +58,7 @@ def _require_encodable_values(values: dict[str, Any], text: str) -> dict[str, An
 
 
 def fit_arguments_to_schema(values: Mapping[str, Any], schema: Mapping[str, Any], tool: str) -> dict[str, Any]:
-    """The values as the schema wants them; InvalidInput names the argument that does not fit."""
+    """Return the values as the schema wants them. InvalidInput names an argument that does not fit."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = schema.get("required", ())
     given = {
@@ -96,7 +96,7 @@ def _fit_value_to_schema(value: Any, schema: Mapping[str, Any], where: str) -> A
 
 
 def correct_foreign_arguments(values: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A call of somebody else's tool with what is plain put right; all the rest is the tool's own to judge."""
+    """Correct obvious mistakes in a call of a foreign tool. The tool itself judges everything else."""
     properties, required = schema.get("properties"), schema.get("required")
     known = properties if isinstance(properties, dict) else {}
     needed = required if isinstance(required, list) else ()
@@ -116,19 +116,19 @@ def _correct_foreign_value(value: Any, schema: Any) -> Any:
 
 
 def _declared_type(schema: Any) -> Any:
-    """The one type a property has, if it has one."""
+    """Return the type that the schema declares, or None."""
     return schema.get("type") if isinstance(schema, dict) else None
 
 
 def _means_no_argument(value: Any, schema: Mapping[str, Any], *, optional: bool) -> bool:
-    """Some models give every argument: null, "", and for a number 0 or -1, where they mean none."""
+    """Whether a value means none. Some models give every argument, as null, "", or 0 or -1 for a number."""
     if value is None or not optional:
         return value is None
     return value == "" or (value in (0, -1) and value is not False and schema.get("minimum", value) > value)
 
 
 def _correct_plain_value(value: Any, wanted_type: str) -> Any:
-    """Models write `"5"` for 5, 5 for `"5"` and `"true"` for true; what is plain is taken."""
+    """Convert obvious mistakes of models: `"5"` for 5, 5 for `"5"`, or `"true"` for true."""
     if type(value) is int and wanted_type == "string":
         return str(value)
     if isinstance(value, float) and wanted_type == "integer" and value.is_integer():
@@ -150,7 +150,7 @@ def _parse_value_in_text(value: str, wanted_type: str) -> Any:
 
 
 def keep_argument_name(schema: Mapping[str, Any]) -> str:
-    """The name of the additional argument: one the tool has no argument of."""
+    """Return the name of the `keep` argument, changed if the tool has an argument of that name."""
     own = schema.get("properties", {})
     own = own if isinstance(own, dict) else {}
     name = KEEP
@@ -160,7 +160,7 @@ def keep_argument_name(schema: Mapping[str, Any]) -> str:
 
 
 def spec_with_keep(name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
-    """The tool as the model sees it, with the additional argument."""
+    """Return the tool as the model sees it, with the `keep` argument."""
     own = schema.get("properties", {})
     properties = {**(own if isinstance(own, dict) else {}), keep_argument_name(schema): KEEP_SCHEMA}
     return build_spec(name, description, {**schema, "type": "object", "properties": properties})
@@ -171,7 +171,7 @@ def build_spec(name: str, description: str, schema: Mapping[str, Any]) -> ToolSp
 
 
 def split_off_keep(values: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """The tool's own arguments, and what the call asked to keep of a long output."""
+    """Split the arguments into the tool's own and what the call asked to keep of a long output."""
     name = keep_argument_name(schema)
     keep = values.get(name, "")
     rest = {key: value for key, value in values.items() if key != name}

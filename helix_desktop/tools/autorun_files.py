@@ -1,8 +1,7 @@
-"""Knows by name which files make other programs run something later: git, shells, editors, package
-managers, other agents.
+"""Knows by name which files other programs run later: git, shells, editors, package managers, other agents.
 
-`extract_runnable_text` extracts the part that matters, so that only a change that can run something
-counts. Git's own files are handled by `autorun_guard.py`.
+`extract_runnable_text` extracts the part that can be run, so that other changes do not count.
+`autorun_guard.py` handles git's own files.
 """
 
 import fnmatch
@@ -75,7 +74,7 @@ for _each in map(normalise_spelling, AUTORUN_PATHS):
 
 
 def is_autorun_entry(name: str, path: str, *, folder: bool) -> bool:
-    """Whether other programs run an entry of this name, or what is in it, later. `path`: from the root."""
+    """Whether other programs later run the entry, or files in it. `path` is relative to its root."""
     name = normalise_spelling(name)
     if name in _BELOW and ("/" + normalise_spelling(path)).endswith(_BELOW[name]):
         return True
@@ -85,7 +84,7 @@ def is_autorun_entry(name: str, path: str, *, folder: bool) -> bool:
 
 
 def is_autorun_path(path: str) -> bool:
-    """Whether writing the file with this path, from the root, makes another program run something later."""
+    """Whether other programs later run a file that is written to this path, relative to its root."""
     parts = path.split("/")
     above = ("/".join(parts[: at + 1]) for at in range(len(parts) - 1))
     if ".git" in map(normalise_spelling, parts) or is_autorun_entry(parts[-1], path, folder=False):
@@ -94,25 +93,25 @@ def is_autorun_path(path: str) -> bool:
 
 
 def changes_what_runs(path: str, before: bytes, after: bytes) -> bool:
-    """Whether changing a file so makes another program run something else later."""
+    """Whether this change to a file makes another program run something else later."""
     name = path.rpartition("/")[2]
     return is_autorun_path(path) and (not is_run_in_part(name) or bool(extract_runnable_text(name, after, before)))
 
 
 def is_run_in_part(name: str) -> bool:
-    """Whether only a part of such a file is run, and what is new in it depends on what was there."""
+    """Whether only a part of such a file is run, which also depends on the file's content before."""
     return normalise_spelling(name) in (SCRIPTS, COMPOSER)
 
 
 def extract_runnable_text(name: str, content: bytes, before: bytes | None = None) -> str:
-    """What of a file can run something, as a text that is compared; empty where nothing can. `before`: what it was."""
+    """Return, for comparison, the text in a file that can be run, or an empty string. `before`: the old content."""
     if is_run_in_part(name):
         return _automatic_scripts(content, before)
     return hashlib.sha256(content).hexdigest() if content.strip() else ""
 
 
 def _automatic_scripts(content: bytes, before: bytes | None) -> str:
-    """Scripts that are run by themselves, and changes of those that were there: a new one is run by its name only."""
+    """Return changed scripts, and new ones that are run automatically. Other new scripts run only by name."""
     now, old = parse_object(content or b"{}"), parse_object(before or b"{}")
     if now is None:
         return hashlib.sha256(content).hexdigest()

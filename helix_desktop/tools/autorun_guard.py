@@ -1,8 +1,8 @@
-"""The guard: files that other programs run later are read before and after a command, and what it changed is put back.
+"""Reads files that other programs run later before and after a command, and reverts the command's changes.
 
-A command may write everywhere in the roots, also what git, a shell or an editor will run once the command and its
-sandbox are gone. What it changed there is taken away at once and held in memory; then the user is
-asked, by name, whether it is to be there after all. Nothing here depends on the sandbox or on undo.
+A command may write anywhere in the roots, including files that git, a shell or an editor runs once the
+command and its sandbox are gone. Such changes are reverted at once and held in memory. Then the user is asked
+about each file by name. This works without the sandbox and without undo.
 """
 
 # ruff: noqa: PTH111, PTH112, PTH113, PTH114, PTH115, PTH118, PTH119, PTH120 -- every folder of a workspace is looked at: paths as texts are faster
@@ -29,9 +29,9 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 _MOST_HELD, _MOST_FOLDERS = 200, 2_000
 _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
-# In nanoseconds. Changes further apart than this have different times on every file system.
+# Nanoseconds. Changes further apart than this have different times on every file system.
 _SETTLED = 2_000_000_000
-# In bytes. Larger files are known by their times; of a command's, so much is held in all.
+# Bytes. Larger files are known only by their times. At most so much of a command's changes is held.
 _MOST_HASHED, _MOST_BYTES_HELD = 16 << 20, 256 << 20
 _EVERY_ACCESS = os.R_OK | os.W_OK | os.X_OK
 _SETTINGS = ("config", "config.worktree")
@@ -42,8 +42,8 @@ _SHALLOW = ("pack", "info")  # Inside `objects`, only these folders are searched
 
 @dataclass(frozen=True, slots=True)
 class AutorunFile:
-    """A file that is run later. `runnable_content`: what of it can run something, empty where
-    nothing can; `link`: where it leads; `held`: what is too large for `content`, for a question.
+    """A file that is run later. `runnable_content` can be run, or is empty; `link` is a link's target; `held`
+    is content too large for `content`, to show in a question.
     """
 
     runnable_content: str
@@ -83,22 +83,22 @@ class _ScannedFolder:
 
 @dataclass(slots=True)
 class AutorunGuard:
-    """The folders of a workspace. What is in one of them is remembered for as long as it has not changed."""
+    """Scans a workspace's folders. A folder's scan is remembered as long as the folder does not change."""
 
     roots: WorkspaceRoots
-    patterns: Callable[[], tuple[str, ...]] = tuple  # Returns patterns of files hidden from agents.
+    patterns: Callable[[], tuple[str, ...]] = tuple  # Returns patterns of files that are hidden from agents.
     _patterns: tuple[str, ...] = ()
     folders: dict[str, _ScannedFolder] = field(default_factory=dict)
     of_git: dict[str, _ScannedFolder] = field(default_factory=dict)  # Folders inside git directories, by path.
     items: dict[str, tuple[tuple[int, ...], AutorunFile]] = field(default_factory=dict)
     _whole: list[str] = field(default_factory=list)
     _hidden: list[str] = field(default_factory=list)
-    # Held while closed folders are open for us: another look would take them for open ones.
+    # Held while closed folders are open for us, since another scan would take them for open.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def read_autorun_state(self, since: int = maxsize) -> AutorunState:
-        """All there is now that is run later, by path. What changed `since` then, in nanoseconds, is
-        read again: who has mapped a file into memory may write to it without moving its times.
+        """Return all files that are run later, by path. Files changed after `since`, in nanoseconds, are read
+        again: a program can write to a file mapped into memory without changing its times.
         """
         with self._lock:
             if (now := self.patterns()) != self._patterns:
@@ -107,15 +107,15 @@ class AutorunGuard:
             return _AutorunScan(self, since).scan_all_roots()
 
     def is_file_hidden(self, inside: str) -> bool:
-        """Whether no agent sees a file, by its path from its root."""
+        """Whether a file, given by its path in its root, is hidden from agents."""
         return matches_hidden_patterns(inside, self._patterns)
 
     def list_hidden_files(self) -> list[str]:
-        """What no agent sees, where it really is, as the last look found it: files, and the closed folders around them."""
+        """Return the real paths of hidden files and of closed folders around them, as of the last scan."""
         return self._hidden
 
     def paths_to_hold(self, shown: Collection[str] = ()) -> tuple[list[str], list[str]]:
-        """Git's folders, and what no command needs to change. `shown`: hidden files it may move."""
+        """Return git's folders, and files no command needs to change. `shown`: hidden files it may move."""
         gits = [f"{path}/.git" for path, folder in self.folders.items() if ".git" in folder.notable]
         gits = [path for path in gits if os.path.isdir(path) and os.path.realpath(path) == path]
         files = [f"{path}/{name}" for path in gits for name in ("config", "config.worktree", "hooks", "commondir")]
@@ -124,7 +124,7 @@ class AutorunGuard:
         return sorted(folders, key=len), sorted(files, key=len)[:_MOST_HELD]
 
     def _folders_around_hidden_files(self, shown: Collection[str]) -> Iterator[str]:
-        """Those that no command may rename, because the files in them would no longer be hidden."""
+        """Yield folders that no command may rename, because files in them would no longer be hidden."""
         tops = [str(root) for root in self.roots.folders]
         for path, folder in self.folders.items():
             top = max((top for top in tops if is_within_folder(path, top)), key=len)
@@ -136,12 +136,12 @@ class AutorunGuard:
                 yield from filter(os.path.isdir, above)
 
     def unchanging_paths(self) -> list[str]:
-        """Files and folders that are there and that no command needs to change: they can be held as they are."""
+        """Return existing files and folders that no command needs to change, so that they can be protected."""
         files = [path for path in self.items if os.path.basename(path) not in _OF_GIT]
         return [*self._whole, *(path for path in files if not autorun_files.is_run_in_part(os.path.basename(path)))]
 
     def find_autorun_changes(self, old: AutorunState, since: int = maxsize) -> list[AutorunChange]:
-        """What has changed since then so that it can run something; links first, and folders before what is in them."""
+        """Return changes since then that can run something: links first, folders before their contents."""
         found, room = [], _MOST_BYTES_HELD
         for path, item in self.read_autorun_state(since).items():
             before = old.get(path)
@@ -152,7 +152,7 @@ class AutorunGuard:
         return sorted(found, key=lambda one: (one.path.count("/"), one.path))
 
     def revert_autorun_changes(self, planted: list[AutorunChange]) -> list[str]:
-        """Make each file what it was; the paths where that could not be done."""
+        """Restore each file as it was before. Return the paths of those that could not be restored."""
         failed = [one.path for one in planted if one.before and one.before.is_content_unknown]
         for one in (one for one in planted if one.path not in failed):
             before = one.before if one.before and not one.before.link else None
@@ -163,7 +163,7 @@ class AutorunGuard:
         return failed
 
     def reapply_autorun_changes(self, planted: list[AutorunChange]) -> None:
-        """The user wants them: make each what the command made of it."""
+        """Make each file again what the command made of it, because the user wants that."""
         for one in planted:
             self._write_autorun_file(one.path, one.after.link, one.after)
 
@@ -226,7 +226,7 @@ class _AutorunScan:
         return self.found
 
     def list_hidden_paths(self) -> list[str]:
-        """Files that no agent sees. In place of one in a closed folder, that folder: a command could open it again."""
+        """Return files hidden from agents, or their closed folder, which a command could open again."""
         names = (os.path.realpath(f"{path}/{name}") for path, folder in self.folders.items() for name in folder.hidden)
         files = [path for path in dict.fromkeys(names) if os.path.isfile(path)]
         closed = [next((shut for shut in self.shut if is_within_folder(path, shut)), path) for path in files]
@@ -270,7 +270,7 @@ class _AutorunScan:
             return None
 
     def _list_folder(self, path: str) -> list[os.DirEntry[str]]:
-        """What is in a folder. One that cannot be listed, though its files can be opened by name, is itself suspect."""
+        """List a folder. One that can't be listed, though its files can be opened by name, is suspect."""
         if self._open_closed_entry(path, os.R_OK | os.X_OK):
             self.shut.append(path)
         try:
@@ -283,7 +283,7 @@ class _AutorunScan:
             raise
 
     def _open_closed_entry(self, path: str, access: int) -> bool:
-        """Opens what somebody has closed, until the look is over. Git and editors open files there by their names."""
+        """Open what somebody has closed until the scan ends: git and editors could open files in it by name."""
         top = next((top for top in self.tops if is_within_folder(path, top)), None)
         if top is None or os.access(path, access):
             return False
@@ -292,7 +292,7 @@ class _AutorunScan:
         return os.access(path, access)
 
     def _add_all_files(self, path: str) -> None:
-        """Everything in a folder, or in what it is a link to inside the roots; what lies deepest comes last."""
+        """Add everything in a folder, or in a folder inside the roots that it links to. Deepest files last."""
         folders = [path] if self._is_inside_roots(os.path.realpath(path)) else []
         for folder in folders:  # The loop itself appends to this list.
             with suppress(OSError):
@@ -303,7 +303,7 @@ class _AutorunScan:
                         self._add_autorun_file(entry.path)
 
     def _add_autorun_file(self, path: str, *, hook: bool = False, settings: bool = False) -> AutorunFile | None:
-        """Take a file in; what of it can run something depends on what it is."""
+        """Add a file to the result. Its kind decides which part of it can be run."""
         try:
             found = os.lstat(path)
             link = os.readlink(path) if stat.S_ISLNK(found.st_mode) else ""
@@ -345,7 +345,7 @@ class _AutorunScan:
     # --- What git would run
 
     def _scan_dot_git(self, top: str) -> list[tuple[str, bool]]:
-        """`.git` as a folder, as a file that names one, or as a link."""
+        """Scan `.git`, which may be a folder, a link, or a file that names a folder."""
         path = f"{top}/.git"
         if os.path.islink(path):
             self.found[path] = AutorunFile("", None, os.readlink(path))
@@ -356,7 +356,7 @@ class _AutorunScan:
         return self._scan_git_folder(where, top) if where else []
 
     def _follow_git_pointer(self, path: str, item: AutorunFile | None, word: str) -> str:
-        """The folder a file of git's names, where a command can write; then its own content is harmless."""
+        """Return the folder that a git file names, if commands can write there: then the file is harmless."""
         if item is None or item.content is None:
             return ""
         text = item.content.decode("utf-8", "surrogateescape").strip().removeprefix(word).strip()
@@ -372,7 +372,7 @@ class _AutorunScan:
         return any(path == top or path.startswith(f"{top}/") for top in self.tops)
 
     def _scan_git_folder(self, path: str, top: str) -> list[tuple[str, bool]]:
-        """A folder of git's: its settings, hooks and what those name; and where there are more such folders."""
+        """Scan a git folder: its settings, its hooks and what these name. Return further folders to scan."""
         more: list[tuple[str, bool]] = []
         while path and path not in self.gits:
             self.gits.add(path)
@@ -387,7 +387,7 @@ class _AutorunScan:
         return more
 
     def _add_links_leading_out(self, git: str) -> None:
-        """Links in a git directory that lead out of the roots: git would write through them."""
+        """Add links in a git directory that lead out of the roots, because git would write through them."""
         todo = [git]
         while todo:
             path = todo.pop()
@@ -407,7 +407,7 @@ class _AutorunScan:
                 self.found[path] = AutorunFile("", None, os.readlink(path))
 
     def _add_git_settings(self, paths: list[str], top: str) -> None:
-        """Files of settings, and those they include."""
+        """Add files of settings, and those that they include."""
         todo = [*paths]
         while todo:
             path = todo.pop()
@@ -430,7 +430,7 @@ class _AutorunScan:
         return self._add_files_named_in_settings(pairs, folder, top)
 
     def _is_worktree_of(self, git: str, value: str) -> bool:
-        """Whether `core.worktree` is the folder around `.git`, or the folder of a submodule as git sets it up."""
+        """Whether `core.worktree` is the folder around `.git`, or a submodule's folder as git sets it up."""
         where = os.path.normpath(os.path.join(git, value))
         if not self._is_inside_roots(where) or os.path.realpath(where) != where or ".git" in where.split("/"):
             return False
@@ -444,7 +444,7 @@ class _AutorunScan:
         return False
 
     def _add_files_named_in_settings(self, pairs: list[tuple[str, str]], folder: str, top: str) -> list[str]:
-        """Files inside the roots that settings have git run or read; those that they include are only named."""
+        """Add files inside the roots that git runs or reads by its settings. Return included settings files."""
         included: list[str] = []
         for name, value in pairs:
             paths = name.startswith("include") or name == "core.hookspath"
@@ -481,7 +481,7 @@ def _sort_folder_entries(
     *,
     settled: bool,
 ) -> _ScannedFolder:
-    """What matters of a folder's entries. Of one in `.git` that is git's own, only the folders of further repositories."""
+    """Sort a folder's entries into those that matter. In a folder of git's own, only nested repositories matter."""
     folders, whole, notable, links, names, hidden = [], [], [], [], set(), []
     for entry in entries:
         name = entry.name
@@ -509,7 +509,7 @@ def _sort_folder_entries(
 
 
 def _read_risky_user_settings() -> list[tuple[str, str]]:
-    """The user's own settings, which may name hooks or programs by a path that is looked up in each folder."""
+    """Return the user's own settings that may name hooks or programs by a path relative to each folder."""
     found: list[tuple[str, str]] = []
     for path in (Path.home() / ".gitconfig", Path.home() / ".config/git/config", Path("/etc/gitconfig")):
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A command that runs in the background: the last part of its output, and its state."""
+"""A command that runs in the background: its state, and the end of its output."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ NO_NETWORK_NOTE = (
 
 @dataclass(slots=True)
 class BackgroundCommand:
-    """`newest_output` is its end; `dropped_bytes` came before; `bytes_read` the agent has seen."""
+    """`newest_output` is the end of the output, after `dropped_bytes`. The agent has read `bytes_read`."""
 
     name: str
     command_line: str
@@ -33,7 +33,7 @@ class BackgroundCommand:
     dropped_bytes: int = 0
     bytes_read: int = 0
     code: int | None = None
-    step: OpenStep | None = None  # What it changes belongs to this step, until it ends.
+    step: OpenStep | None = None  # Until the command ends, its changes belong to this step.
     news_event: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -45,7 +45,7 @@ class BackgroundCommand:
         return f"running for {time.time() - self.started:.0f} s" if self.is_running else f"ended, exit code {self.code}"
 
     async def collect_newest_output(self, use: ToolResources, limit_bytes: int) -> None:
-        """Keep the newest `limit_bytes` bytes of its output, until it ends."""
+        """Keep the last `limit_bytes` bytes of the output until the command ends."""
         try:
             async for piece in self.command.iterate_output():
                 self.newest_output += piece
@@ -65,12 +65,12 @@ class BackgroundCommand:
             await use.workspace_resources.checkpoints.record_end_of_step(self.step)
 
     async def revert_and_note(self, use: ToolResources, *, ask: bool) -> None:
-        """Put back, or ask about, the protected files it has changed so far; the output says so."""
+        """Revert, or ask about, protected files changed so far, and say so in the output."""
         if self.check is not None:
             self.newest_output += (await self.check.revert_and_ask(use, ask=ask)).encode()
 
     async def wait_for_output(self, seconds: float, *, for_news: bool) -> None:
-        """Until it ends, or prints something new; so many seconds at the most."""
+        """Wait for the command's end, or for new output if `for_news`, at most this many seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.is_running and not (
@@ -80,7 +80,7 @@ class BackgroundCommand:
                     await self.news_event.wait()
 
     def read_new_output(self) -> str:
-        """The output since the last read, with a note of how many bytes were dropped before it."""
+        """Return the output since the last read, with a note of how many bytes were dropped."""
         start = max(self.bytes_read - self.dropped_bytes, 0)
         gone = max(self.dropped_bytes - self.bytes_read, 0)
         self.bytes_read = self.dropped_bytes + len(self.newest_output)

@@ -1,4 +1,4 @@
-"""What a built-in tool is: a name, a schema, and a coroutine that is given its arguments and what it may use."""
+"""Defines a built-in tool: a name, a schema, and a coroutine given its arguments and resources."""
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
@@ -17,7 +17,7 @@ Schema = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class ToolArguments:
-    """A call's arguments after they were checked against the schema."""
+    """A call's arguments, checked against the schema."""
 
     values: Mapping[str, object]
 
@@ -39,7 +39,7 @@ class ToolArguments:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a tool has to say: `output` goes into the cache, or `stored` is there already."""
+    """A tool's result: `output`, which goes into the cache, or `stored`, which is already there."""
 
     output: str | bytes | AsyncIterable[bytes] = ""
     stored: Stored | None = None
@@ -55,14 +55,14 @@ class ToolOutput:
     stopped: bool = False
 
 
-# Returns if the action is allowed; otherwise raises ActionRefused with the reason.
+# Returns if the action is allowed, and otherwise raises ActionRefused with the reason.
 PermitAction = Callable[[ToolAction], Awaitable[None]]
 ReadEditorFile = Callable[[Path], Awaitable[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRead:
-    """A read that was answered: of a file with this time of change, size and inode."""
+    """An answered read of a file that had this modification time, size and inode."""
 
     stamp: tuple[int, int, int]
     result: ToolOutput
@@ -71,8 +71,8 @@ class AnsweredRead:
 
 @dataclass(slots=True)
 class FilesSeen:
-    """What one conversation knows of the files, by path: the content it last read or wrote, the content last known to
-    be there (a command may have changed it since), the last reads of its lines, and the outputs that showed its text.
+    """What one conversation knows of files, by path: the content it last read or wrote, the content last
+    known to be on disk (a command may have changed it), the last reads, and the outputs with its text.
     """
 
     digests_seen_by_agent: dict[str, Digest] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class FilesSeen:
     outputs_with_text: dict[str, set[Digest]] = field(default_factory=dict)
 
     def set_content_seen(self, path: Path, content: Digest | None) -> None:
-        """The agent has read or written all of a file; None: it has deleted it."""
+        """Note that the agent has read or written a whole file, or has deleted it (None)."""
         for known in (self.digests_seen_by_agent, self.digests_known_on_disk):
             known.pop(str(path), None)
             if content is not None:
@@ -90,8 +90,8 @@ class FilesSeen:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceResources:
-    """What all tools of a workspace work on. `files_seen`: by conversation; it outlives the session. `editor_files`:
-    by conversation, where an editor works in it: the text of a file as it has it, saved or not.
+    """What all tools of a workspace share. By conversation: `files_seen`, which outlives the session, and
+    `editor_files`, which reads a file's text, saved or not, from the editor that has the conversation open.
     """
 
     roots: WorkspaceRoots
@@ -139,9 +139,9 @@ RunTool = Callable[[ToolArguments, ToolResources], Awaitable[ToolOutput]]
 
 @dataclass(frozen=True, slots=True)
 class BuiltInTool:
-    """`schema` is the JSON schema of the arguments, without the `keep` the runner adds. `runs_alone`: it changes what other
-    calls of the same reply look at, and takes its place in their order. `is_rare`: its definition is not sent; the model finds
-    it when it searches for such a tool. `is_brief`: its output is never long, so it takes no `keep`.
+    """`schema` is the JSON schema of the arguments, to which the runner adds `keep`. `runs_alone`: it changes
+    what other calls in the reply see, so it runs in their order. `is_rare`: the model finds it by searching,
+    because its definition is not sent. `is_brief`: its output is never long, so it has no `keep`.
     """
 
     name: str
@@ -154,8 +154,8 @@ class BuiltInTool:
 
 
 def object_schema(*required: str, **properties: Schema) -> Schema:
-    """The named properties, of which `required` must be there; one that is only required is a text. It stands in
-    every request, so it says nothing twice: what is not a property is refused by `argument_schema`.
+    """Return a schema with these properties. A required name that is no property becomes a text. It is in
+    every request, so it is short: `argument_schema` refuses unknown properties without it.
     """
     texts = {name: text_schema() for name in required if name not in properties}
     return {"type": "object", "properties": {**texts, **properties}, "required": list(required)}
@@ -174,5 +174,5 @@ def flag_schema(description: str = "") -> Schema:
 
 
 def _described_schema(kind: str, description: str) -> Schema:
-    """A name that says it all needs no description."""
+    """Return a schema with a description, unless that is empty because the name says enough."""
     return {"type": kind, **({"description": description} if description else {})}

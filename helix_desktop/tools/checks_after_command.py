@@ -21,8 +21,8 @@ _NAMED = 20
 
 @dataclass(slots=True)
 class CommandCheck:
-    """`open_question` is cancelled when the turn stops. `is_in_background`: the sandbox protects what was
-    there before, so a change of that is the user's own. `kept`: what the user let commands keep since.
+    """`open_question` is cancelled when the turn stops. `is_in_background`: the sandbox protects existing
+    files, so the user must have changed these. `kept`: changes the user has allowed commands to keep.
     """
 
     guard: AutorunGuard
@@ -31,14 +31,14 @@ class CommandCheck:
     open_question: asyncio.Task[Any] | None = None
     is_settled: bool = False
     kept: AutorunState = field(default_factory=dict)
-    begun: int = field(default_factory=time.time_ns)  # In nanoseconds.
+    begun: int = field(default_factory=time.time_ns)  # Nanoseconds.
 
     @classmethod
     async def begin_check(cls, guard: AutorunGuard, *, lasting: bool = False) -> "CommandCheck":
         return cls(guard, await asyncio.to_thread(guard.read_autorun_state), lasting)
 
     async def revert_and_ask(self, use: ToolResources, *, ask: bool) -> str:
-        """Reverts what the command changed, asks about it, and reports the outcome; empty if nothing changed."""
+        """Revert the command's changes, ask about them, and report the outcome (empty without changes)."""
         planted = await self._find_planted()
         planted = [one for one in planted if not self.is_in_background or one.path not in self.before]
         if not planted:
@@ -64,7 +64,7 @@ class CommandCheck:
         return await asyncio.to_thread(self.guard.find_autorun_changes, known, self.begun)
 
     async def revert_without_asking(self) -> None:
-        """Reverts the command's changes without asking, when nobody is left to answer."""
+        """Revert the command's changes without asking, because nobody is left to answer."""
         if not self.is_settled:
             planted = await self._find_planted()
             await asyncio.to_thread(self.guard.revert_autorun_changes, planted)

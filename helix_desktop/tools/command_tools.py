@@ -1,7 +1,7 @@
 """The tools that run commands: run_command, list_commands, read_command_output, stop_command.
 
-Output goes from the pipe into the cache without being held in memory. Past the user's limit only the
-end is kept, with a note of how much was cut. Stopping a command also stops everything it started.
+Output is streamed into the cache and not held in memory. Beyond the user's limit, only the end is kept, with
+a note of what was cut. Stopping a command also stops everything it started.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ _WAITS = re.compile(r"\b(?:wait|fg|kill|pkill|killall)\b")
 
 @dataclass(frozen=True, slots=True)
 class CommandLimits:
-    """What one command may use. The user sets these; a call may ask for more seconds, up to `most_seconds`."""
+    """Limits of one command, set by the user. A call may ask for more seconds, up to `most_seconds`."""
 
     seconds: int = 120
     most_seconds: int = 3600
@@ -69,7 +69,7 @@ class CommandLimits:
 
 @dataclass(frozen=True, slots=True)
 class CommandNeeds:
-    """What one command asks for by name: openings, and files that agents otherwise don't see, by their real paths."""
+    """What a command asks for by name: openings, and the real paths of otherwise hidden files."""
 
     openings: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class CommandNeeds:
 
 @dataclass(slots=True)
 class WorkspaceCommands:
-    """The commands of one workspace: how they are locked in, and which run in the background."""
+    """The commands of one workspace: how they are sandboxed, and which run in the background."""
 
     sandbox: Sandbox
     environment: Mapping[str, str]
@@ -126,14 +126,14 @@ class WorkspaceCommands:
             ) from error
 
     def openings_for_command(self, needs: CommandNeeds) -> CommandOpenings:
-        """What is open to one command: what the settings say and what it asked for, without files that stay hidden."""
+        """Return what is open to a command, by settings or request, without files that stay hidden."""
         opened = self.opened()
         hidden = self.guard.list_hidden_files() if self.guard is not None else []
         names = tuple(dict.fromkeys((*opened.names, *needs.openings)))
         return replace(opened, names=names, hidden=tuple(path for path in hidden if path not in needs.files))
 
     async def begin_check_before(self, use: ToolResources, *, outside: bool, lasting: bool) -> CommandCheck | None:
-        """What to check and put back after a command. Changes by commands in the background are settled first."""
+        """Start a check for a command's changes. First settle the changes of commands in the background."""
         if self.guard is None or outside:
             return None
         for one in self.running_in_background:
@@ -143,13 +143,13 @@ class WorkspaceCommands:
         )
 
     def update_background_checks(self, watched: CommandCheck) -> None:
-        """What the user let a command keep is no longer taken for work of those in the background."""
+        """Tell commands in the background which changes the user let another command keep."""
         for one in self.running_in_background:
             if one.check is not None:
                 one.check.kept |= watched.kept
 
     async def aclose(self) -> None:
-        """End every background command; for the end of the program."""
+        """End all background commands when the program ends."""
         for one in self.background.values():
             one.command.kill_process_tree()
         await asyncio.gather(*(one.command.end_and_wait() for one in self.background.values()))
@@ -215,7 +215,7 @@ async def _parse_needs(
     for name in (name for name in names if name not in openings):
         place = use.roots.with_nothing_hidden.resolve_path(name)
         path = await asyncio.to_thread(os.path.realpath, place.full_path)
-        hidden = commands.guard.list_hidden_files()  # In place of a file in a closed folder, that folder.
+        hidden = commands.guard.list_hidden_files()  # Names the closed folder instead of the files in it.
         there = [each for each in hidden if is_within_folder(each, path) or is_within_folder(path, each)]
         if not there:
             raise InvalidInput(
@@ -229,7 +229,7 @@ async def _parse_needs(
 async def _action_with_needs(
     commands: WorkspaceCommands, use: ToolResources, action: ToolAction, needs: CommandNeeds
 ) -> ToolAction:
-    """The question names what the command is to see that others do not, and what this sandbox cannot hide from it."""
+    """Add to the question which hidden things the command wants to see, and what can't be hidden from it."""
     sandbox, danger = commands.sandbox, ""
     new = [name for name in needs.openings if name not in commands.opened().names]
     if sandbox.kind is SandboxKind.LANDLOCK:
@@ -275,7 +275,7 @@ def _action_of_command(
 
 @dataclass(slots=True)
 class _FollowedCommand:
-    """A command whose end is waited for, and how it ended."""
+    """A command whose end is awaited, and how it ended."""
 
     commands: WorkspaceCommands
     use: ToolResources
@@ -292,7 +292,7 @@ class _FollowedCommand:
     was_stopped: bool = False
 
     async def follow_to_end(self) -> ToolOutput:
-        """Until the command ends, its time is over, or we are cancelled; nothing of it is left but what it printed."""
+        """Wait until the command ends, times out or is cancelled. Only its output remains."""
         try:
             stored = await self._store_printed()
         finally:
@@ -308,7 +308,7 @@ class _FollowedCommand:
         return replace(output, stored=stored, ok=self.code == 0 and not self.is_timed_out, exit_code=self.code)
 
     async def _store_printed(self) -> Stored:
-        """What it prints, whole. When we are cancelled it is ended, and what it has printed is kept all the same."""
+        """Store the whole output. If we are cancelled, end the command and keep what it printed so far."""
         storing = self.use.store_result(self._output_with_footer(), self.line[:200])
         keeping: asyncio.Task[Stored] = self.commands.spawn(storing, name="output of a command")
         while not keeping.done():
@@ -324,7 +324,7 @@ class _FollowedCommand:
         return keeping.result()
 
     async def _output_with_footer(self) -> AsyncIterator[bytes]:
-        """The output as it is to be kept: up to the limit, then a note and the end; then how the command ended."""
+        """Yield the output up to the limit, a note, the end, and how the command ended."""
         trim = _OutputTrimmer(self.commands.limits.output)
         show = _LiveOutput(self.use.context.show)
         last = b""
@@ -374,14 +374,14 @@ class _FollowedCommand:
 
 
 async def _read_end_of_output(use: ToolResources, stored: Stored) -> bytes:
-    """Of what a stopped command printed nobody has asked how much is wanted: the end, and where the rest is."""
+    """Return the end of a stopped command's output, since nobody said how much of it is wanted."""
     start = max(0, stored.size - _SHOW_BYTES)
     note = f'[… {start:,} bytes before this: recall_cached_content("{stored.digest.hex}")]\n' if start else ""
     return note.encode() + await use.cache.read_range(stored.digest, start, _SHOW_BYTES)
 
 
 class _OutputTrimmer:
-    """Lets output pass up to a limit; of what comes after, keeps the end and counts the rest."""
+    """Passes output on up to a limit. Beyond it, keeps the end and counts the rest."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -412,7 +412,7 @@ class _OutputTrimmer:
 
 
 def _hint_for_command(line: str) -> str:
-    """Explains what differs from a terminal though nothing failed, such as a `cd` that affects only this command."""
+    """Explain what works differently than in a terminal, such as a `cd`, which affects only this command."""
     if _ONLY_SETS.fullmatch(line):
         return "This held for this command alone: the next one begins anew. Use `folder`, or put both into one command."
     leaves = sys.platform != "win32" and "<<" not in line and _LEAVES.search(_QUOTED.sub("", line))
@@ -422,7 +422,7 @@ def _hint_for_command(line: str) -> str:
 
 
 class _LiveOutput:
-    """Shows what a command prints while it runs, at most 8 KB every 50 ms: nobody reads faster, and windows choke."""
+    """Shows output of a running command, at most 8 KB every 50 ms: more would only slow windows down."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
@@ -521,7 +521,7 @@ _SPECS = (
             network=flag_schema(),
             background=flag_schema(),
             outside_sandbox=flag_schema("Only after the sandbox was in the way"),
-            needs=text_schema(),  # The possible values are named when a command fails because something was hidden.
+            needs=text_schema(),  # A command that fails because something was hidden is told the possible values.
         ),
     ),
     (ToolName.LIST_COMMANDS, "List the commands running in the background.", object_schema()),

@@ -1,4 +1,4 @@
-"""The tool delegate: part of the work for a conversation of its own; only its result comes back."""
+"""The tool delegate: a new conversation does a part of the work and returns only its result."""
 
 import fnmatch
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,7 +17,7 @@ _LONGEST_TASK = 100_000
 
 @dataclass(frozen=True, slots=True)
 class DelegationBounds:
-    """What all agents below one conversation of the user's may come to together."""
+    """The limits for all agents together that work below one of the user's conversations."""
 
     depth: int = DEEPEST
     most_agents: int = MOST_IN_ALL
@@ -25,14 +25,14 @@ class DelegationBounds:
 
 @dataclass(slots=True)
 class AgentTree:
-    """How many agents a conversation of the user's has started, at every depth."""
+    """Counts the agents, at every depth, that one of the user's conversations has started."""
 
     started_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRole:
-    """An agent described in a file. `tool_patterns`: the only ones it gets, patterns too, all when empty; `callable_agents`: whom it may call."""
+    """An agent that a file describes. Its tools must fit `tool_patterns`, unless that is empty."""
 
     name: str
     tool_patterns: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class AgentRole:
 
 @dataclass(frozen=True, slots=True)
 class AgentPlace:
-    """The place of a conversation in its tree. `chain`: the roles from the top down to itself."""
+    """A conversation's place in its tree. `chain`: the roles from the top down to its own."""
 
     depth: int = 0
     chain: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class AgentPlace:
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """What a sub-agent is asked. `tools`: the only ones it gets, all when empty. `depth`: of the new conversation."""
+    """A sub-agent's task. `tools`: all that it gets, or empty for no limit. `depth`: of its conversation."""
 
     parent: str
     call: str
@@ -90,7 +90,7 @@ class AgentDelegation:
     async def delegate_task(
         self, args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources
     ) -> built_in_tool.ToolOutput:
-        """Run it to its end; cancelling stops the child."""
+        """Run the task to its end. Cancelling this stops the sub-agent."""
         wish = self._parse_delegation(args, use)
         self._place.tree.started_count += 1
         child = await self._start(wish, use.context)
@@ -154,7 +154,7 @@ class AgentDelegation:
         return roles[name]
 
     def _choose_subagent_tools(self, role: AgentRole | None, wanted: tuple[str, ...]) -> tuple[str, ...]:
-        """Of the tools there are here, those the agent's file and the call both name; never more than are there."""
+        """Choose those tools that both the agent's file and the call name, and that exist here."""
         if role is None or not role.tool_patterns:
             return wanted
         named = {name for name in self._names() if any(fnmatch.fnmatchcase(name, each) for each in role.tool_patterns)}

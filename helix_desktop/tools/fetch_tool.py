@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     import httpx
 
 HTML_SECONDS = 10.0
-MOST_BYTES = 2 << 30  # The worker's largest address space, in bytes. If exceeded, the page's source is shown.
+MOST_BYTES = 2 << 30  # The worker's largest address space in bytes. Beyond it, the page's source is shown.
 LARGEST = 20 * 1024 * 1024
 SECONDS = 60
 MOST_REDIRECTS = 5
 _WEB_PORTS = {"http": 80, "https": 443}
-_HOST = re.compile(r"[\w.:%-]+")  # Rules for hosts are patterns, so none of their signs may be in one.
+_HOST = re.compile(r"[\w.:%-]+")  # Rules for hosts are patterns, so hosts may contain no special characters.
 _READABLE = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
 
 
 async def html_as_text(page: bytes) -> str:
-    """What a reader sees of it; the source itself where that takes too long."""
+    """Return a page's readable text, or its source if that takes too long."""
     process = await start_worker(Path(html_worker.__file__), memory_bytes=MOST_BYTES)
     try:
         async with asyncio.timeout(HTML_SECONDS):
@@ -52,7 +52,7 @@ async def html_as_text(page: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FetchTarget:
-    """Where a request really goes: the address was checked and is the one that is connected to."""
+    """Where a request really goes. The connection uses exactly the address that was checked."""
 
     url: httpx.URL
     address: str
@@ -136,7 +136,7 @@ def _parse_web_address(text_: str) -> httpx.URL:
 
 
 def _numeric_address(host: str) -> str:
-    """What can be judged without asking anybody for a name: an address, however it is written, or this machine. Empty for other names."""
+    """Return the address if the host is one in any notation, or this machine. Empty for a name to look up."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return "localhost"
@@ -168,7 +168,7 @@ _OPEN_IPV6 = ipaddress.ip_network("2000::/3")  # All IPv6 addresses of the publi
 
 
 def is_public_address(address: str) -> bool:
-    """Whether it is a machine of the open internet, whichever way the address is written."""
+    """Whether this is a public internet address, in any notation."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv4Address):
         return found.is_global and not found.is_multicast

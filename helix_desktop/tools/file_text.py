@@ -1,6 +1,6 @@
-"""A file's text: how its bytes are read and put back, and how a part of it is replaced. Nothing of it touches the disk.
+"""Reads and writes a text file's bytes, and replaces parts of its text. Does not access the disk.
 
-Encoding, byte order mark and line ends stay the file's own; what is not certain is refused, with what stands there instead.
+A file keeps its encoding, byte order mark and line ends. An ambiguous change is refused, with the text.
 """
 
 import codecs
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 from helix_desktop.errors import InvalidInput
 
-_SHOWN = 2_000  # In characters. An error message quotes this much of a file's present text.
+_SHOWN = 2_000  # An error message quotes this many characters of a file's present text.
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
 
 
 def decode_file_text(content: bytes) -> str:
-    """The text of a file; bytes that are no text survive a round trip through `encode_in_same_encoding`."""
+    """Decode a file. Bytes that are no text survive a round trip through `encode_in_same_encoding`."""
     name = detect_encoding(content)
     return content.decode(name, "surrogateescape" if name == "utf-8" else "surrogatepass")
 
@@ -28,12 +28,12 @@ def encode_in_same_encoding(text: str, encoded_before: bytes) -> bytes:
 
 
 def encoding_by_mark(content: bytes) -> str:
-    """The encoding that the first bytes of a file name, if they do."""
+    """Return the encoding that a byte order mark names, or UTF-8 without one."""
     return next((name for order, name in _MARKS if content.startswith(order)), "utf-8")
 
 
 def detect_encoding(content: bytes) -> str:
-    """UTF-16 where the file begins so and is so to its end."""
+    """Return UTF-16 if the file starts with its mark and is valid to its end, or else UTF-8."""
     name = encoding_by_mark(content)
     try:
         if name != "utf-8":
@@ -44,7 +44,7 @@ def detect_encoding(content: bytes) -> str:
 
 
 def _has_foreign_bytes(content: bytes) -> bool:
-    """Whether bytes stand in it that are no UTF-8, nor UTF-16 that says so."""
+    """Whether the content is neither UTF-8 nor UTF-16 with a byte order mark."""
     try:
         content.decode("utf-8")
     except UnicodeDecodeError:
@@ -53,7 +53,7 @@ def _has_foreign_bytes(content: bytes) -> bool:
 
 
 def encode_like_before(before: bytes, content: str, shown_path: str) -> bytes:
-    """The content in the encoding, and with the line ends where they are all of one kind, of the file it replaces."""
+    """Encode the content like the file it replaces, with its line ends if they are all of one kind."""
     if _has_foreign_bytes(before) and b"\0" not in before[:8192] and not content.isascii():
         raise InvalidInput(
             f"{shown_path} is not UTF-8, and the new content has characters outside ASCII; nothing was written.",
@@ -68,7 +68,7 @@ def encode_like_before(before: bytes, content: str, shown_path: str) -> bytes:
 
 
 def replace_text_in_file(before: bytes, old: str, new: str, shown_path: str, *, every: bool) -> bytes:
-    """The file with `old` replaced. Line ends and encoding stay the file's own; what is not certain is refused."""
+    """Replace `old` in a file, keeping its line ends and encoding. Refuse what is ambiguous."""
     whole_text, foreign = decode_file_text(before), _has_foreign_bytes(before)
     if not old:
         raise InvalidInput(
@@ -102,9 +102,9 @@ def replace_text_in_file(before: bytes, old: str, new: str, shown_path: str, *, 
 
 
 def _find_text_places(text: str, old: str) -> Iterator[slice]:
-    """Where `old` stands in the text, whatever ends its lines."""
+    """Yield where `old` occurs in the text, whatever the line ends."""
     plain, wanted = text.replace("\r\n", "\n"), old.replace("\r\n", "\n")
-    begins = list(itertools.accumulate(len(line) + 1 for line in text.split("\r\n")))  # In `plain`, behind each `\r\n`.
+    begins = list(itertools.accumulate(len(line) + 1 for line in text.split("\r\n")))  # In `plain`, after each `\r\n`.
     at = plain.find(wanted)
     while at >= 0:
         end = at + len(wanted)
@@ -113,7 +113,7 @@ def _find_text_places(text: str, old: str) -> Iterator[slice]:
 
 
 def _replace_keeping_line_ends(text: str, old: str, new: str) -> str:
-    """The text with `new` in each place, with the line ends that stand there, or else in most of the text."""
+    """Replace each place by `new`, with that place's line ends, or else the most frequent ones."""
     usual = text.count("\r\n") * 2 > text.count("\n")
     unix = new.replace("\r\n", "\n")
     pieces, end = list[str](), 0
@@ -126,11 +126,11 @@ def _replace_keeping_line_ends(text: str, old: str, new: str) -> str:
 
 
 def _explain_missing_text(text: str, old: str, *, foreign: bool) -> str:
-    """What to do about a text that is not there: where its first line is, or that spaces differ."""
+    """Say why a text was not found: where its first line is, or that only spaces differ."""
     if foreign and not old.isascii():
         return "The file is not UTF-8, and letters beyond ASCII are not shown as they are: choose a text without them."
     words = old.split()
-    # An expression for any spaces between the words would take the product of both lengths.
+    # A regular expression that allows any spaces would be slow for long texts.
     if words and (at := (plain := " ".join(text.split())).find(" ".join(words))) >= 0:
         before = plain.count(" ", 0, at)
         there = list(itertools.islice(re.finditer(r"\S+", text), before, before + len(words)))
@@ -146,7 +146,7 @@ def _explain_missing_text(text: str, old: str, *, foreign: bool) -> str:
 
 
 def _lines_around(text: str, start: int, end: int) -> str:
-    """The lines in which a piece of the text stands, as far as a message has room."""
+    """Return the lines that contain a piece of the text, shortened to fit a message."""
     first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     lines = text[first : last if last >= 0 else len(text)]
     return lines if len(lines) <= _SHOWN else f"{lines[:_SHOWN]}…"

@@ -1,7 +1,7 @@
 """The tools that read and change files: read_file, write_file, edit_file, list_files, glob_files.
 
-A file is read as it is, so that its entry in the cache has the hash of the file. Every change keeps the content
-before and after in the cache, and is written only over the content that was shown in the question.
+A file is read unchanged, so its cache entry has the file's hash. Every change keeps the content before and
+after it in the cache, and is only written if the file still is what the question showed.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ from helix_desktop.tools.workspace_roots import FolderEntry, RootPath
 T = TypeVar("T")
 MOST_LISTED = 2_000
 LARGEST_WHOLE = 256 * 1024 * 1024
-LARGEST_UNSAVED = 4 * 1024 * 1024  # In bytes. Editors are asked for unsaved files up to this size.
+LARGEST_UNSAVED = 4 * 1024 * 1024  # Bytes. Editors are asked for unsaved files up to this size.
 LARGEST_IMAGE = 10 * 1024 * 1024
-AROUND_EDIT = (1_000_000, 300, 100, 30, 10)  # Lines of context in the diff of a folded file, tried in turn.
-LONGEST_TOKEN = 12  # In characters. No token is longer, so a text over this many per available token can't fit.
+AROUND_EDIT = (1_000_000, 300, 100, 30, 10)  # Lines of context to try in the diff of a folded file.
+LONGEST_TOKEN = 12  # Characters. No token is longer, so a text with more per available token can't fit.
 _PIECE = 1 << 20
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
@@ -75,7 +75,7 @@ async def read_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
 
 
 async def _read_unsaved_text(use: ToolResources, place: RootPath) -> str | None:
-    """The text of a file that the user's editor has changed and not saved yet; else None."""
+    """Return a file's text if the user's editor has unsaved changes to it, or None."""
     read_editor_file = use.workspace_resources.editor_files.get(use.context.conversation)
     text = await read_editor_file(place.full_path) if read_editor_file is not None else None
     if text is None:
@@ -86,7 +86,7 @@ async def _read_unsaved_text(use: ToolResources, place: RootPath) -> str | None:
 
 
 async def _refuse_unsaved_file(use: ToolResources, place: RootPath) -> None:
-    """What the user has typed and not saved is not written over."""
+    """Refuse to overwrite a file that has unsaved changes in the user's editor."""
     with suppress(NotFound):
         if await _read_unsaved_text(use, place) is not None:
             raise ActionRefused(
@@ -96,7 +96,7 @@ async def _refuse_unsaved_file(use: ToolResources, place: RootPath) -> None:
 
 
 async def _is_result_in_cache(use: ToolResources, result: ToolOutput) -> bool:
-    """Whether the cache still has what was read: it may have been forgotten, or be damaged."""
+    """Whether the cache still has what was read. It may have been forgotten or damaged."""
     try:
         for one in (*((result.stored,) if result.stored else ()), *result.images):
             await use.cache.read_range(one.digest, 0, 1)
@@ -134,7 +134,7 @@ def _error_of_large_file(shown: str, size: int) -> InvalidInput:
 
 
 async def _read_utf16_lines(use: ToolResources, place: RootPath, first: int, last: int) -> ToolOutput:
-    """A file in UTF-16 as the text it is; what is written to it stays in UTF-16."""
+    """Read a UTF-16 file as text. Writing it keeps UTF-16."""
     shown = use.roots.display_path(place)
     content = await asyncio.to_thread(workspace_roots.read_whole_file, use.roots, place)
     if file_text.detect_encoding(content) == "utf-8":
@@ -155,7 +155,7 @@ async def _iterate_file_pieces(use: ToolResources, place: RootPath) -> AsyncIter
 
 
 async def _read_lines_between(use: ToolResources, place: RootPath, first: int, last: int) -> ToolOutput:
-    """Lines `first` to `last` (0: to the end), read piece by piece; a large file only as far as is asked for."""
+    """Read lines `first` to `last` (0: the last line) piece by piece, and no more of a large file."""
     size = (await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)).st_size
     large = size > LARGEST_WHOLE
     kept: list[bytes] = []
@@ -199,7 +199,7 @@ async def _describe_binary_file(use: ToolResources, place: RootPath) -> ToolOutp
 async def _read_or_suggest_path(
     look: Callable[[workspace_roots.WorkspaceRoots, RootPath], T], use: ToolResources, place: RootPath
 ) -> T:
-    """What `look` finds; of a file that is not there it is said what is."""
+    """Return what `look` finds. If the file is missing, raise NotFound with a suggestion."""
     try:
         return await asyncio.to_thread(look, use.roots, place)
     except NotFound as error:
@@ -209,7 +209,7 @@ async def _read_or_suggest_path(
 
 
 def _suggest_path(roots: workspace_roots.WorkspaceRoots, place: RootPath) -> str:
-    """What the path may have meant: without a line's number or the workspace's own name, or a name like it."""
+    """Suggest an existing path: without a line number or the workspace's name, or with a similar name."""
     without_line = re.sub(r":\d+(?:[:-]\d+)?$", "", place.inside)
     for inside in dict.fromkeys((without_line, place.inside.removeprefix(f"{place.root.name}/"))):
         with suppress(HelixError):
@@ -238,7 +238,7 @@ def _comparable_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileEdit:
-    """One file as it was and as it is to be; None: not there."""
+    """A file before and after a change. None: it does not exist."""
 
     root_path: RootPath
     before: bytes | None
@@ -292,7 +292,7 @@ async def edit_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
 
 
 def _tokens_to_show_of_file(use: ToolResources, place: RootPath) -> int:
-    """With how many tokens of the file its edit is answered: none while the agent still sees what it has read of it."""
+    """Return how many tokens of the file to show after its edit: none if the agent still sees what it read."""
     read = use.files_seen.outputs_with_text.get(str(place.full_path), ())
     folded = bool(read) and not any(map(use.context.is_shown, read))
     return min(use.context.whole_tokens, LINES_TOKENS) if folded else 0
@@ -306,7 +306,7 @@ async def _store_output_with_file_text(use: ToolResources, place: RootPath, text
 
 
 async def ask_and_write(use: ToolResources, change: FileEdit, title: str) -> ToolOutput:
-    """Ask with the diff, keep both contents, write, and say what was done."""
+    """Ask with the diff, keep both contents, write the file, and report it."""
     if change.before is not None:
         await _refuse_unsaved_file(use, change.root_path)
     shown = use.roots.display_path(change.root_path)
@@ -341,7 +341,7 @@ async def _finish_write_ignoring_cancel(use: ToolResources, change: FileEdit) ->
 
 
 def write_edit(roots: workspace_roots.WorkspaceRoots, change: FileEdit) -> None:
-    """Put the change on the disk, if the file still is what it was when it was shown."""
+    """Write the change to disk if the file is still what was shown."""
     expected = None if change.before is None else Digest.of_content(change.before)
     if change.after is not None:
         workspace_roots.replace_file(roots, change.root_path, change.after, expected=expected)
@@ -354,11 +354,11 @@ async def _store_version(use: ToolResources, content: bytes | None, shown_path: 
 
 
 def _check_unchanged_if_read(use: ToolResources, place: RootPath, now: bytes | None) -> None:
-    """Raises ActionRefused if the file differs from what this conversation last saw."""
+    """Raise ActionRefused if the file differs from what this conversation last saw."""
     known = use.files_seen.digests_seen_by_agent.get(str(place.full_path))
     if known is None or (now is not None and Digest.of_content(now) == known):
         return
-    what = "was deleted" if now is None else "was changed"  # By whom isn't known: perhaps by the user's undo.
+    what = "was deleted" if now is None else "was changed"  # By whom isn't known: perhaps the user.
     if now is None:
         use.files_seen.digests_seen_by_agent.pop(str(place.full_path))
     raise ActionRefused(
@@ -368,7 +368,7 @@ def _check_unchanged_if_read(use: ToolResources, place: RootPath, now: bytes | N
 
 
 async def find_changes_by_command(use: ToolResources) -> tuple[FileChanged, ...]:
-    """What a command has done to files this conversation has read whole or written: so that can be undone as well."""
+    """Find files, read whole or written here, that a command changed, so that this can be undone, too."""
     found = []
     for path, before in list(use.files_seen.digests_known_on_disk.items()):
         place = use.roots.with_nothing_hidden.resolve_path(path)
@@ -436,7 +436,7 @@ async def glob_files(args: ToolArguments, use: ToolResources) -> ToolOutput:
 
 
 def printable_name(name: str) -> str:
-    """A file name on one line: control characters and undecodable bytes cannot pass for anything else."""
+    """Return a file name on one line, with control characters and undecodable bytes escaped."""
     return name if name.isprintable() else name.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 

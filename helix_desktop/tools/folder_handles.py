@@ -1,6 +1,6 @@
-"""Folders and files of a root as open handles: what is done in a `OpenFolder` is done in that very folder, wherever it is now.
+"""Folders and files of a root as open handles. An `OpenFolder` stays the same folder if it is moved.
 
-The twin of `folder_handles_windows.py`; `workspace_roots.py` uses the one that fits the system.
+Has a twin, `folder_handles_windows.py`; `workspace_roots.py` uses the one that fits the system.
 """
 
 # ruff: noqa: PTH115, PTH116 -- this is about handles, not about paths
@@ -22,17 +22,17 @@ _FOLDER = DIRECTORY | getattr(os, "O_CLOEXEC", 0)
 
 @dataclass(frozen=True, slots=True)
 class OpenFolder:
-    """An open folder. Every name is one of its own entries."""
+    """An open folder. All names are entries of it."""
 
     handle: int
 
     def list_entries(self) -> list[tuple[str, os.stat_result | None]]:
-        """Names, with what they are; None for what has gone meanwhile."""
+        """Return the entries' names with their properties, or None for one that has been removed since."""
         with os.scandir(self.handle) as found:
             return [(entry.name, stat_or_none(entry)) for entry in found]
 
     def stat_entry(self, name: str) -> os.stat_result:
-        """Of the entry itself, not of what a link leads to."""
+        """Return the properties of the entry itself, not of a link's target."""
         return os.stat(name, dir_fd=self.handle, follow_symlinks=False)
 
     def read_link(self, name: str) -> str:
@@ -48,17 +48,17 @@ class OpenFolder:
         os.unlink(name, dir_fd=self.handle)
 
     def create_file(self, name: str) -> int:
-        """A handle for writing to a file that was not there."""
+        """Create a new file and return a handle for writing to it."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(name, flags, 0o666, dir_fd=self.handle)
 
     def replace_entry(self, old: str, new: str) -> None:
-        """Put one entry in the place of another, and have that on the disk."""
+        """Replace one entry by another, and sync the folder."""
         os.rename(old, new, src_dir_fd=self.handle, dst_dir_fd=self.handle)
         os.fsync(self.handle)
 
     def move_to_new_name(self, old: str, new: str) -> None:
-        """Give an entry a name that nothing has, and have that on the disk; FileExistsError where something has it."""
+        """Rename an entry to a new name and sync the folder. Raises FileExistsError if the name is taken."""
         os.link(old, new, src_dir_fd=self.handle, dst_dir_fd=self.handle, follow_symlinks=False)
         os.unlink(old, dir_fd=self.handle)
         os.fsync(self.handle)
@@ -66,14 +66,14 @@ class OpenFolder:
 
 @contextmanager
 def open_folder(root: Path, inside: str) -> Iterator[OpenFolder]:
-    """Opens a folder within a root. Raises OSError with EXDEV for a path that leads out."""
+    """Open a folder within a root. Raises OSError with EXDEV for a path that leads out."""
     with closing_handle(_open_inside_root(root, inside, DIRECTORY)) as handle:
         yield OpenFolder(handle)
 
 
 @contextmanager
 def open_file(root: Path, inside: str) -> Iterator[int]:
-    """A handle for reading a file (or looking at a folder) beneath a root."""
+    """Yield a handle for reading a file, or for looking at a folder, within a root."""
     with closing_handle(_open_inside_root(root, inside, os.O_RDONLY)) as handle:
         yield handle
 
@@ -84,7 +84,7 @@ def _open_inside_root(root: Path, inside: str, flags: int) -> int:
 
 
 def real_path(handle: int) -> Path | None:
-    """Where an open handle really is, as far as the system says. ActionRefused for a mounted /proc or /sys."""
+    """Return where an open handle really is, if known. Raises ActionRefused for a mounted /proc or /sys."""
     device = os.fstat(handle).st_dev
     for system in _SYSTEM:
         with suppress(OSError):
@@ -101,5 +101,5 @@ def real_path(handle: int) -> Path | None:
 
 
 def copy_mode(handle: int, mode: int) -> None:
-    """Gives a new file the mode of the one it replaces."""
+    """Give a new file the mode of the one it replaces."""
     os.fchmod(handle, stat.S_IMODE(mode))

@@ -36,7 +36,7 @@ if sys.platform == "win32":
 
     @dataclass(frozen=True, slots=True)
     class OpenFolder:
-        """A folder that is held in its place; every name is one of its own entries."""
+        """A folder that is held in its place. All names are entries of it."""
 
         path: Path
 
@@ -70,7 +70,7 @@ if sys.platform == "win32":
             (self.path / _require_plain_name(old)).rename(self.path / _require_plain_name(new))
 
     def _require_plain_name(name: str) -> str:
-        """A plain name, or OSError: what Windows takes for something else is refused."""
+        """Return a plain name. Raises OSError for a name that Windows would take for something else."""
         stem = name.partition(".")[0].strip().lower()
         if not name or name in {".", ".."} or set(name) & set('\\/:*?"<>|') or stem in _DEVICES or name[-1] in " .":
             raise OSError(errno.EXDEV, "no plain name", name)
@@ -122,4 +122,4 @@ if sys.platform == "win32":
         return _final_path(msvcrt.get_osfhandle(handle))
 
     def copy_mode(handle: int, mode: int) -> None:
-        """Windows keeps its rights with the folder."""
+        """Do nothing: on Windows, rights come from the folder."""

@@ -1,6 +1,6 @@
-"""A git identity for commands: who commits, and settings that only change how git shows and merges; never what starts a program.
+"""A git identity for commands: who commits, and settings for showing and merging that start no program.
 
-Made from the user's own settings, which commands do not see: those may name helpers, keys and addresses with passwords.
+Made from the user's settings, which commands do not see, since they may name helpers, keys and passwords.
 """
 
 import fnmatch
@@ -24,12 +24,12 @@ _KEPT = (
     "submodule.recurse",
 )  # fmt: skip
 _DEEPEST = 5
-# A hidden file is empty for commands. For git it is as in the index then, or a commit would take its content away.
+# A hidden file is empty for commands. Git then uses its content in the index, or a commit would empty it.
 _FILTER = 'f=%f; if [ -s "$f" ]; then cat; else cat >/dev/null; git cat-file blob ":$f" 2>/dev/null || :; fi'
 
 
 def write_identity(folder: Path, roots: Sequence[Path]) -> None:
-    """Write `config` and `ignore` into the folder, as of now."""
+    """Write the current identity into the folder, as `config` and `ignore`."""
     pairs = list(_read_settings_of_home(roots))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     ignore = next((Path(value).expanduser() for name, value in reversed(pairs) if name == "core.excludesfile"), None)
@@ -42,18 +42,18 @@ def write_identity(folder: Path, roots: Sequence[Path]) -> None:
 
 
 def write_attributes_of_hidden(folder: Path, hidden: Sequence[str]) -> None:
-    """Write `attributes`: files that commands don't see, by their paths in the repositories around them."""
+    """Write `attributes`, which lists hidden files by their paths in their repositories."""
     lines = ""
     for path in map(Path, hidden):
         if top := next((above for above in path.parents if (above / ".git").exists()), None):
             inside = re.sub(r"[*?\[\\]", r"\\\g<0>", path.relative_to(top).as_posix())
             lines += f'"/{_escape_git_value(inside)}" filter=hidden-file\n'
     (folder / "attributes.new").write_text(lines, "utf-8", "surrogateescape")
-    (folder / "attributes.new").replace(folder / "attributes")  # A git in the background never reads half of it.
+    (folder / "attributes.new").replace(folder / "attributes")  # So no git in the background reads half a file.
 
 
 def format_identity_settings(pairs: Sequence[tuple[str, str]]) -> str:
-    """Settings as git reads them, with what is harmless of those given."""
+    """Format those of the settings that are harmless as git reads them."""
     return "".join(_format_git_setting(name, value) for name, value in pairs if _is_setting_kept(name, value))
 
 
@@ -80,7 +80,7 @@ def _read_settings_of_home(roots: Sequence[Path]) -> Iterator[tuple[str, str]]:
 
 
 def _read_git_settings_file(path: Path, roots: Sequence[Path], depth: int) -> Iterator[tuple[str, str]]:
-    """The settings of a file, with those it includes where they stand, if they are for one of these folders."""
+    """Yield a file's settings in order, including those of files it includes for one of these folders."""
     text = ""
     with suppress(OSError):
         text = path.read_text("utf-8", "surrogateescape")
@@ -91,7 +91,7 @@ def _read_git_settings_file(path: Path, roots: Sequence[Path], depth: int) -> It
 
 
 def _is_include_for_roots(name: str, path: Path, roots: Sequence[Path]) -> bool:
-    """Whether an `includeIf` for a folder is for one of these; other conditions are not."""
+    """Whether an `includeIf` names one of these folders. Other conditions count as false."""
     condition = name.removeprefix("includeif.").removesuffix(".path")
     kind, _, pattern = condition.partition(":")
     if condition == name or kind not in ("gitdir", "gitdir/i") or not pattern:

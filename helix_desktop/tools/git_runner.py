@@ -1,8 +1,8 @@
-"""The one way in which the program runs git: with a short list of settings, and no program of the repository's.
+"""The only way the program runs git: with few settings, and with no program of the repository's.
 
-A repository can come from anywhere, and its settings can name programs for nearly everything. They cannot be switched off as a whole, so
-the commands used here read objects or write them, each setting that would make them run something is overridden, and nothing is fetched.
-Of the user's own settings only their identity, their way of signing and which folders they trust are taken over.
+A repository can come from anywhere, and its settings can name programs for nearly everything. They cannot all
+be switched off at once, so we only use commands that read or write objects, override settings that run
+something, and never fetch. Of the user's settings, we use identity, signing and trusted folders.
 """
 
 import functools
@@ -23,7 +23,7 @@ from helix_desktop.processes.starter import (
 
 LIMIT_SECONDS = 120.0
 _NOTHING = os.devnull
-# For our calls of git, these settings replace those of the repository.
+# When we run git, these settings replace those of the repository.
 _OVERRIDDEN = (
     "core.fsmonitor=false", f"core.hooksPath={_NOTHING}", f"core.attributesFile={_NOTHING}", f"core.excludesFile={_NOTHING}", "core.editor=true",
     "core.pager=cat", "core.sshCommand=false", "core.gitProxy=false", "core.askPass=true", "core.alternateRefsCommand=true", "sequence.editor=true",
@@ -57,7 +57,7 @@ def run_git(
     environment: Mapping[str, str] = {},
     remedy: str = "Nothing was committed.",
 ) -> bytes:
-    """`environment`: further variables; `remedy`: what is said behind a refusal of git's."""
+    """`environment`: further variables. `remedy`: what to say after git's error message."""
     if not folder.is_dir():
         raise ActionRefused(f"The workspace's folder {folder} no longer exists.", remedy=remedy)
     settings = [*_OVERRIDDEN, *_read_user_git_settings(str(Path.home()))]
@@ -74,14 +74,14 @@ def run_git(
 
 
 def find_filtered_files(folder: Path, names: list[bytes], environment: Mapping[str, str] = {}) -> list[str]:
-    """Those of some files that a program of the repository's or the user's would change on their way into it."""
+    """Return those files that a filter program of the repository or the user would change on commit."""
     listed = b"".join(name + b"\0" for name in names)
     said = run_git(folder, "check-attr", "-z", "--stdin", "filter", stdin=listed, environment=environment).split(b"\0")
     return [os.fsdecode(name) for name, value in zip(said[::3], said[2::3], strict=False) if value not in _UNFILTERED]
 
 
 def _settings_without_drivers(folder: Path, variables: Mapping[str, str]) -> list[str]:
-    """Filters, drivers, hooks and strategies of merging that a repository's settings name by words of its own."""
+    """Return settings that disable filters, drivers, hooks and merge strategies the repository names itself."""
     words = ["git", "-C", str(folder), "config", "--includes", "--null", "--name-only", "--list"]
     listed = _run_git_process(words, b"", variables)
     names = listed.printed.decode("utf-8", "surrogateescape").split("\0")
@@ -105,7 +105,7 @@ _UNFILTERED = (b"unspecified", b"unset", b"set", b"")
 
 @functools.lru_cache(maxsize=4)
 def _read_user_git_settings(home: str) -> tuple[str, ...]:
-    """Read outside any repository. `home`: whose settings they are."""
+    """Read the user's settings outside any repository. `home` is the user's home."""
     words = ["git", "config", "--global", "--includes", "--null", "--list"]
     done = _run_git_process(words, b"", {"HOME": home}, folder="/")
     pairs = [each.partition("\n")[::2] for each in done.printed.decode("utf-8", "surrogateescape").split("\0")]

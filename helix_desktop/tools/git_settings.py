@@ -1,4 +1,4 @@
-"""Decides which git settings can run a program or touch files elsewhere: all that are not known to be harmless."""
+"""Decides which git settings can run a program or touch files elsewhere: all not known to be harmless."""
 
 import fnmatch
 import re
@@ -48,7 +48,7 @@ _HARMLESS = re.findall(
 )  # fmt: skip
 _HARMLESS_NAMES = frozenset(_HARMLESS)
 _HARMLESS_PATTERNS = re.compile("|".join(fnmatch.translate(each) for each in _HARMLESS if "*" in each))
-# Other values of these settings would remove the protection of `.git` during a checkout.
+# Other values of these would remove the protection of `.git` during a checkout.
 _HARMLESS_VALUES = {
     "core.fsmonitor": ("true", "false", ""),
     "core.protecthfs": ("true",),
@@ -61,7 +61,7 @@ _HARMLESS_VALUES = {
 
 
 def parse_git_settings(text: str) -> Iterator[tuple[str, str]]:
-    """Names and values as git reads them; what it would not take, or reads in part, is given as a name of its own."""
+    """Yield names and values as git reads them. What git rejects or reads in part gets a name of its own."""
     if "\0" in text:
         yield "not understood: git reads a name or value as far as the NUL in it", ""
     text = text.replace("\0", "").replace("\r\n", "\n").removeprefix("\ufeff")
@@ -87,7 +87,7 @@ def _end_of_match(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _parse_git_value(text: str, at: int) -> tuple[str, int]:
-    """What stands behind a name, with quotes, comments and continued lines; and where the next line begins."""
+    """Parse a value with quotes, comments and continued lines. Return it and where the next line begins."""
     pieces: list[str] = []
     quoted = False
     at = _end_of_match(_BLANKS, text, at)
@@ -111,12 +111,12 @@ def _parse_git_value(text: str, at: int) -> tuple[str, int]:
 
 
 def list_settings_not_known_harmless(text: str) -> list[str]:
-    """The settings that are not known to be harmless, as `name = value`."""
+    """Return the settings not known to be harmless, as `name = value`."""
     return [f"{name} = {value}" for name, value in parse_git_settings(text) if may_run_program(name, value)]
 
 
 def may_run_program(name: str, value: str) -> bool:
-    """Whether this setting can make git run a program or touch files elsewhere, as far as anybody knows."""
+    """Whether this setting may make git run a program or touch files elsewhere."""
     if "::" in value or value.startswith(("-", "!")):
         return True
     if value.casefold() in _HARMLESS_VALUES.get(name, ()):

@@ -8,14 +8,14 @@ from itertools import islice
 from helix_desktop.errors import InvalidInput
 from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots, walk_files
 
-# Unless a pattern names them, these folders are not searched for files.
+# These folders are not searched unless the pattern names them.
 SKIPPED_FOLDERS = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".mypy_cache", ".tox", "target"})
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _MOST_ALTERNATIVES = 64
 
 
 def find_paths_by_glob(roots: WorkspaceRoots, place: RootPath, pattern: str, limit: int) -> list[str]:
-    """Paths from `place` that fit, sorted; `limit` at the most."""
+    """Return the paths below `place` that match, sorted, at most `limit`."""
     patterns = [tuple(part for part in one.split("/") if part) for one in expand_braces(pattern)]
     skip = frozenset(name for name in SKIPPED_FOLDERS if name not in pattern)
     start = len(place.inside) + 1 if place.inside else 0
@@ -29,7 +29,7 @@ def fits_any_pattern(path: str, patterns: Sequence[tuple[str, ...]]) -> bool:
 
 
 def fits_pattern(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
-    """Component by component; each step keeps the set of pattern positions reached, so no pattern can be slow."""
+    """Match component by component, keeping all pattern positions reached, so that no pattern is slow."""
     reached = _skip_double_stars({0}, pattern)
     for part in parts:
         moved = {
@@ -42,7 +42,7 @@ def fits_pattern(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """`a.{b,c}` as `a.b` and `a.c`."""
+    """Expand `a.{b,c}` to `a.b` and `a.c`."""
     if "\0" in pattern or not pattern.strip("/ "):
         raise InvalidInput("Specify a pattern, such as **/*.py.")
     done: list[str] = []

@@ -1,4 +1,4 @@
-"""Searches content of any size with a regular expression, in a process, so that a time limit holds."""
+"""Searches content of any size with a regular expression, in another process, to enforce a time limit."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ _LONGEST_PATTERN = 10_000
 
 @dataclass(frozen=True, slots=True)
 class FoundLine:
-    """A line to show: one that matched, or one around it."""
+    """A line to show: a match, or a line near one."""
 
     name: str
     number: int
@@ -29,7 +29,7 @@ class FoundLine:
 
 @dataclass(frozen=True, slots=True)
 class GrepResult:
-    """`match_count` counts all matching lines, `lines` may hold fewer. `is_cut_by_time`: the time was over before the end."""
+    """`match_count` counts all matching lines, even those not in `lines`. `is_cut_by_time`: time ran out."""
 
     lines: tuple[FoundLine, ...]
     match_count: int
@@ -38,7 +38,7 @@ class GrepResult:
 
 @dataclass(frozen=True, slots=True)
 class GrepPiece:
-    """A piece of named content; `has_more`: the next piece goes on in it."""
+    """A piece of named content. `has_more`: the next piece continues it."""
 
     name: str
     content: bytes
@@ -54,11 +54,11 @@ async def grep_pieces(
     ignore_case: bool = False,
     seconds: float = SECONDS,
 ) -> GrepResult:
-    """The lines that match. InvalidInput for a pattern that is none; after `seconds` what was found so far."""
+    """Return the lines that match, or those found when time is up. Raises InvalidInput for a bad pattern."""
     if not pattern or len(pattern) > _LONGEST_PATTERN:
         raise InvalidInput(f"Specify a pattern of 1 to {_LONGEST_PATTERN:,} characters.")
     options: dict[str, object] = {"pattern": pattern, "most": limit, "ignore_case": ignore_case}
-    # It is ended before those seconds are over, unless this program is killed.
+    # We end it earlier, unless this program is killed.
     options |= {"context": min(max(context, 0), 50), "seconds": int(seconds) + 30}
     process = await start_worker(Path(grep_worker.__file__), line_limit=1 << 20)
     lines: list[FoundLine] = []
@@ -73,7 +73,7 @@ async def grep_pieces(
         raise group.exceptions[0] from None
     finally:
         await end_process(process)
-        # How closing the pipe went is heard here; of an error nobody hears, older Pythons complain.
+        # Await the pipe's closing, because older Pythons complain about errors that nobody retrieves.
         stdin = cast(asyncio.StreamWriter, process.stdin)
         stdin.close()
         with suppress(OSError):
@@ -112,7 +112,7 @@ async def wrap_chunks_for_grep(name: str, content: AsyncIterable[bytes]) -> Asyn
 
 
 async def grep_entry_lines(pattern: str, content: AsyncIterator[bytes], context: int) -> str:
-    """`engine.content_recall.Grep`, in a process that can be killed; a page of lines at the most."""
+    """Implement `engine.content_recall.Grep` in a killable process. Returns at most a page of lines."""
     found = format_found_lines(await grep_pieces(pattern, wrap_chunks_for_grep("", content), context=context))
     if len(found) <= PAGE_BYTES // 2:
         return found
@@ -120,7 +120,7 @@ async def grep_entry_lines(pattern: str, content: AsyncIterator[bytes], context:
 
 
 def format_found_lines(found: GrepResult) -> str:
-    """As text: `name:12: the line` for hits, `name-11- the line` for those around, groups apart."""
+    """Format matches as `name:12: the line` and lines near them as `name-11- the line`, in groups."""
     rows: list[str] = []
     last = ("", 0)
     for line in found.lines:

@@ -12,12 +12,12 @@ import signal
 import sys
 from collections import deque
 
-_LONGEST = 400  # In characters. A line is shown up to this length.
-_LONGEST_LINE = 1 << 20  # In bytes. Longer lines are matched in parts.
+_LONGEST = 400  # A line is shown up to this many characters.
+_LONGEST_LINE = 1 << 20  # Lines of more bytes are matched in parts.
 
 
 class LineMatcher:
-    """Lines of one content after the other; writes those that match and those around them."""
+    """Reads the lines of a content one by one, and writes those that match and those around them."""
 
     def __init__(self, options: dict[str, object]) -> None:
         self._pattern = re.compile(str(options["pattern"]), re.IGNORECASE if options.get("ignore_case") else 0)
@@ -71,7 +71,7 @@ class LineMatcher:
 
 
 def _cut_around_match(text: str, start: int, end: int) -> str:
-    """At most so much of a line that it can be shown, with the match in it."""
+    """Cut a line to the length that can be shown, keeping the match in it."""
     if len(text) <= _LONGEST:
         return text
     first = max(0, min(start - _LONGEST // 3, len(text) - _LONGEST))
@@ -83,7 +83,7 @@ def match_standard_input() -> None:
     stream = sys.stdin.buffer
     options = json.loads(stream.readline())
     if hasattr(signal, "alarm"):
-        signal.alarm(options["seconds"])  # Ends it where nobody is left who would.
+        signal.alarm(options["seconds"])  # Ends the process if the program that started it is gone.
     try:
         matcher = LineMatcher(options)
     except (re.error, RecursionError, OverflowError) as error:

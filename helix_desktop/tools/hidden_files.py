@@ -1,6 +1,6 @@
-"""Files of a workspace that no agent sees: by patterns, as in `.gitignore`, where the last one that fits decides.
+"""Files that are hidden from agents by patterns as in `.gitignore`: the last one that fits decides.
 
-They are absent for tools and commands, and covered by undo all the same.
+Tools and commands do not see them, but undo covers them.
 """
 
 import fnmatch
@@ -20,8 +20,8 @@ DEFAULT = (
 
 
 def matches_hidden_patterns(inside: str, patterns: Sequence[str]) -> bool:
-    """Whether a file is hidden, by its path from the root. A pattern with a slash fits from the root, or a folder where it ends
-    in one; others fit names. Packages of others hold certificates and keys that everybody may read: these are not hidden there.
+    """Whether a file, by its path in its root, is hidden. Patterns with a slash fit from the root, or fit
+    folders if they end in one; others fit names. Public certificates in installed packages are not hidden.
     """
     rows, names = _compile_hidden_patterns(tuple(patterns))
     if names is not None and not names.match(inside.casefold().rpartition("/")[2]):
@@ -37,7 +37,7 @@ def matches_hidden_patterns(inside: str, patterns: Sequence[str]) -> bool:
 
 
 def is_hidden_by_place(inside: str, patterns: Sequence[str]) -> bool:
-    """Whether a hidden file of the workspace's own would be seen under the same name in another folder."""
+    """Whether a hidden file of the workspace would be visible under the same name in another folder."""
     *above, name = inside.casefold().split("/")
     if not _PACKAGES.isdisjoint(above):
         return False
@@ -64,8 +64,8 @@ def _folder_pattern_fits(pattern: str, parts: Sequence[str]) -> bool:
 def _compile_hidden_patterns(
     patterns: tuple[str, ...],
 ) -> tuple[tuple[tuple[str, bool, bool], ...], re.Pattern[str] | None]:
-    """Each pattern as it is compared, whether it shows again what others hide, and whether it fits
-    whole paths; and, where all fit names, one expression that a hidden name has to match.
+    """Return, for each pattern: its comparable form, whether it shows files again, and whether it fits whole
+    paths. If all fit names, also return one expression that every hidden name matches.
     """
     rows = []
     for text in patterns:

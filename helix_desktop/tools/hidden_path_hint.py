@@ -1,4 +1,4 @@
-"""Tells a command that failed which paths the sandbox hid from it, and what opens them."""
+"""Tells a failed command which paths the sandbox hid from it, and how to open them."""
 
 # ruff: noqa: PTH110 -- paths as texts
 
@@ -13,7 +13,7 @@ _PATH = re.compile(r"(?:~|/)[\w.@+~%/-]*[\w@+~%/-]")
 _NAME = re.compile(r"[\w.@+~%-]+")
 _IN_USE = re.compile(
     r"busy|EBUSY|belegt|忙"
-)  # What any command says of a mount point: hidden files, and folders held because of them, are mounted.
+)  # Commands say this of mount points: hidden files and the folders held because of them are mounted.
 _CHANGED = re.compile(r"unstaged changes|uncommitted changes")
 _MOST_PATHS, _NAMED = 200, 3
 _WAY = "in Settings > Permissions"
@@ -28,7 +28,7 @@ def hint_about_hidden_paths(
     *,
     network: bool,
 ) -> str:
-    """Sentences for the end of its output; empty where nothing hidden explains a failure."""
+    """Return sentences for the end of the output, or an empty string if nothing hidden explains a failure."""
 
     def list_shown_folders() -> list[str]:
         there = build_closed_home(folders, environ, "", opened, network=network)
@@ -64,7 +64,7 @@ def hint_about_hidden_paths(
 
 
 def _find_hidden_files(text: str, hidden: Sequence[str], folders: Sequence[str]) -> list[str]:
-    """Those a text names, by path, name or folder; all where git tells of changes without names."""
+    """Return hidden files that a text names, or all if git reports changes without names."""
     inside = [next((path[len(top) + 1 :] for top in folders if is_within_folder(path, top)), path) for path in hidden]
     named = [path for path in inside if path in text] or [path for path in inside if os.path.basename(path) in text]  # noqa: PTH119
     if not named and _IN_USE.search(text):
@@ -76,7 +76,7 @@ def _find_hidden_files(text: str, hidden: Sequence[str], folders: Sequence[str])
 def _find_hidden_paths(
     text: str, homes: Sequence[str], environ: Mapping[str, str], list_shown: Callable[[], list[str]]
 ) -> list[str]:
-    """Paths in a text that are there, and that the command did not see."""
+    """Return existing paths in a text that the command could not see."""
     spelled = os.path.normpath(environ.get("HOME", "") or "/")
     shown: list[str] | None = None
     found: list[str] = []

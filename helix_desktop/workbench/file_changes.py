@@ -37,7 +37,7 @@ from helix_desktop.workbench.model_roles import WorkspaceModels
 from helix_desktop.workbench.step_differences import StepDifferences
 
 KEEP_DAYS = 30
-_SWEPT = "checkpoints.swept"  # This file is touched whenever unused content is removed.
+_SWEPT = "checkpoints.swept"  # This file has the time of the last daily clean-up.
 _DAY = 86_400
 COPIES = "copies"  # The folder with the copies of the workspace's folders.
 

@@ -109,7 +109,7 @@ class FleetWorker:
         self._at_once = at_once
         self._allowed = frozenset(allowed)
         self.most_kept = 0  # How many conversations of ended tasks stay on this disk; 0: all.
-        self.tasks_may_allow = True  # True if tasks may bring permissions of their own.
+        self.tasks_may_allow = True  # False to ignore the permissions that tasks bring with them.
         self.report: Report | None = None  # Called with every task that ends.
         self._name = f"{bench.sharing.machine_name} {_PROCESS}.{next(_numbers)}"
         self._claimed: dict[asyncio.Task[None], ClaimedFleetTask] = {}

@@ -51,7 +51,7 @@ from helix_desktop.workbench.session_import import (
 log = logging.getLogger(__name__)
 
 Report = Callable[[int, int, str], object]  # Called with the bytes read, the total, and the file.
-# A file and one of its sessions. The last one also has the file's stamp and unread lines.
+# A file, one of its sessions and, with the last session, the file's stamp and unread lines.
 Read = tuple[Path, RecordedSession, tuple[int, int], Sequence[bytes]]
 # After every AHEAD bytes, the import waits until the index lacks at most BEHIND items.
 AHEAD, BEHIND = 4 << 20, 2_000
@@ -101,7 +101,7 @@ class HistoryImport:
     tokens: TokenCounter
     kind: str = ""
     hold: Hold = hold_nothing
-    # For each file that is a database: the folders whose sessions are wanted. None: all of them.
+    # For a database file: the folders whose sessions to import. Without an entry, all are imported.
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
     result: ImportResult = field(default_factory=lambda: ImportResult(new_import_name()))
     settings: RequestSettings | None = None  # What a request contains besides the conversation.
@@ -142,7 +142,7 @@ class HistoryImport:
                 self._stamps[imported_path(recorded)] = (fact.size, fact.modified) if not fact.undone else (0, 0)
 
     # --- Reading the next session, on two threads, while this one is written
-    # Counting tokens lets other threads run meanwhile.
+    # Threads help here because other threads run while tokens are counted.
 
     def _read_new_sessions(self, files: Sequence[Path]) -> Iterator[Read]:
         here: dict[str, set[str]] = {}
