@@ -80,9 +80,10 @@ def main() -> int:
         _jail_and_exec_command(options, group, sys.argv[2:])
     if options.get("attended"):
         return _wait_and_pass_signals_on(child, lifeline, wake)
-    code = _watch_until_end(child, lifeline, wake, _ResourceUse(group, options.get("limits") or {}))
-    _kill_all_remaining(group)
-    return code
+    try:
+        return _watch_until_end(child, lifeline, wake, _ResourceUse(group, options.get("limits") or {}))
+    finally:  # Also after an error of ours: the command must not outlive its keeper.
+        _kill_all_remaining(group)
 
 
 def _jail_and_exec_command(options: dict[str, Any], group: str, command: list[str]) -> None:
@@ -287,7 +288,7 @@ def _list_parent_ids() -> list[tuple[int, int]]:
     pairs = []
     for name in os.listdir("/proc"):
         if name.isdigit():
-            with _Suppressing(OSError), open(f"/proc/{name}/stat", "rb") as stat:
+            with _Suppressing(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:
                 pairs.append((int(name), int(stat.read().rpartition(b")")[2].split()[1])))
     return pairs
 
