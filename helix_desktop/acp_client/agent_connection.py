@@ -17,7 +17,7 @@ from acp import RequestError
 from acp.connection import Connection
 
 from helix_desktop.acp_client.acp_agents import AcpAgent
-from helix_desktop.engine.collaborators import TaskSpawner
+from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import HelixError, ModelFailed, NotFound
 from helix_desktop.json_values import object_at, objects_at, parse_object, text_at
 from helix_desktop.processes.running_command import RunningCommand

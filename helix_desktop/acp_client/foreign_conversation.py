@@ -17,12 +17,12 @@ from helix_desktop.acp_client.agent_connection import START_SECONDS, AgentConnec
 from helix_desktop.acp_client.agent_requests import AgentRequests
 from helix_desktop.acp_client.turn_recording import TurnRecorder
 from helix_desktop.engine import facts
-from helix_desktop.engine.collaborators import TaskSpawner, TurnCallbacks
 from helix_desktop.engine.content_recall import format_message
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.ports import ToolSet
 from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.session_setup import TaskSpawner, TurnCallbacks
+from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.turn_loop import turn_end_of_error
 from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, NotFound
 from helix_desktop.json_values import number_at, object_at, objects_at, text_at, value_at

@@ -15,7 +15,7 @@ from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.ports import CallOutcome, EntryOrigin
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ReplyStreamed, ToolPrinted
-from helix_desktop.engine.tool_calls import UNREAD
+from helix_desktop.engine.tool_call_parsing import UNREAD
 from helix_desktop.engine.view_contents import SAMPLE, estimate_entry_tokens
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass

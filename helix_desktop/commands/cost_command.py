@@ -8,7 +8,7 @@ from helix_desktop.commands.workspace_access import add_workspace_verb, find_con
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ConversationStarted
 from helix_desktop.engine.request_costs import RequestCost, explain_with_original
-from helix_desktop.providers.known_models import shipped_prices
+from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 Sums = dict[str, tuple[int, float]]

@@ -12,7 +12,7 @@ from helix_desktop.console import Console
 from helix_desktop.engine.facts import ModelRole
 from helix_desktop.errors import HelixError, InvalidInput, ModelFailed, NoUsableKeyring
 from helix_desktop.providers import local_servers, model_listing
-from helix_desktop.providers.known_models import ModelInfo
+from helix_desktop.providers.model_prices import ModelInfo
 from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, describe_model
 from helix_desktop.store.stored_workspace import StoredWorkspace
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from helix_desktop.commands import Subparsers
 from helix_desktop.commands.workspace_access import add_workspace_verb, print_result
 from helix_desktop.console import Console
-from helix_desktop.engine import exact_text
+from helix_desktop.engine import hidden_characters
 from helix_desktop.errors import ActionRefused, AmbiguousName, InvalidInput, NotFound
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -42,7 +42,7 @@ async def show_project_item(arguments: argparse.Namespace, workspace: StoredWork
     item = _item_by_name((await _read_project(workspace)).now.items, arguments.item)
     line = f"{item.describe_state}, {item.settings_key}={item.content_sha256}"
     result = {**_project_item_as_json(item), "text": item.text}
-    return await print_result(arguments, console, result, exact_text.mark_text(item.text), line)
+    return await print_result(arguments, console, result, hidden_characters.mark_text(item.text), line)
 
 
 async def trust_project_items(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:

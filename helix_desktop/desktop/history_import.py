@@ -7,16 +7,16 @@ from dataclasses import field
 from pathlib import Path
 
 from helix_desktop import tasks
-from helix_desktop.engine.token_budget import compute_cost
+from helix_desktop.engine.context_usage import compute_cost
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.importing import history_import_port
 from helix_desktop.gui.translation import tr
-from helix_desktop.histories import history_finding, history_reading, recording_facts
+from helix_desktop.histories import history_facts, history_finding, history_reading
 from helix_desktop.histories.history_finding import FoundHistories
 from helix_desktop.histories.leaked_keys import mask_key
 from helix_desktop.histories.program_names import NAMES
-from helix_desktop.providers.known_models import shipped_prices
+from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.workbench.all_workbenches import Workbenches
 from helix_desktop.workbench.history_imports import ImportResult, find_recorded_conversations, new_import_name
 from helix_desktop.workbench.open_workbench import Workbench
@@ -197,7 +197,7 @@ def _describe_history_file(path: Path, folder: str, size: int) -> history_import
     cost = sum(compute_cost(said.usage, shipped_prices(said.model)) for said in messages if said.role == "assistant")
     last = max((message.time for message in messages), default=0.0)
     return history_import_port.HistoryDetails(
-        recording_facts.title_of_recording(sessions[0]), len(messages), cost, last=last
+        history_facts.title_of_recording(sessions[0]), len(messages), cost, last=last
     )
 
 

@@ -24,7 +24,7 @@ from helix_desktop.tools.permission import PermissionRule, is_rule_too_wide
 from helix_desktop.workbench.conversation_setup import parse_coverage, parse_hidden_patterns
 
 if TYPE_CHECKING:
-    from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
+    from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
     from helix_desktop.installation_checks import DoctorFinding
     from helix_desktop.mcp_host.hosted_server import HostedServer
     from helix_desktop.resident.connected_agents import ConnectedAgents

@@ -19,7 +19,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.providers import provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, strip_and_check_key
-from helix_desktop.providers.known_models import ModelInfo, WindowFrom, without_edition_date
+from helix_desktop.providers.model_prices import ModelInfo, WindowFrom, without_edition_date
 from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
 
 TITLES = {

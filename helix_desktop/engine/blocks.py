@@ -1,7 +1,7 @@
 """Defines what a view consists of and what a model is asked. These are plain values, the same for every provider.
 
 `View` is computed from facts (view.py) and refers to stored content. A `Request` is a view whose content has been read
-from the cache and arranged into legal messages (legal_messages.py). All a provider has to do is translate it.
+from the cache and arranged into legal messages (request_building.py). All a provider has to do is translate it.
 """
 
 from collections.abc import Callable
@@ -93,7 +93,7 @@ class Request:
     """A view ready to be sent.
 
     `stable`: how many messages at the start the provider knows from the previous request. `settled`: how many there are
-    up to the last one that a fold changed. A cache mark goes after each of the two (cache_marks.py).
+    up to the last one that a fold changed. A cache mark goes after each of the two (prompt_cache_marks.py).
     """
 
     model: str

@@ -10,15 +10,15 @@ import functools
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from helix_desktop.engine import facts, fold_economics, passages, span_as_text, token_budget
+from helix_desktop.engine import context_usage, facts, fold_economics, span_as_text, text_passages
 from helix_desktop.engine.ask_model import ModelInquiry, build_material_request
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation_details import DetailSource, format_argument_values
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.ports import CacheEntry, ContentCache, EntryOrigin, ModelClient, SearchIndex, TokenCounter
+from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.strategies import output_admission, text_preview
-from helix_desktop.engine.strategies.marker_clearing import call_answered_by, describe_output
+from helix_desktop.engine.strategies.markers import call_answered_by, describe_output
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import InvalidInput, NotFound
@@ -130,7 +130,7 @@ def max_tokens_recalled_whole(state: ConversationState | None = None, policy: Po
     if state is None or policy is None:
         price = fold_economics.RelativePrices()
         return fold_economics.whole_entry_tokens(USUAL_CONTEXT, USUAL_STEPS, price, PAGE_TOKENS, WHOLE_TOKENS)
-    return token_budget.whole_entry_tokens(state, policy, PAGE_TOKENS, WHOLE_TOKENS)
+    return context_usage.whole_entry_tokens(state, policy, PAGE_TOKENS, WHOLE_TOKENS)
 
 
 def _fits_whole(tokens: TokenCounter, entry: CacheEntry, whole: int) -> bool:
@@ -162,7 +162,7 @@ async def _recall_passages(cache: ContentCache, tokens: TokenCounter, stored: fa
     lines = content.decode("utf-8", "replace").split("\n")
     if len(lines) > 1 and not lines[-1]:
         lines.pop()
-    work = functools.partial(passages.find_passages, tokens, lines, words)
+    work = functools.partial(text_passages.find_passages, tokens, lines, words)
     found = await asyncio.to_thread(work) if len(content) > IN_A_THREAD else work()
     found = found or f"[none of these words is in it; it has {stored.lines:,} lines]"
     if stored.size <= FIND_BYTES:
@@ -265,7 +265,7 @@ async def _passages_in_messages(
             text = await span_as_text.read_stored_text(cache, fact.output)
             name = f'recall_cached_content("{fact.output.digest.hex[:SHORT]}"), {describe_output(branch, seq)}'
             texts.append((name, text.split("\n")))
-    found = await asyncio.to_thread(passages.find_passages_in_texts, tokens, texts, words)
+    found = await asyncio.to_thread(text_passages.find_passages_in_texts, tokens, texts, words)
     rest = (
         f"\n[outputs too long to be searched here: {left:,}; search_cached_content finds words in them]" if left else ""
     )

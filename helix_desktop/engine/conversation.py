@@ -13,14 +13,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from helix_desktop.engine.blocks import View
-from helix_desktop.engine.cache_marks import MarkedRequest
 from helix_desktop.engine.context_policy import Policy, policy_from_fact
+from helix_desktop.engine.context_usage import WindowMeter, measure_window
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Pinned, PolicySet, Recorded, Rewound
-from helix_desktop.engine.history.moment import Moment
-from helix_desktop.engine.history.request_settings import RequestSettings
 from helix_desktop.engine.ports import JournalPort
+from helix_desktop.engine.prompt_cache_marks import MarkedRequest
 from helix_desktop.engine.session_events import ConversationReplaced, Event, FactAppended
-from helix_desktop.engine.token_budget import WindowMeter, measure_window
+from helix_desktop.engine.state.moment import Moment
+from helix_desktop.engine.state.request_settings import RequestSettings
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFailed
 

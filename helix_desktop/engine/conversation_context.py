@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from helix_desktop.engine import facts, legal_messages, token_budget, turn_loop
+from helix_desktop.engine import context_usage, facts, request_building, turn_loop
 from helix_desktop.engine.ask_model import request_one_token
+from helix_desktop.engine.automatic_folding import TO_WRITE, FoldSteward
 from helix_desktop.engine.blocks import Request
-from helix_desktop.engine.collaborators import SessionCollaborators
+from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.fold_steward import TO_WRITE, FoldSteward
-from helix_desktop.engine.history.request_digest import digest_of_request
-from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
+from helix_desktop.engine.message_queue import with_text_tokens
 from helix_desktop.engine.request_costs import RequestCost, explain_last_turn
 from helix_desktop.engine.session_events import MeterChanged
-from helix_desktop.engine.token_budget import NextMessageCost, PendingRewrite, WindowMeter
-from helix_desktop.engine.turn_runner import with_text_tokens
+from helix_desktop.engine.session_setup import SessionCollaborators
+from helix_desktop.engine.state.request_digest import digest_of_request
+from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view_contents import SAMPLE, ViewContents, estimate_entry_tokens
 from helix_desktop.errors import ActionRefused, HelixError, NotFound
 
@@ -34,12 +34,12 @@ class ConversationContext:
 
     def next_request_meter(self) -> WindowMeter:
         ahead = self._conversation.expected_state
-        return token_budget.measure_window(ahead, self._conversation.policy_at(ahead))
+        return context_usage.measure_window(ahead, self._conversation.policy_at(ahead))
 
     def next_message_cost(self, instead_of: int = 0) -> NextMessageCost | None:
         """About what sending now costs; None where the model's prices are not known."""
         ahead = self._conversation.expected_state
-        return token_budget.estimate_next_message(ahead, self._conversation.policy_at(ahead), before=instead_of)
+        return context_usage.estimate_next_message(ahead, self._conversation.policy_at(ahead), before=instead_of)
 
     def unpriced_model(self) -> str:
         """The main model, if a cost limit holds that cannot act, because no price is known; else empty."""
@@ -57,7 +57,7 @@ class ConversationContext:
         if price is None:
             return 0.0
         tokens = sum(with_text_tokens(part, self._crew.tokens).tokens for part in parts)
-        added = token_budget.estimate_billed_tokens(tokens, self._conversation.expected_state)
+        added = context_usage.estimate_billed_tokens(tokens, self._conversation.expected_state)
         return price.cost_when_sent(self._crew.clock.current_time()) + added * price.per_token
 
     def estimate_saving_of_markers(self) -> float:
@@ -73,7 +73,7 @@ class ConversationContext:
     def pending_rewrite(self) -> PendingRewrite | None:
         """What the choices made since the last request would have written to the provider's cache again."""
         now = self._conversation.expected_state
-        found = token_budget.estimate_pending_rewrite(now, self._conversation.state)
+        found = context_usage.estimate_pending_rewrite(now, self._conversation.state)
         is_cold = found is not None and 0 < found.until <= self._crew.clock.current_time()
         return None if is_cold else found
 
@@ -87,7 +87,7 @@ class ConversationContext:
         saw = state.seq if seq is None else newest_fact_seen_by(state.facts[seq - 1])
         view = (await self._conversation.moment_at(saw)).get_view() if seq is not None else state.get_view()
         contents = await ViewContents(self._crew.cache).read_view_contents(view)
-        request = await asyncio.to_thread(legal_messages.build_request, view, contents)
+        request = await asyncio.to_thread(request_building.build_request, view, contents)
         if reply is None or reply.stable is None:
             return request
         return replace(request, stable=reply.stable, settled=reply.settled)
@@ -123,7 +123,7 @@ class ConversationContext:
     async def pin_part(self, ref: facts.Cover) -> None:
         """Show it word for word in every request. Refused, with the figures, where that would not fit."""
         state, meter = self._conversation.expected_state, self.next_request_meter()
-        kept = token_budget.count_unfoldable_tokens(state, ref)
+        kept = context_usage.count_unfoldable_tokens(state, ref)
         if kept + meter.reserve > meter.window:
             raise ActionRefused(
                 f"With this pinned, the system prompt, tools, rules and pins would take up {kept:,} tokens in every request. The window has {meter.window:,} tokens, and {meter.reserve:,} of them are reserved for the reply.",

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from helix_desktop.engine import agent_remarks, call_outcomes
-from helix_desktop.engine.agent_remarks import split_sentences
+from helix_desktop.engine import important_sentences, tool_call_outcomes
 from helix_desktop.engine.facts import FileChanged
+from helix_desktop.engine.important_sentences import split_sentences
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.rule_words import states_a_rule, states_a_wish
 from helix_desktop.fast_dataclass import dataclass
@@ -254,13 +254,13 @@ class _DetailCollector:
                 self._add_detail_line("wish", sentence, source.seq)
             if _DECIDED.search(sentence) and len(sentence) < SENTENCE // 2:
                 self._add_detail_line("decision", sentence, source.seq)
-        for line in call_outcomes.find_pasted_errors(source.text):
+        for line in tool_call_outcomes.find_pasted_errors(source.text):
             self._add_detail_line("failure", line, source.seq)
 
     def _collect_from_assistant(self, source: DetailSource) -> None:
         self._collect_from_answer()
         self._said = replace(source, text=source.text[:MESSAGE])
-        if tasks := list(agent_remarks.find_tasks_left_open(self._said.text)):
+        if tasks := list(important_sentences.find_tasks_left_open(self._said.text)):
             self._open["said"] = (source.seq, tasks)
         said = split_sentences(source.text)
         self._asked = said[-1][: SENTENCE // 2] if said and len(said[-1]) > 3 else ""
@@ -270,26 +270,26 @@ class _DetailCollector:
         answer, self._said = self._said, None
         if answer is None or (self._called and self._last_call == answer.seq):
             return
-        reported = agent_remarks.extract_report(answer.text) if self._acted else ""
+        reported = important_sentences.extract_report(answer.text) if self._acted else ""
         self._add_detail_line("report", reported, answer.seq)
-        for text in agent_remarks.find_conclusions(answer.text[len(reported) :]):
+        for text in important_sentences.find_conclusions(answer.text[len(reported) :]):
             self._add_detail_line("lesson", text, answer.seq)
 
     def _remember_attempted_call(self, source: DetailSource) -> None:
-        given = call_outcomes.parse_call_arguments(source.text)
-        command = call_outcomes.command_of_call(source.tool, given, source.text)
-        paths = tuple(call_outcomes.find_changed_paths(source.tool, given, command))
-        if (tasks := call_outcomes.find_open_tasks(given)) is not None:
+        given = tool_call_outcomes.parse_call_arguments(source.text)
+        command = tool_call_outcomes.command_of_call(source.tool, given, source.text)
+        paths = tuple(tool_call_outcomes.find_changed_paths(source.tool, given, command))
+        if (tasks := tool_call_outcomes.find_open_tasks(given)) is not None:
             self._open["given"] = (source.seq, tasks)
-        self._acted = self._acted or bool(paths) or call_outcomes.is_verifying_command(command)
+        self._acted = self._acted or bool(paths) or tool_call_outcomes.is_verifying_command(command)
         if (
             self._said
             and self._said.seq == source.seq
-            and agent_remarks.reports_finding(self._said.text, changes=bool(paths))
+            and important_sentences.reports_finding(self._said.text, changes=bool(paths))
         ):
             self._add_detail_line("lesson", self._said.text, source.seq)
             self._said = None
-        subject = call_outcomes.subject_of_call(source.tool, given, command)
+        subject = tool_call_outcomes.subject_of_call(source.tool, given, command)
         self._tried[self._called] = _AttemptedCall(source.seq, subject, command, paths)
 
     def _collect_written_paths(self, tried: _AttemptedCall, changes: Sequence[FileChanged] = ()) -> None:
@@ -313,13 +313,13 @@ class _DetailCollector:
         for change in source.changes:
             done = "created" if change.before is None else "deleted" if change.after is None else "changed"
             self._add_detail_line("written", f"{done} {change.path}", source.seq)
-        for name in call_outcomes.find_created_files(source.text):
+        for name in tool_call_outcomes.find_created_files(source.text):
             self._add_detail_line("written", name, source.seq)
         for name in source.names:
             self._add_detail_line("artifact", name, source.seq)
         for error in find_error_lines(source.text):
             self._add_detail_line("error", error, source.seq, ERROR_LINE)
-        why = call_outcomes.find_failure_lines(source.text, ok=source.ok, command=bool(line) or not has_call)
+        why = tool_call_outcomes.find_failure_lines(source.text, ok=source.ok, command=bool(line) or not has_call)
         if line or not why:
             self._collect_written_paths(tried, source.changes)
         if why:
@@ -330,8 +330,8 @@ class _DetailCollector:
                 seq, failure = self._failures.pop(each)
                 worked = "it worked" if failure.startswith(f"{label} failed") else f"worked: {label}"
                 self._add_detail_line("lesson", f"{failure[:400]} — then {worked}", max(seq, source.seq))
-        elif line and call_outcomes.is_verifying_command(line):
-            self._add_detail_line("works", call_outcomes.strip_here_documents(line), source.seq, WORKS)
+        elif line and tool_call_outcomes.is_verifying_command(line):
+            self._add_detail_line("works", tool_call_outcomes.strip_here_documents(line), source.seq, WORKS)
 
     def _collect_references(self, source: DetailSource) -> None:
         """Looks at each word once. No reference contains a space, so words are enough."""

@@ -17,18 +17,18 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TypeVar
 
-from helix_desktop.engine import conversation_details, facts, legal_messages
+from helix_desktop.engine import conversation_details, facts, request_building
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.blocks import View
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_details import KINDS, WORDS, Detail, DetailSource, sort_details
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.history.branch import ConversationBranch
-from helix_desktop.engine.history.covers import covers_overlap
-from helix_desktop.engine.history.view_items import ViewItem
 from helix_desktop.engine.ports import Clock, ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.span_as_text import SpanText, details_of_stored_entries, read_detail_sources, read_span_texts
+from helix_desktop.engine.state.branch import ConversationBranch
+from helix_desktop.engine.state.fold_covers import covers_overlap
+from helix_desktop.engine.state.view_items import ViewItem
 from helix_desktop.engine.strategies import handover, truncation
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
 from helix_desktop.engine.strategies.fold_document import DocumentPlan, FoldDocument, build_fold_document
@@ -328,7 +328,7 @@ class DocumentWriter:
         if rung.way == "prefix":
             # A connected agent's model is asked after the agent's own request.
             view = View(()) if getattr(rung.client, "has_own_history", False) else reading.view
-            sent = legal_messages.build_request(view, await self.contents.read_view_contents(view))
+            sent = request_building.build_request(view, await self.contents.read_view_contents(view))
             request = append_question(sent, question, purpose, answer)
             text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
             if not handover.has_handover_heading(text) and self.tokens.count_tokens(text) < SMALLEST:

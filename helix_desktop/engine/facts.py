@@ -2,7 +2,7 @@
 
 Numbers: `seq` counts a conversation's facts from 1, so a fork's copied facts keep their numbers and every
 reference into them stays true. Tokens are counted once, when a fact is made, with one base encoding (o200k_base);
-`token_budget.py` corrects them per model. Texts of any size live in the fact, except tool outputs,
+`context_usage.py` corrects them per model. Texts of any size live in the fact, except tool outputs,
 attachments and oversized messages: those are entries of the cache and the fact carries a `Stored`.
 
 How a fact becomes JSON, and back from any version, is in `fact_encoding.py`. To change a fact: give
@@ -255,7 +255,7 @@ class UserSaid:
 @dataclass(frozen=True, slots=True)
 class ModelReplied:
     """`saw`: the newest fact when the view was taken that this reply answers, so that the request can be shown again (0:
-    not known, the fact before the reply); `request`: its digest (`history/request_digest.py`), so that what is shown is checked.
+    not known, the fact before the reply); `request`: its digest (`state/request_digest.py`), so that what is shown is checked.
     """
 
     parts: tuple[ReplyPart, ...]

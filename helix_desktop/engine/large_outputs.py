@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from helix_desktop.engine import facts, legal_messages, passages
+from helix_desktop.engine import facts, request_building, text_passages
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.blocks import ContextKind, Message, ToolResult
 from helix_desktop.engine.content_recall import WHOLE_TOKENS
@@ -17,10 +17,10 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.span_as_text import read_stored_text
-from helix_desktop.engine.strategies import marker_clearing, output_admission
+from helix_desktop.engine.strategies import markers, output_admission
 from helix_desktop.engine.strategies.output_admission import COMPACT, FULL, PREVIEW, AdmissionChoice
 from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
-from helix_desktop.engine.tool_calls import PendingCall
+from helix_desktop.engine.tool_call_parsing import PendingCall
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import HelixError, ModelFailed
@@ -127,7 +127,7 @@ class OutputAdmission:
         text = await read_stored_text(self.cache, returned.output)
         call = {call.id: call.call for call in self._calls_of_last_reply()}.get(returned.call)
         short = await build_preview_in_thread(text, policy.preview_tokens, self._join_last_words_and_arguments(call))
-        about = f"{call.name} {marker_clearing.summarise_arguments(call.arguments)}" if call else "a tool"
+        about = f"{call.name} {markers.summarise_arguments(call.arguments)}" if call else "a tool"
         return LargeOutput(index, returned, about, text, short)
 
     async def _decide_what_is_shown(
@@ -176,7 +176,7 @@ class OutputAdmission:
         previews = {one.index + 1: (one.call, one.preview) for one in held}
         numbers = [index + 1 for index in fitting]
         view = self.conversation.current_view()
-        request = legal_messages.build_request(view, await self.contents.read_view_contents(view))
+        request = request_building.build_request(view, await self.contents.read_view_contents(view))
         shown = {one.returned.call: "(long; see below)" for one in held}
         answered = replace(request, messages=(*request.messages[:-1], _fill_held_results(request.messages[-1], shown)))
         question = output_admission.admission_question(previews, numbers)
@@ -226,7 +226,7 @@ class OutputAdmission:
         if len(text) <= room:
             return text
         lines = text.removesuffix("\n").split("\n")
-        places = passages.find_passages(self.tokens, lines, keep, room // 8)
+        places = text_passages.find_passages(self.tokens, lines, keep, room // 8)
         left_out = f"[… {len(text) - room:,} characters of all {len(lines):,} lines left out"
         return f"{text[: room // 2]}\n{left_out}; in them:]\n{places}\n{left_out} …]\n{text[-room // 4 :]}"
 

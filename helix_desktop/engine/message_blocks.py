@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import Block, ContextKind, Role
-from helix_desktop.engine.tool_calls import parse_arguments, parse_strict_json
+from helix_desktop.engine.tool_call_parsing import parse_arguments, parse_strict_json
 
 IMAGE_TOKENS = 1_600  # A rough estimate of what providers bill for an image.
 NOTE_TOKENS = 8

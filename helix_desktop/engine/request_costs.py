@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from itertools import accumulate, takewhile
 
 from helix_desktop.engine.blocks import Block, Role, View
+from helix_desktop.engine.context_usage import HOUR, compute_cost, relative_prices
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationStarted,
@@ -24,10 +25,9 @@ from helix_desktop.engine.facts import (
     ToolsOffered,
     Usage,
 )
-from helix_desktop.engine.history.request_settings import RequestSettings
-from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.request_changes import Cause, CauseKind, ChangePlace, find_changes, first_fact_of
-from helix_desktop.engine.token_budget import HOUR, compute_cost, relative_prices
+from helix_desktop.engine.state.request_settings import RequestSettings
+from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from helix_desktop.engine import collaborators, facts, session_events, turn_loop
+from helix_desktop.engine import facts, session_events, session_setup, turn_loop
+from helix_desktop.engine.automatic_folding import FoldSteward
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_context import ConversationContext
-from helix_desktop.engine.fold_steward import FoldSteward
+from helix_desktop.engine.message_queue import AskUser, MessageQueue, TurnRunner
 from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import CLOSED, ConversationActivity, Event
-from helix_desktop.engine.turn_runner import AskUser, MessageQueue, TurnRunner
 from helix_desktop.errors import ActionRefused, NotFound
 
 PLAN = "[The plan the user approved, word for word. Work on it now.]\n\n"
@@ -26,7 +26,7 @@ class Session:
     """One open conversation: its state, its turn, its queue and its open questions."""
 
     def __init__(
-        self, conversation: Conversation, crew: collaborators.SessionCollaborators, steward: FoldSteward
+        self, conversation: Conversation, crew: session_setup.SessionCollaborators, steward: FoldSteward
     ) -> None:
         self.conversation = conversation
         self.running = ConversationActivity.IDLE
@@ -123,7 +123,7 @@ class Session:
         await self.steward.aclose()
         await self.conversation.wait_until_recorded()
 
-    def preview_setup(self, setup: collaborators.ConversationSetup) -> None:
+    def preview_setup(self, setup: session_setup.ConversationSetup) -> None:
         """Its next request will depend on this: what is shown of it goes by that, and nothing is recorded."""
         if self.agent or self.conversation.state.acp_agent or not self.is_idle:
             return
@@ -141,7 +141,7 @@ class Session:
         # Results and file changes on abandoned branches too, because a rewind does not restore files.
         kinds = facts.ToolReturned | facts.FilesChanged
         done = [one for one in self.all_facts if one.seq > seq and isinstance(one.fact, kinds)]
-        restored = await self._crew.restore(done) if restore_files else collaborators.FileRestoration()
+        restored = await self._crew.restore(done) if restore_files else session_setup.FileRestoration()
         new_facts = () if restored.fact is None else (restored.fact,)
         await self.conversation.append_facts(*new_facts, facts.Rewound(seq))
         return restored.said
@@ -235,7 +235,7 @@ class Session:
         try:
             answer = await future
             if question.plan and answer.allowed:  # Record the plan before anything reacts to the user's answer.
-                plan = collaborators.StandingNote("plan", PLAN + (answer.values.strip() or question.preview))
+                plan = session_setup.StandingNote("plan", PLAN + (answer.values.strip() or question.preview))
                 await self.conversation.append_facts(*turn_loop.build_note_facts([plan], self._crew, self.conversation))
             return answer
         finally:

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import Block, Role
 from helix_desktop.engine.conversation_details import Detail, DetailSource
-from helix_desktop.engine.history.branch import ConversationBranch
-from helix_desktop.engine.history.view_items import ViewItem
 from helix_desktop.engine.ports import ContentCache
-from helix_desktop.engine.strategies.marker_clearing import call_answered_by, describe_output
+from helix_desktop.engine.state.branch import ConversationBranch
+from helix_desktop.engine.state.view_items import ViewItem
+from helix_desktop.engine.strategies.markers import call_answered_by, describe_output
 from helix_desktop.engine.view_contents import content_for_model
 from helix_desktop.errors import CacheCorrupt, NotFound
 from helix_desktop.fast_dataclass import dataclass

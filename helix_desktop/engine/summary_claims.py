@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, combinations
 
 from helix_desktop.engine import span_as_text
-from helix_desktop.engine.agent_remarks import split_sentences
 from helix_desktop.engine.conversation_details import DetailSource
 from helix_desktop.engine.facts import Folded, Span
-from helix_desktop.engine.history.branch import ConversationBranch
+from helix_desktop.engine.important_sentences import split_sentences
 from helix_desktop.engine.ports import ContentCache
+from helix_desktop.engine.state.branch import ConversationBranch
 
 STEM = 5  # Words that share this many first letters count as forms of one word.
 PIECE = 2_000  # In characters. Searching more than this at once would block other threads.

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from helix_desktop import errors
-from helix_desktop.engine import facts, legal_messages, token_budget
+from helix_desktop.engine import context_usage, facts, request_building
+from helix_desktop.engine.automatic_folding import FoldSteward
 from helix_desktop.engine.blocks import Image, Reply, Request, RetryDelay, TextDelta, View
-from helix_desktop.engine.collaborators import ConversationSetup, SessionCollaborators, StandingNote, TurnCallbacks
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.fold_steward import FoldSteward
-from helix_desktop.engine.history.request_digest import digest_of_request
 from helix_desktop.engine.ports import ModelClient
-from helix_desktop.engine.reply_calls import ReplyCalls
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
-from helix_desktop.engine.tool_calls import match_tool_name, unwrap_call
+from helix_desktop.engine.session_setup import ConversationSetup, SessionCollaborators, StandingNote, TurnCallbacks
+from helix_desktop.engine.state.request_digest import digest_of_request
+from helix_desktop.engine.tool_call_execution import ReplyCalls
+from helix_desktop.engine.tool_call_parsing import match_tool_name, unwrap_call
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.fast_dataclass import dataclass
 
@@ -143,7 +143,7 @@ class TurnLoop:
         state, meter = self._conversation.state, self._conversation.current_meter()
         if meter.used <= meter.window or not state.branch.pins:
             return
-        kept = token_budget.count_unfoldable_tokens(state)
+        kept = context_usage.count_unfoldable_tokens(state)
         raise errors.ActionRefused(
             f"The next request would take up {meter.used:,} tokens, but the window of {meter.model or 'the model'} holds only {meter.window:,}: the system prompt, tools, rules and pins alone take up {kept:,}. Nothing was sent.",
             remedy="Unpin something, or choose a model with a larger window.",
@@ -313,5 +313,5 @@ def _build_digested_request(
     view: View, contents: Mapping[facts.Stored, str | Image]
 ) -> tuple[Request, Digest, tuple[int, ...]]:
     """The request, its digest, and a number for each message by which the next request tells what changed."""
-    request = legal_messages.build_request(view, contents)
+    request = request_building.build_request(view, contents)
     return request, digest_of_request(request), tuple(map(hash, request.messages))

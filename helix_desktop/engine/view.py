@@ -22,10 +22,10 @@ from helix_desktop.engine.facts import (
     Spent,
     ToolReturned,
 )
-from helix_desktop.engine.history.branch import ConversationBranch
-from helix_desktop.engine.history.fact_tree import FactTree
-from helix_desktop.engine.history.moment import Moment
-from helix_desktop.engine.history.request_settings import RequestSettings
+from helix_desktop.engine.state.branch import ConversationBranch
+from helix_desktop.engine.state.fact_tree import FactTree
+from helix_desktop.engine.state.moment import Moment
+from helix_desktop.engine.state.request_settings import RequestSettings
 
 MOST_DIGITS = 16
 

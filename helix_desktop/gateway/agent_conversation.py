@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import ClassVar
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.agent_following import AgentFollower, AgentOutput, AgentReply
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
 from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.history.covers import first_and_last
+from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput, AgentReply
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.state.fold_covers import first_and_last
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import KnownMessages
@@ -25,7 +25,7 @@ from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Rep
 from helix_desktop.gateway.view_entries import ViewEntries, ViewEntriesBuilder
 from helix_desktop.protocols.wire_message import Piece, PieceKind, Speaker, Wired, slice_text
 from helix_desktop.providers.http_model_client import fill_in_cost
-from helix_desktop.providers.known_models import merge_model_knowledge
+from helix_desktop.providers.model_prices import merge_model_knowledge
 from helix_desktop.workbench import conversation_setup
 from helix_desktop.workbench.open_workbench import Workbench
 

@@ -2,8 +2,8 @@
 
 from bisect import bisect_left
 
+from helix_desktop.engine.context_usage import compute_savings, relative_prices
 from helix_desktop.engine.facts import ModelReplied, ModelRole, ToolCall
-from helix_desktop.engine.token_budget import compute_savings, relative_prices
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from helix_desktop.engine.cache_marks import MarkedRequest, count_equal_blocks, count_shared_blocks
 from helix_desktop.engine.message_blocks import EXCLUDED
+from helix_desktop.engine.prompt_cache_marks import MarkedRequest, count_equal_blocks, count_shared_blocks
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.view_entries import As, Changed, Entry, Hidden, Part, Returned, Says, parse_hidden_messages
 from helix_desktop.protocols.anthropic import anthropic_wire

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from helix_desktop import tasks
 from helix_desktop.engine import content_recall, facts
-from helix_desktop.engine.agent_following import AgentOutput
 from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.foreign_agent_facts import AgentOutput
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError, StoppedByUser
 from helix_desktop.gateway.agent_conversation import OpenAgentConversation

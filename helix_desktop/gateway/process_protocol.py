@@ -16,8 +16,8 @@ from typing import Any
 
 import orjson
 
-from helix_desktop.engine.cache_marks import count_equal_blocks
 from helix_desktop.engine.facts import Usage
+from helix_desktop.engine.prompt_cache_marks import count_equal_blocks
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket

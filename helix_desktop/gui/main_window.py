@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from PySide6.QtCore import QEvent, Signal
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.engine import session_events, token_budget
+from helix_desktop.engine import context_usage, session_events
 from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, UserPart, UserSaid
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import ActionRefused, HelixError
@@ -576,7 +576,7 @@ class MainWindow(WindowFrame):
         chat.approvals.show_oldest_question(session.questions if session else {}, describe_uncovered_files(bench))
         chat.way_on.show_last_turn_end(session)
         chat.rewrite_cost.explain_last_turn(session)
-        chat.cost = token_budget.compute_savings(session.conversation.state).paid if session else 0.0
+        chat.cost = context_usage.compute_savings(session.conversation.state).paid if session else 0.0
         self._update_meter_and_price(chat)
         chat.measuring.start()
         if session is not None:

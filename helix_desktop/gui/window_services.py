@@ -217,7 +217,7 @@ class WindowServices(QObject):
         return [row for row in bench.list_conversations() if not row.trashed and not row.parent] if bench else []
 
     def _replay_conversations(self, rows: "Sequence[ConversationListRow]") -> None:
-        from helix_desktop.gui.lab.replay_lab_dialog import ReplayLabDialog
+        from helix_desktop.gui.replay_lab.replay_lab_dialog import ReplayLabDialog
 
         window, bench = self._window, self._window.current_workbench
         if bench is None or not rows:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.beside import read_file_below
+from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_rows import (
     HistoryMessages,
     HistoryRow,

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from helix_desktop.histories.anthropic_history import AnthropicMessages
-from helix_desktop.histories.beside import read_file_below
+from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints, parse_time, text_of_message_content
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
 from helix_desktop.json_values import number_at, object_at, objects_at, parse_json_or_none, text_at

@@ -16,7 +16,7 @@ from pathlib import Path
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
-from helix_desktop.histories.beside import read_file_below
+from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.facts import Recorded
-from helix_desktop.engine.legal_messages import INTERRUPTED
+from helix_desktop.engine.request_building import INTERRUPTED
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import claude_code_history as claude_reader
@@ -36,7 +36,7 @@ from helix_desktop.histories import (
     pi_history,
     pi_writer,
 )
-from helix_desktop.histories.beside import read_file_below
+from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.history_rows import ReadingComplaints, UnreadableRow
 from helix_desktop.histories.recorded_session import RecordedSession, texts_in_context

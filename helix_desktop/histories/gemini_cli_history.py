@@ -12,7 +12,7 @@ from pathlib import Path
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
-from helix_desktop.histories.beside import read_file_below
+from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, build_branch_sessions
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, build_recorded_reply
 from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at, value_at

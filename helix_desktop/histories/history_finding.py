@@ -24,7 +24,7 @@ from helix_desktop.histories import (
     opencode_history,
     pi_history,
 )
-from helix_desktop.histories.beside import read_file_below
+from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_rows import parse_time
 from helix_desktop.json_values import first_text, object_at, text_at
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.histories import history_rows, recorded_session
-from helix_desktop.histories.beside import read_file_below
+from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.foreign_sqlite import ForeignConnection, parse_json_column, query_until_damage
 from helix_desktop.json_values import (
     first_text,

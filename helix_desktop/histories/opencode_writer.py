@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.facts import Text, ToolCall
-from helix_desktop.engine.legal_messages import with_plain_name
+from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import foreign_sqlite
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from helix_desktop.engine.facts import Text, ToolCall
-from helix_desktop.engine.legal_messages import with_plain_name
+from helix_desktop.engine.request_building import with_plain_name
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
 from helix_desktop.histories.session_export import arguments_object
 from helix_desktop.histories.session_writing import (

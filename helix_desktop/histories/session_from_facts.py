@@ -1,6 +1,6 @@
 """Turns a conversation's facts into a recorded session, which the writers of the agents' formats take.
 
-The opposite of `recording_facts`. All that was said and done is in it. A handover that covers the
+The opposite of `history_facts`. All that was said and done is in it. A handover that covers the
 beginning is a compaction; a result that the other program had shortened is the text it had shown.
 """
 
@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.history.live_folds import DOCUMENTS
+from helix_desktop.engine.state.live_folds import DOCUMENTS
 from helix_desktop.engine.view import build_state
 from helix_desktop.histories import session_export
+from helix_desktop.histories.history_facts import EXCERPT_ENDS, IMAGES, SHOWN_BY_OTHER, SUMMARY, SYSTEM_MESSAGE
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -18,7 +19,6 @@ from helix_desktop.histories.recorded_session import (
     RecordedSession,
     build_recorded_reply,
 )
-from helix_desktop.histories.recording_facts import EXCERPT_ENDS, IMAGES, SHOWN_BY_OTHER, SUMMARY, SYSTEM_MESSAGE
 
 RECALLABLE = (
     "\n\n[recall_cached_content and recall_history are tools of the MCP server of Helix Desktop, if it is connected.]"

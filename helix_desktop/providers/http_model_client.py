@@ -22,7 +22,7 @@ from helix_desktop.protocols.provider_failures import ProviderRefusal, failure_o
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
 from helix_desktop.protocols.request_parts import without_foreign_reasoning
 from helix_desktop.providers import http_transport
-from helix_desktop.providers.known_models import ModelInfo, usage_cost
+from helix_desktop.providers.model_prices import ModelInfo, usage_cost
 from helix_desktop.tasks import OwnedTasks
 
 SHORTEST_KEY = 8  # In characters. A shorter key is a placeholder for a server that needs none.

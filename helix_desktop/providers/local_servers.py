@@ -7,7 +7,7 @@ from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.providers import model_listing
 from helix_desktop.providers.http_transport import ProviderConnections
-from helix_desktop.providers.known_models import ModelInfo
+from helix_desktop.providers.model_prices import ModelInfo
 from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig
 
 USUAL = tuple(PRESETS[name] for name in ("ollama", "lmstudio", "llamacpp", "vllm"))

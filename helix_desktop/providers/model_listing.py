@@ -13,7 +13,7 @@ from helix_desktop.protocols.provider_failures import ProviderRefusal, failure_o
 from helix_desktop.providers import demo_model, provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, ProviderTransport
-from helix_desktop.providers.known_models import ModelInfo
+from helix_desktop.providers.model_prices import ModelInfo
 
 SECONDS, LOADING = 20.0, 120.0
 MOST_PAGES = 20

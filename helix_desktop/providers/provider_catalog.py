@@ -25,7 +25,7 @@ from helix_desktop.protocols.protocol_dialect import ProtocolDialect
 from helix_desktop.providers import http_transport
 from helix_desktop.providers.demo_model import DEMO, DemoModel
 from helix_desktop.providers.http_model_client import HttpModelClient
-from helix_desktop.providers.known_models import ModelInfo, merge_model_knowledge
+from helix_desktop.providers.model_prices import ModelInfo, merge_model_knowledge
 from helix_desktop.secrets import ProviderKey
 
 _PORTS = {"https": 443, "http": 80}

@@ -16,7 +16,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import NamedTuple
 
-from helix_desktop.engine import passages
+from helix_desktop.engine import text_passages
 from helix_desktop.engine.blocks import Block
 from helix_desktop.engine.content_recall import LINES_TOKENS, PAGE_TOKENS, cut_to_page
 from helix_desktop.engine.ports import TokenCounter
@@ -263,7 +263,7 @@ class MissedReferences:
             return pages[: _last_page_with(pages, missed) + 1]
         if not words:
             return self._pages_in_order(entry, missed)
-        said = passages.find_passages(self._tokens, entry.text.removesuffix("\n").split("\n"), words)
+        said = text_passages.find_passages(self._tokens, entry.text.removesuffix("\n").split("\n"), words)
         found = RecalledPage(entry.name, (("find", words),), said, self.references_in(said), named=True)
         left = missed - found.holds
         rest = self._pages_in_order(entry, left) if left else []

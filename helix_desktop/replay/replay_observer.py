@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from helix_desktop.engine import facts, legal_messages
+from helix_desktop.engine import facts, request_building
 from helix_desktop.engine.blocks import Block, Image, Request, View
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
@@ -72,7 +72,7 @@ class ReplayObserver:
             await self._find_unreachable_details(view.blocks)
 
     async def observe_request(self, view: View, request: Request) -> None:
-        self._illegal += bool(legal_messages.find_violations(request) or request_legality.find_complaints(request))
+        self._illegal += bool(request_building.find_violations(request) or request_legality.find_complaints(request))
         await self._read_block_contents(view.blocks)
 
     async def pages_missed_by(

@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from helix_desktop.engine import content_recall, facts, legal_messages
-from helix_desktop.engine.agent_following import AgentFollower, AgentOutput, AgentReply
+from helix_desktop.engine import content_recall, facts, request_building
+from helix_desktop.engine.automatic_folding import FoldSteward
 from helix_desktop.engine.blocks import Request, ToolResult, View
-from helix_desktop.engine.collaborators import FoldServices
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.fold_economics import RelativePrices
-from helix_desktop.engine.fold_steward import FoldSteward
+from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput, AgentReply
 from helix_desktop.engine.ports import ContentCache, JournalPort, ModelClient, SearchIndex, TokenCounter
+from helix_desktop.engine.session_setup import FoldServices
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.fast_dataclass import dataclass
@@ -195,7 +195,7 @@ class SessionPlayer:
     async def _next_request(self) -> tuple[View, Request]:
         """What the next request shows, after what the steward does before it."""
         view = await self._following.prepare_next_view()
-        return view, legal_messages.build_request(view, await self._contents.read_view_contents(view))
+        return view, request_building.build_request(view, await self._contents.read_view_contents(view))
 
     async def _play_recalls(self, request: Request, pages: Sequence[RecalledPage]) -> Request:
         """The agent asks for the pages one round after the other, as the tools hand them out, and they stand in the view from

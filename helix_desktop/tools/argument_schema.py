@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from helix_desktop.engine.facts import ToolSpec
-from helix_desktop.engine.tool_calls import parse_arguments, parse_strict_json
+from helix_desktop.engine.tool_call_parsing import parse_arguments, parse_strict_json
 from helix_desktop.errors import InvalidInput
 
 KEEP = "keep"

@@ -20,7 +20,7 @@ from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.content_recall import LINES_TOKENS
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
-from helix_desktop.engine.passages import find_passages
+from helix_desktop.engine.text_passages import find_passages
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, CacheCorrupt, HelixError, InvalidInput, NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass

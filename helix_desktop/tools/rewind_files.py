@@ -7,10 +7,10 @@ from pathlib import Path
 
 from helix_desktop.engine.changes.folder_state import decode_difference, merge_changes_per_path
 from helix_desktop.engine.changes.turn_changes import PlannedUndo, UndoOutlook, undone_seqs
-from helix_desktop.engine.collaborators import FileRestoration
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged, FilesChanged, Recorded, ToolReturned
 from helix_desktop.engine.ports import ContentCache
+from helix_desktop.engine.session_setup import FileRestoration
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.tools.built_in_tool import WorkspaceResources
 from helix_desktop.tools.changes import change_restoring

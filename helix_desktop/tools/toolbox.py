@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from helix_desktop.engine.facts import FilesChanged, ToolCall, ToolSpec
 from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
-from helix_desktop.engine.strategies.marker_clearing import summarise_arguments
-from helix_desktop.engine.tool_calls import USER_WORDS
+from helix_desktop.engine.strategies.markers import summarise_arguments
+from helix_desktop.engine.tool_call_parsing import USER_WORDS
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, RefusedByUser, StoreFailed
 from helix_desktop.fast_dataclass import dataclass

@@ -13,7 +13,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.engine.ports import TokenCounter
-from helix_desktop.engine.tool_calls import CALL_TOOL, FIND_TOOLS
+from helix_desktop.engine.tool_call_parsing import CALL_TOOL, FIND_TOOLS
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import object_at, parse_json_or_none

@@ -7,9 +7,9 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine.collaborators import FileRestoration
 from helix_desktop.engine.facts import FilesChanged, Recorded
 from helix_desktop.engine.ports import ContentCache, SearchIndex, TokenCounter
+from helix_desktop.engine.session_setup import FileRestoration
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tasks import finish_making
 from helix_desktop.tools import (

@@ -15,10 +15,10 @@ from helix_desktop.workbench import conversation_setup
 
 if TYPE_CHECKING:
     from helix_desktop.acp_client.foreign_conversation import FindRoute, ForeignConversation
-    from helix_desktop.engine.collaborators import TaskSpawner, TurnCallbacks
     from helix_desktop.engine.conversation import Conversation
     from helix_desktop.engine.facts import TurnEnded
     from helix_desktop.engine.ports import ToolSet
+    from helix_desktop.engine.session_setup import TaskSpawner, TurnCallbacks
     from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 MOST_IDLE = 4  # How many idle foreign agents keep their process.

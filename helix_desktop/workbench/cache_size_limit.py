@@ -6,7 +6,7 @@ Nothing is removed: only the user does that.
 import asyncio
 from collections.abc import Callable
 
-from helix_desktop.engine.collaborators import TaskSpawner
+from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import StoppedByUser
 from helix_desktop.store.stored_workspace import StoredWorkspace
 

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import field, replace
 
-from helix_desktop.engine.collaborators import TurnLimits
 from helix_desktop.engine.facts import ToolCall
 from helix_desktop.engine.ports import CallContext, CallOutcome
+from helix_desktop.engine.session_setup import TurnLimits
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.toolbox import CallHooks
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import ContextKind
-from helix_desktop.engine.collaborators import TaskSpawner
+from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.list_rows import USUAL_WINDOW, ConversationListRow
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import ConversationActivity
-from helix_desktop.engine.token_budget import WindowMeter
+from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.store_ports import StoreJournal

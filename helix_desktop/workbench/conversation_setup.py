@@ -7,9 +7,9 @@ from typing import Any
 
 from helix_desktop import resources
 from helix_desktop.engine import context_policy
-from helix_desktop.engine.collaborators import TurnLimits
 from helix_desktop.engine.facts import ModelRole, ModelSet, PolicySet, SystemSet
 from helix_desktop.engine.ports import TokenCounter
+from helix_desktop.engine.session_setup import TurnLimits
 from helix_desktop.errors import HelixError
 from helix_desktop.project.project_item import ProjectItem, text_value
 from helix_desktop.store.stored_workspace import StoredWorkspace

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from dataclasses import field
 from functools import partial
 
-from helix_desktop.engine.collaborators import TaskSpawner, TurnLimits
 from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Spent, Stop, Text, TurnEnd, TurnEnded
 from helix_desktop.engine.list_rows import SubagentRow
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import ConversationActivity, FactAppended
+from helix_desktop.engine.session_setup import TaskSpawner, TurnLimits
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import ActionRefused, NotFound

@@ -19,10 +19,10 @@ from typing import TypeVar
 from helix_desktop import errors, tasks
 from helix_desktop.engine.blocks import RetryDelay
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.message_queue import BUG
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStreamed
-from helix_desktop.engine.turn_runner import BUG
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_notes import FleetNotes

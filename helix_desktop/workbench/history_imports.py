@@ -20,18 +20,18 @@ from pathlib import Path
 
 from helix_desktop import token_counting
 from helix_desktop.engine import context_policy
+from helix_desktop.engine.context_usage import WindowMeter, measure_window
 from helix_desktop.engine.facts import BroughtIn, ConversationChanged, Fact, Recorded, Rewound
-from helix_desktop.engine.history.request_settings import RequestSettings
 from helix_desktop.engine.ports import TokenCounter
-from helix_desktop.engine.token_budget import WindowMeter, measure_window
+from helix_desktop.engine.state.request_settings import RequestSettings
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import foreign_sqlite, history_reading, leaked_keys, recording_facts
+from helix_desktop.histories import foreign_sqlite, history_facts, history_reading, leaked_keys
+from helix_desktop.histories.history_facts import FactDraft
 from helix_desktop.histories.history_rows import ReadingComplaints
 from helix_desktop.histories.pending_copies import path_of_copy
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, message_texts, texts_to_count
-from helix_desktop.histories.recording_facts import FactDraft
 from helix_desktop.store.empty_trash import read_deleted_conversations
 from helix_desktop.store.search_words import text_or_none
 from helix_desktop.store.store_thread import StoreThread
@@ -196,7 +196,7 @@ class HistoryImport:
 
     def _prepare_session(self, one: Read) -> SessionToImport:
         file, recording, stamp, unread = one
-        made = recording_facts.draft_facts(recording, self.tokens, partial(conversation_id_of_session, recording.kind))
+        made = history_facts.draft_facts(recording, self.tokens, partial(conversation_id_of_session, recording.kind))
         return SessionToImport(
             file, recording, made, stamp, self._measure_session(made), _find_leaked_keys(recording), unread
         )

@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine.collaborators import HookOutcome, StandingNote, TaskSpawner
 from helix_desktop.engine.facts import FoldKind, ToolCall
 from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionQuestion
 from helix_desktop.engine.session_events import Event, FoldProgress, QuestionAsked
-from helix_desktop.engine.tool_calls import parse_arguments
+from helix_desktop.engine.session_setup import HookOutcome, StandingNote, TaskSpawner
+from helix_desktop.engine.tool_call_parsing import parse_arguments
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.running_command import RunningCommand, shell_command_line

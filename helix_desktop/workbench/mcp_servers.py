@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.engine.collaborators import TaskSpawner
+from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import InvalidInput, NotFound, NoUsableKeyring
 from helix_desktop.secrets import SecretKeeper, SecretStorage
 from helix_desktop.store.stored_workspace import StoredWorkspace

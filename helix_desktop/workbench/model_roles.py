@@ -16,7 +16,7 @@ from helix_desktop.providers import http_transport, provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.demo_model import DemoModel
 from helix_desktop.providers.http_transport import ProviderConnections
-from helix_desktop.providers.known_models import ModelInfo
+from helix_desktop.providers.model_prices import ModelInfo
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
-from helix_desktop.engine.collaborators import StandingNote
 from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.engine.session_setup import StandingNote
 from helix_desktop.errors import ActionRefused, InvalidInput, RefusedByUser
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.built_in_tool import (

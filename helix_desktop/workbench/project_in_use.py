@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
-from helix_desktop.engine import token_budget
-from helix_desktop.engine.collaborators import StandingNote
+from helix_desktop.engine import context_usage
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import ModelReplied, RulesSet, ToolCall, ToolReturned, ToolSpec
 from helix_desktop.engine.ports import TokenCounter
-from helix_desktop.engine.tool_calls import PATH_KEYS, parse_arguments
+from helix_desktop.engine.session_setup import StandingNote
+from helix_desktop.engine.tool_call_parsing import PATH_KEYS, parse_arguments
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
@@ -175,7 +175,7 @@ class ProjectInUse:
         def compute_tool_room() -> RequestHeadRoom:
             ahead = conversation.expected_state
             chosen = conversation.policy_at(ahead)
-            window = token_budget.window_tokens(ahead, chosen)
+            window = context_usage.window_tokens(ahead, chosen)
             return RequestHeadRoom(int(chosen.tools_share * window), chosen.catalogue_tokens)
 
         return OnDemandTools(

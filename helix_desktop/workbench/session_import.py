@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
 from pathlib import Path
 
+from helix_desktop.engine.context_usage import WindowMeter, compute_cost
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationChanged,
@@ -33,13 +34,12 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.engine.token_budget import WindowMeter, compute_cost
 from helix_desktop.engine.view import build_state
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import recording_facts
+from helix_desktop.histories import history_facts
+from helix_desktop.histories.history_facts import FactDraft
 from helix_desktop.histories.recorded_session import RecordedSession
-from helix_desktop.histories.recording_facts import FactDraft
-from helix_desktop.providers.known_models import shipped_prices
+from helix_desktop.providers.model_prices import shipped_prices
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import conversation_list_rows
 
@@ -155,13 +155,13 @@ class SessionWriter:
         source = earlier.imported_conversation(recording.kind, recording.forked_from)
         parent = earlier.imported_conversation(recording.kind, recording.parent)
         call = recording.parent_call or earlier.calls.get(recording.identity_of_session, "")
-        began = recording_facts.started_fact(replace(recording, parent_call=call), parent=parent)
+        began = history_facts.started_fact(replace(recording, parent_call=call), parent=parent)
         shared = sum(draft.message < recording.forked_at for draft in self.held.made) if source else 0
         time = next((draft.time for draft in self.held.made if draft.time), clock.time())
         first = FactDraft(time, began if not source else replace(began, origin=Origin()))
         facts = [first, *self.held.made[:shared]]
         if source:
-            facts.append(FactDraft(time, recording_facts.started_fact(recording, fork=(source, shared + 1))))
+            facts.append(FactDraft(time, history_facts.started_fact(recording, fork=(source, shared + 1))))
         facts += self.held.made[shared:]
         self._assign_seqs_to_drafts(1, range(1, shared + 1))
         self._assign_seqs_to_drafts(shared + 1 + bool(source), range(shared + 1, len(self.held.made) + 1))
@@ -206,8 +206,8 @@ class SessionWriter:
         said = [number for number, draft in enumerate(self.held.made, 1) if draft.was_said_or_done][common:]
         first = self.held.made[said[0] - 1]
         later = said[1:] if first.is_summary else said
-        here = [recording_facts.comparable_text(one.fact) for one in stand[common:]]
-        there = [recording_facts.comparable_text(self.held.made[number - 1].fact) for number in later]
+        here = [history_facts.comparable_text(one.fact) for one in stand[common:]]
+        there = [history_facts.comparable_text(self.held.made[number - 1].fact) for number in later]
         lengths = range(min(len(here), len(there)), 0, -1)
         kept = next((length for length in lengths if here[len(here) - length :] == there[:length]), 0)
         fold = _fold_of_summary(facts, stand[: len(stand) - kept], first) if first.is_summary else None
@@ -225,7 +225,7 @@ class SessionWriter:
     def _count_common_messages(self, present: Sequence[Recorded], *, forgotten: bool) -> int:
         """Counts messages and results that are the same here and in the file. If some were forgotten, all count so."""
         said = [(number, draft) for number, draft in enumerate(self.held.made, 1) if draft.was_said_or_done]
-        common, compare = 0, recording_facts.comparable_text
+        common, compare = 0, history_facts.comparable_text
         for (number, draft), one in zip(said, present, strict=False):
             if not forgotten and compare(draft.fact) != compare(one.fact):
                 break
@@ -282,7 +282,7 @@ class SessionWriter:
             return
         name = f"{recording.session}\0{source}\0{at}\0{count}"
         self.conversation = conversation_id_of_session(recording.kind, name)
-        begun = recording_facts.started_fact(recording, fork=(source, at))
+        begun = history_facts.started_fact(recording, fork=(source, at))
         new = self.held.made[fresh - 1 :]
         self._assign_seqs_to_drafts(at + 1, range(fresh, len(self.held.made) + 1))
         await self._store_contents_of_drafts(new)
@@ -313,7 +313,7 @@ class SessionWriter:
 
     async def _store_contents_of_drafts(self, new: Sequence[FactDraft]) -> None:
         """Store the contents of these facts, before they refer to them."""
-        batch: list[recording_facts.Content] = []
+        batch: list[history_facts.Content] = []
         size = 0
         for content in (content for draft in new for content in draft.contents):
             batch.append(content)
@@ -337,7 +337,7 @@ class SessionWriter:
     ) -> None:
         """Appends the facts in one transaction, with the fact that says where they come from."""
         size, modified = self.held.stamp
-        origin, said = recording_facts.origin_of_recording(self.held.recording), [fact for _, fact in facts]
+        origin, said = history_facts.origin_of_recording(self.held.recording), [fact for _, fact in facts]
         paid = sum(fact.usage.cost for fact in said if isinstance(fact, ModelReplied))
         paid -= sum(fact.cost for fact in said if isinstance(fact, BroughtIn))
         unread = await self._store_unread_lines(before)
@@ -350,7 +350,7 @@ class SessionWriter:
         self.brought = ImportedConversation(
             self.conversation,
             state,
-            recording_facts.title_of_recording(self.held.recording),
+            history_facts.title_of_recording(self.held.recording),
             origin.kind,
             origin.session,
             origin.path,
@@ -379,7 +379,7 @@ def _fold_of_summary(facts: Sequence[Recorded], covered: Sequence[Recorded], sum
     covered = [one for one in covered if not isinstance(one.fact, SystemSet)]
     if not covered or _has_fold_of_summary(facts, summary):
         return None
-    text, state = recording_facts.summary_text_of_draft(summary), build_state(facts)
+    text, state = history_facts.summary_text_of_draft(summary), build_state(facts)
     cover = Span(covered[0].seq, covered[-1].seq)
     number = sum(isinstance(one.fact, Folded) for one in facts) + 1
     documents = sum(isinstance(one.fact, Folded) and one.fact.kind is FoldKind.HANDOVER for one in facts)
@@ -390,7 +390,7 @@ def _fold_of_summary(facts: Sequence[Recorded], covered: Sequence[Recorded], sum
 
 
 def _has_fold_of_summary(facts: Sequence[Recorded], summary: FactDraft) -> bool:
-    text = recording_facts.summary_text_of_draft(summary) if summary.is_summary else None
+    text = history_facts.summary_text_of_draft(summary) if summary.is_summary else None
     return any(isinstance(one.fact, Folded) and one.fact.text == text for one in facts)
 
 

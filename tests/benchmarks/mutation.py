@@ -17,10 +17,10 @@ from pathlib import Path
 from tests.benchmarks.row import Figure, Row
 
 ROOT = Path(__file__).parents[2]
-QUICK = ("helix_desktop.engine.history.covers",)
+QUICK = ("helix_desktop.engine.state.fold_covers",)
 ASKED = 0.9
 CAUGHT = frozenset({"killed", "timeout", "segfault", "suspicious"})
-HISTORY = "helix_desktop.engine.history"
+HISTORY = "helix_desktop.engine.state"
 JUDGED: Mapping[str, str] = {  # a survivor, and why no test can or need catch it
     f"{HISTORY}.live_folds.xǁLiveFoldsǁtokens_without__mutmut_3": "the rest of the function comes to the same count",
     f"{HISTORY}.live_folds.xǁLiveFoldsǁtokens_without__mutmut_5": "a fold in force always has an item",

@@ -26,9 +26,9 @@ from pathlib import Path
 
 from helix_desktop import token_counting
 from helix_desktop.engine import context_policy
+from helix_desktop.engine.automatic_folding import FoldSteward
 from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, Stop, Text, UserSaid
 from helix_desktop.engine.fold_economics import RelativePrices
-from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from helix_desktop.engine import context_policy, legal_messages, token_budget, view
+from helix_desktop.engine import context_policy, context_usage, request_building, view
 from helix_desktop.engine.facts import FoldKind, Span
-from helix_desktop.engine.strategies import handover, marker_clearing, observation, reflection
+from helix_desktop.engine.strategies import handover, markers, observation, reflection
 from helix_desktop.engine.strategies.fold_strategy import FoldSituation
 from tests.benchmarks import report
 from tests.benchmarks.row import Figure, Row
@@ -68,7 +68,7 @@ def _rows_at(length: int) -> list[Row]:
         parts = {
             "recording the facts of a step": _milliseconds(partial(talk.step, f"new{number}")),
             "computing the view": _milliseconds(talk.view),
-            "updating the meter": _milliseconds(lambda: token_budget.measure_window(talk.state, RULES)),
+            "updating the meter": _milliseconds(lambda: context_usage.measure_window(talk.state, RULES)),
             "running the strategies that are due": _milliseconds(lambda: due(talk)),
         }
         parts[""] = sum(parts.values())
@@ -104,7 +104,7 @@ def _past(talk: Talk, length: int) -> Row:
 
 
 def _request_at(talk: Talk, seq: int) -> object:
-    return legal_messages.build_request(talk.state.past_moment(seq).get_view(), {})
+    return request_building.build_request(talk.state.past_moment(seq).get_view(), {})
 
 
 RULES = context_policy.preset_policy("layered")
@@ -112,9 +112,9 @@ RULES = context_policy.preset_policy("layered")
 
 def due(talk: Talk) -> object:
     """Every strategy asked once, as the steward asks before a step."""
-    now = FoldSituation(talk.state, RULES, token_budget.measure_window(talk.state, RULES), talk.state.time_of_moment)
+    now = FoldSituation(talk.state, RULES, context_usage.measure_window(talk.state, RULES), talk.state.time_of_moment)
     return [
-        marker_clearing.find_due_clearing(now),
+        markers.find_due_clearing(now),
         handover.find_due_handover(now),
         observation.find_due_observation(now),
         reflection.find_due_reflection(now),

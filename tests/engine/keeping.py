@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from helix_desktop.engine import context_policy, legal_messages
+from helix_desktop.engine import context_policy, request_building
+from helix_desktop.engine.automatic_folding import FoldSteward
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
-from helix_desktop.engine.collaborators import FoldServices
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
     Fact,
@@ -29,8 +29,8 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.session_setup import FoldServices
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import ModelOverloaded
@@ -187,8 +187,8 @@ class Keeping:
     async def request(self) -> Request:
         """The next request, proved legal."""
         view = self.conversation.current_view()
-        request = legal_messages.build_request(view, await ViewContents(self.cache).read_view_contents(view))
-        assert legal_messages.find_violations(request) == []
+        request = request_building.build_request(view, await ViewContents(self.cache).read_view_contents(view))
+        assert request_building.find_violations(request) == []
         return request
 
     async def shown(self) -> str:

@@ -20,7 +20,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.engine.legal_messages import build_legal_messages
+from helix_desktop.engine.request_building import build_legal_messages
 from helix_desktop.engine.view import ConversationState
 
 

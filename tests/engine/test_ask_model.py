@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from helix_desktop.engine import legal_messages
+from helix_desktop.engine import request_building
 from helix_desktop.engine.ask_model import TRIES, ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.facts import Purpose, Reasoning, Spent, Stop, Text, Usage
@@ -121,7 +121,7 @@ async def test_a_stream_without_a_reply_has_failed() -> None:
 
 def test_requests_of_both_ways_are_legal() -> None:
     plain = build_material_request("the material", "the question", Purpose.COMPACTION, 500)
-    assert legal_messages.find_violations(plain) == []
+    assert request_building.find_violations(plain) == []
     assert (plain.purpose, plain.max_output) == ("compaction", 500)
     assert "the material" in str(plain.messages)
     talk = Talk()
@@ -129,7 +129,7 @@ def test_requests_of_both_ways_are_legal() -> None:
     talk.step("a")
     request = talk.request()
     asked = append_question(request, "the question", Purpose.HANDOVER, 500)
-    assert legal_messages.find_violations(asked) == []
+    assert request_building.find_violations(asked) == []
     assert asked.messages[:-1] == request.messages[:-1]
     assert asked.messages[-1].parts[-1] == Text("the question")
     assert asked.tools == request.tools

@@ -18,7 +18,7 @@ from helix_desktop.engine.ports import CacheEntry, EntryOrigin, TokenCounter
 from helix_desktop.errors import AmbiguousName, InvalidInput, ModelFailed, NotFound
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from tests.engine.keeping import Quarters, Writer, empty, keeping
-from tests.engine.test_fold_steward import worked
+from tests.engine.test_automatic_folding import worked
 
 TOKENS = Quarters()
 

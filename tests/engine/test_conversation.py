@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import pytest
 
 from helix_desktop import tasks
+from helix_desktop.engine.context_usage import measure_window
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Recorded, Span, Text, ToolReturned, UserSaid
 from helix_desktop.engine.session_events import ConversationReplaced, Event, FactAppended
-from helix_desktop.engine.token_budget import measure_window
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import NotFound, StoreFull
 from helix_desktop.store.memory_stores import MemoryJournal

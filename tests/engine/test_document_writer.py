@@ -21,7 +21,7 @@ from helix_desktop.engine.strategies.fold_strategy import FoldPlan
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.errors import ActionRefused, ContextTooLong, ModelOverloaded
 from tests.engine.keeping import Keeping, empty, fails, good, keeping, wrong_form
-from tests.engine.test_fold_steward import worked
+from tests.engine.test_automatic_folding import worked
 
 
 async def with_history(steps: int = 14, **values: Any) -> Keeping:

@@ -21,7 +21,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import EntryOrigin
 from tests.engine.keeping import Keeping, fails, keeping
-from tests.engine.test_fold_steward import words
+from tests.engine.test_automatic_folding import words
 from tests.turns import lasted
 
 WHOLE = re.compile(r'the whole: recall_cached_content\("([0-9a-f]{64})"\)')

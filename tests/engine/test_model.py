@@ -15,7 +15,7 @@ from collections.abc import AsyncIterable, Sequence
 
 import pytest
 
-from helix_desktop.engine import context_policy, legal_messages
+from helix_desktop.engine import context_policy, request_building
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
@@ -246,9 +246,9 @@ class Shaken:
         state = self.kept.conversation.state
         assert len(await self.journal.read_facts("shaken")) == len(state.facts)
         view = state.get_view()
-        request = legal_messages.build_request(view, await ViewContents(self.cache).read_view_contents(view))
-        assert legal_messages.find_violations(request) == []
-        assert legal_messages.MISSING not in str(request)
+        request = request_building.build_request(view, await ViewContents(self.cache).read_view_contents(view))
+        assert request_building.find_violations(request) == []
+        assert request_building.MISSING not in str(request)
         for block in view.blocks:
             for stored in block.cached:
                 assert await self.cache.read_content(stored.digest)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helix_desktop.engine import legal_messages, view
+from helix_desktop.engine import request_building, view
 from helix_desktop.engine.blocks import ContextKind, Role, View
 from helix_desktop.engine.facts import (
     Attachment,
@@ -41,7 +41,7 @@ from helix_desktop.engine.facts import (
     Unpinned,
     UserSaid,
 )
-from helix_desktop.engine.history.covers import cover_contains, covers_nest
+from helix_desktop.engine.state.fold_covers import cover_contains, covers_nest
 from helix_desktop.engine.view import ConversationState, build_state
 from tests.engine.talk import Talk, stored
 
@@ -201,7 +201,7 @@ def looked(_: View) -> None:
 def test_every_request_is_legal_at_every_moment(script: list[tuple[str, int, int]]) -> None:
     def check(talk: Talk, fact: Fact) -> None:
         request = talk.request()
-        assert legal_messages.find_violations(request) == []
+        assert request_building.find_violations(request) == []
         assert 0 <= request.stable <= len(request.messages)
 
     played(script, check)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine import legal_messages
-from helix_desktop.engine.collaborators import HookOutcome, TurnLimits
+from helix_desktop.engine import request_building
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
@@ -42,6 +41,7 @@ from helix_desktop.engine.session_events import (
     ConversationReplaced,
     MessagesQueued,
 )
+from helix_desktop.engine.session_setup import HookOutcome, TurnLimits
 from helix_desktop.errors import ActionRefused, NotFound, StoreFull
 from tests.engine.agent import World, appended, calls, says, world
 
@@ -330,7 +330,7 @@ async def test_closing_stops_the_turn_and_leaves_a_conversation_that_can_be_cont
         await asyncio.sleep(0)
     await at.session.aclose()
     assert at.of(TurnEnded) == [TurnEnded(TurnEnd.STOPPED, "The program stopped during this turn.")]
-    assert legal_messages.find_violations(await at.session.context.rebuild_request()) == []
+    assert request_building.find_violations(await at.session.context.rebuild_request()) == []
 
 
 async def test_what_is_being_recorded_is_recorded_and_told_before_it_is_closed() -> None:
@@ -386,7 +386,7 @@ async def test_a_turn_that_a_crash_broke_off_is_known_and_goes_on() -> None:
     await asyncio.wait_for(at.session.wait_until_idle(), 60)
     assert at.of(TurnEnded)[-1].reason is TurnEnd.DONE
     assert not at.session.conversation.state.branch.turn.running
-    assert legal_messages.find_violations(at.model.requests[0]) == []
+    assert request_building.find_violations(at.model.requests[0]) == []
 
 
 async def test_what_changed_between_two_moments_is_told() -> None:

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from helix_desktop.engine import legal_messages
+from helix_desktop.engine import request_building
 from helix_desktop.engine.blocks import Reply, Request, Role
-from helix_desktop.engine.collaborators import StandingNote, TurnLimits
 from helix_desktop.engine.facts import (
     NO_LONGER,
     Fact,
@@ -36,6 +35,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import CallContext, PermissionQuestion
 from helix_desktop.engine.session_events import QuestionAsked
+from helix_desktop.engine.session_setup import StandingNote, TurnLimits
 from helix_desktop.errors import ContextTooLong, ProviderKeyRefused, StoreFull
 from tests.engine.agent import calls, says, told, world
 
@@ -68,7 +68,7 @@ async def test_a_message_that_steers_stands_behind_the_whole_batch() -> None:
     kinds = [type(fact) for fact in at.facts if isinstance(fact, ToolReturned | UserSaid | ModelReplied)]
     assert kinds == [UserSaid, ModelReplied, ToolReturned, ToolReturned, UserSaid, ModelReplied]
     assert [said.steering for said in at.of(UserSaid)] == [False, True]
-    assert legal_messages.find_violations(at.model.requests[1]) == []
+    assert request_building.find_violations(at.model.requests[1]) == []
 
 
 async def test_a_message_sent_meanwhile_waits_for_the_end_of_the_turn() -> None:
@@ -115,7 +115,7 @@ async def test_a_reply_that_met_its_length_limit_is_continued() -> None:
     at = await world(says("the first half", Stop.LENGTH), says("and the second"))
     assert (await told(at)).reason is TurnEnd.DONE
     assert "the first half" in str(at.model.requests[1].messages)
-    assert legal_messages.find_violations(at.model.requests[1]) == []
+    assert request_building.find_violations(at.model.requests[1]) == []
 
 
 async def test_a_tools_name_is_recorded_without_what_a_server_left_around_it() -> None:
@@ -152,7 +152,7 @@ async def test_a_model_that_says_nothing_once_is_asked_the_same_again(parts: tup
     at = await world(calls("look"), Reply(parts, Stop.END, Usage(input=5), "scripted"), says("done"))
     assert (await told(at)).reason is TurnEnd.DONE
     assert at.model.requests[2].messages == at.model.requests[1].messages
-    assert legal_messages.find_violations(await at.session.context.rebuild_request()) == []
+    assert request_building.find_violations(await at.session.context.rebuild_request()) == []
 
 
 async def test_a_failure_of_the_model_is_a_sentence_and_the_turn_can_be_resumed() -> None:
@@ -237,7 +237,7 @@ async def test_reasoning_is_kept_and_counted() -> None:
 async def test_every_request_of_a_long_turn_is_legal() -> None:
     at = await world(*[calls("look", "run", n=n) for n in range(30)], says("done"))
     await told(at)
-    assert [legal_messages.find_violations(request) for request in at.model.requests] == [[]] * 31
+    assert [request_building.find_violations(request) for request in at.model.requests] == [[]] * 31
     assert all(request.messages[0].role is Role.USER for request in at.model.requests)
 
 

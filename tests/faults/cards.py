@@ -17,7 +17,7 @@ import time
 import unicodedata
 from collections import Counter
 
-from helix_desktop.engine import exact_text
+from helix_desktop.engine import hidden_characters
 from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.gui.engine_sentences import translate_title
 from tests.unmarking import unmark_text
@@ -87,10 +87,10 @@ def value(chance: random.Random) -> str:
 
 def seen(text: str) -> str:
     """What is shown of it, which must hide nothing and give the value back."""
-    told = exact_text.mark_text(text)
+    told = hidden_characters.mark_text(text)
     if found := INVISIBLE.search(told.replace("\n", "")):
         raise ValueError(f"it shows {unicodedata.name(found[0], repr(found[0]))}")
-    if max(map(len, told.split("\n"))) > exact_text.LONG + len(exact_text.GOES_ON):
+    if max(map(len, told.split("\n"))) > hidden_characters.LONG + len(hidden_characters.GOES_ON):
         raise ValueError("a line is too long")
     return unmark_text(told)
 
@@ -107,7 +107,7 @@ def arguments_of_a_tool(chance: random.Random) -> bool:
 
 def path(chance: random.Random) -> bool:
     title = f"Edit {value(chance)}"
-    told = translate_title(title, exact_text.mark_on_one_line)
+    told = translate_title(title, hidden_characters.mark_on_one_line)
     return "\n" not in told and INVISIBLE.search(told) is None and unmark_text(told) == title
 
 

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from helix_desktop.engine.fold_steward import FoldSteward
+from helix_desktop.engine.automatic_folding import FoldSteward
 from helix_desktop.gateway import agent_run
 from helix_desktop.gateway.view_entries import ViewEntriesBuilder
 from tests.faults.store_report import report

@@ -16,11 +16,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from helix_desktop.engine import legal_messages
+from helix_desktop.engine import request_building
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
-from helix_desktop.histories import history_reading, recording_facts
+from helix_desktop.histories import history_facts, history_reading
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.replay import request_legality
 from tests.histories import written
@@ -103,14 +103,14 @@ def _read(path: Path, damaged: Path, damage: tuple[str, int], found: Counter[str
 
 def _facts(recording: RecordedSession, path: Path, found: Counter[str]) -> None:
     try:
-        drafts = recording_facts.draft_facts(recording, Words(), lambda _: "")
+        drafts = history_facts.draft_facts(recording, Words(), lambda _: "")
         state = build_state(Recorded("c", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1))
-        request = legal_messages.build_request(state.get_view(), {})
+        request = request_building.build_request(state.get_view(), {})
     except Exception as error:  # noqa: BLE001 - this is what is looked for
         found[f"LOST: {type(error).__name__} while making facts of {path.name}: {error}"[:200]] += 1
         return
     found["requests"] += 1
-    wrong = [*legal_messages.find_violations(request), *request_legality.find_complaints(request)]
+    wrong = [*request_building.find_violations(request), *request_legality.find_complaints(request)]
     if wrong:
         found[f"LOST: {path.name}: {wrong[0]}"[:160]] += 1
 

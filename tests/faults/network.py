@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import program_folders
-from helix_desktop.engine import legal_messages
+from helix_desktop.engine import request_building
 from helix_desktop.engine.facts import (
     ModelReplied,
     Recorded,
@@ -223,7 +223,7 @@ async def _turn(
     wrong += [f"call {call} is open" for call in open_calls(session.all_facts)]
     return wrong + [
         f"the next request is illegal: {what}"
-        for what in legal_messages.find_violations(await session.context.rebuild_request())
+        for what in request_building.find_violations(await session.context.rebuild_request())
     ]
 
 

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from helix_desktop import program_folders
-from helix_desktop.engine import legal_messages
+from helix_desktop.engine import request_building
 from helix_desktop.engine.facts import Folded, Text, ToolReturned, TurnEnded
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, FactAppended
@@ -116,7 +116,7 @@ async def _after(home: Path, told_of: list[str], found: Counter[str]) -> list[st
         wrong += [line async for line in _missing(bench, session)]
         wrong += [
             f"the next request is illegal: {what}"
-            for what in legal_messages.find_violations(await session.context.rebuild_request())
+            for what in request_building.find_violations(await session.context.rebuild_request())
         ]
         broken_off = session.conversation.state.branch.turn.running
         found["turns broken off"] += broken_off

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.cache_marks import count_equal_blocks
+from helix_desktop.engine.prompt_cache_marks import count_equal_blocks
 from helix_desktop.gateway.folded_body import (
     NO_RESULT,
     PreviousBody,

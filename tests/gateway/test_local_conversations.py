@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine import token_budget
+from helix_desktop.engine import context_usage
+from helix_desktop.engine.automatic_folding import FoldPlanner
 from helix_desktop.engine.blocks import Message, Reply, Request, Role
 from helix_desktop.engine.context_policy import Policy
+from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.conversation_context import ConversationContext
 from helix_desktop.engine.facts import (
     Excluded,
@@ -31,10 +33,8 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.engine.fold_steward import FoldPlanner
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation
-from helix_desktop.engine.token_budget import WindowMeter
 from helix_desktop.errors import ActionRefused
 from helix_desktop.gateway import local_conversations
 from helix_desktop.gateway.agent_conversation import (
@@ -202,7 +202,7 @@ async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
             )
             usage = Usage(
-                round(token_budget.measure_window(state, Policy()).used / state.billed_per_counted_token() * 1.1),
+                round(context_usage.measure_window(state, Policy()).used / state.billed_per_counted_token() * 1.1),
                 0,
                 0,
                 1,

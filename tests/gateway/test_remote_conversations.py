@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from helix_desktop import program_folders, running_instance, tasks
 from helix_desktop.commands import workspace_access
 from helix_desktop.console import Console
+from helix_desktop.engine.context_usage import compute_savings
 from helix_desktop.engine.facts import FoldKind, Spent, Stop, ToolReturned, Usage
-from helix_desktop.engine.token_budget import compute_savings
 from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
 from helix_desktop.gateway import gateway_workspaces, remote_conversations
 from helix_desktop.gateway.conversations_port import AskAgentModel, Replied

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from helix_desktop.acp_client.agent_choices import AgentChoice
-from helix_desktop.engine import context_policy, legal_messages, token_budget
+from helix_desktop.engine import context_policy, context_usage, request_building
 from helix_desktop.engine.blocks import ContextKind, Request, TextDelta, View
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
@@ -44,8 +44,6 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
-from helix_desktop.engine.history.moment import Moment
-from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.list_rows import SubagentRow
 from helix_desktop.engine.ports import (
@@ -66,6 +64,8 @@ from helix_desktop.engine.session_events import (
     QuestionAsked,
     ReplyStreamed,
 )
+from helix_desktop.engine.state.moment import Moment
+from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed
 from helix_desktop.histories import session_export
@@ -158,7 +158,7 @@ class FakeSession(StandIn):
     """Keeps facts and tells events. `answers` are taken one by one; without any, a turn stays open until told."""
 
     first_price = 0.0  # known once it is ready
-    rewrite: token_budget.PendingRewrite | None = None
+    rewrite: context_usage.PendingRewrite | None = None
     unpriced = ""
 
     def __init__(self, conversation: str, facts: Sequence[Recorded] = (), tell: Listener | None = None) -> None:
@@ -249,20 +249,20 @@ class FakeSession(StandIn):
     async def moment_at(self, seq: int) -> Moment:
         return self.state.past_moment(seq)
 
-    def next_request_meter(self) -> token_budget.WindowMeter:
-        return token_budget.measure_window(self.state, context_policy.policy_from_fact(self.state.settings.policy))
+    def next_request_meter(self) -> context_usage.WindowMeter:
+        return context_usage.measure_window(self.state, context_policy.policy_from_fact(self.state.settings.policy))
 
     def unpriced_model(self) -> str:
         return self.unpriced
 
-    def pending_rewrite(self) -> token_budget.PendingRewrite | None:
+    def pending_rewrite(self) -> context_usage.PendingRewrite | None:
         return self.rewrite
 
     async def explain_last_turn(self) -> Sequence[RequestCost]:
         return explain_last_turn(self.state)
 
-    def next_message_cost(self) -> token_budget.NextMessageCost | None:
-        return token_budget.estimate_next_message(
+    def next_message_cost(self) -> context_usage.NextMessageCost | None:
+        return context_usage.estimate_next_message(
             self.state, context_policy.policy_from_fact(self.state.settings.policy)
         )
 
@@ -312,7 +312,7 @@ class FakeSession(StandIn):
         then = self.state if seq is None else self.state.past_moment(newest_fact_seen_by(self.state.facts[seq - 1]))
         view = then.get_view()
         stored = [getattr(block.content, "stored", block.content) for block in view.blocks]
-        return legal_messages.build_request(
+        return request_building.build_request(
             view, {one: story.CONTENT[one.digest] for one in stored if isinstance(one, Stored)}
         )
 

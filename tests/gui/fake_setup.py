@@ -10,7 +10,6 @@ from typing import Any, cast
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, NoUsableKeyring, ProviderKeyRefused, StoreFailed
 from helix_desktop.gui.importing.history_import_port import HistoryDetails, HistoryGroup
 from helix_desktop.gui.importing.history_import_port import ImportOutcome as Brought
-from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.model_setup_port import (
     ModelChoice,
     ProviderChoice,
@@ -18,6 +17,7 @@ from helix_desktop.gui.model_setup_port import (
     RefreshedModels,
     WindowSizeSource,
 )
+from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.settings.installation_port import (
     CheckpointSettings,
     CommandFileAccess,

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from helix_desktop.engine.automatic_folding import FoldSteward
 from helix_desktop.engine.conversation_context import ConversationContext
 from helix_desktop.engine.facts import (
     ConversationChanged,
@@ -22,9 +23,8 @@ from helix_desktop.engine.facts import (
     Unfolded,
     UserSaid,
 )
-from helix_desktop.engine.fold_steward import FoldSteward
+from helix_desktop.engine.message_queue import MessageQueue, TurnRunner
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.turn_runner import MessageQueue, TurnRunner
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.file_changes import FileChanges

@@ -30,7 +30,7 @@ from helix_desktop.engine.facts import (
     Unfolded,
 )
 from helix_desktop.engine.session import Session
-from helix_desktop.gui.lab.replay_lab_dialog import ReplayLabDialog
+from helix_desktop.gui.replay_lab.replay_lab_dialog import ReplayLabDialog
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.secrets import SecretStorage

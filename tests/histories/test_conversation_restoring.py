@@ -15,7 +15,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Recorded, Stop, Text, ToolCall, UserSaid
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import conversation_restoring as restoring
-from helix_desktop.histories import history_reading, recording_facts
+from helix_desktop.histories import history_facts, history_reading
 from helix_desktop.histories.conversation_restoring import RestoreRequest
 from helix_desktop.histories.gemini_cli_writer import gemini_project_name
 from helix_desktop.histories.history_finding import HistoryPlaces
@@ -28,7 +28,7 @@ from helix_desktop.histories.recorded_session import (
 )
 from helix_desktop.histories.session_export import Content
 from tests.histories import written
-from tests.histories.test_recording_facts import Words
+from tests.histories.test_history_facts import Words
 
 TOOLS = {"claude": "Bash", "codex": "exec_command", "gemini": "run_shell_command", "opencode": "bash", "pi": "bash"}
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -40,10 +40,10 @@ RECORDED = {
 
 
 def imported(recording: RecordedSession) -> tuple[list[Recorded], Content]:
-    drafts = recording_facts.draft_facts(recording, Words(), lambda _: "")
+    drafts = history_facts.draft_facts(recording, Words(), lambda _: "")
     contents = {Digest.of_content(content): content for draft in drafts for content, _ in draft.contents}
     facts = [Recorded("c", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1)]
-    return [*facts, Recorded("c", len(facts) + 1, 0.0, recording_facts.started_fact(recording))], contents.get
+    return [*facts, Recorded("c", len(facts) + 1, 0.0, history_facts.started_fact(recording))], contents.get
 
 
 def main_session(path: Path) -> RecordedSession:

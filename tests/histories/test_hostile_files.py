@@ -14,7 +14,7 @@ import pytest
 
 from helix_desktop.errors import HelixError
 from helix_desktop.histories import foreign_sqlite, history_finding, history_reading
-from helix_desktop.histories.beside import read_file_below
+from helix_desktop.histories.companion_files import read_file_below
 from tests.histories import written
 from tests.histories.hostile_databases import HOSTILE, what_went_wrong
 

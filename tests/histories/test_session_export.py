@@ -21,16 +21,16 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.histories import history_reading, recording_facts, session_export
+from helix_desktop.histories import history_facts, history_reading, session_export
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from tests.histories import written
-from tests.histories.test_recording_facts import Words
+from tests.histories.test_history_facts import Words
 
 NOTHING_STORED: dict[Digest, bytes] = {}
 
 
 def conversation(recording: RecordedSession) -> tuple[list[Recorded], dict[Digest, bytes]]:
-    drafts = recording_facts.draft_facts(recording, Words(), lambda _: "")
+    drafts = history_facts.draft_facts(recording, Words(), lambda _: "")
     contents = {Digest.of_content(content): content for draft in drafts for content, _ in draft.contents}
     return [Recorded("c", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1)], contents
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from helix_desktop.engine import legal_messages
+from helix_desktop.engine import request_building
 from helix_desktop.engine.blocks import CallDelta, Message, Reply, Request, Role, TextDelta, ToolResult
 from helix_desktop.engine.facts import Purpose, Stop, Text, ToolCall, ToolSpec, Usage
 from helix_desktop.providers import demo_tour
@@ -32,7 +32,7 @@ EXCERPT = f'[EXCERPT of 50,000 tokens (preview); the whole: recall_cached_conten
 
 async def reply_to(*messages: Message, tools: Sequence[ToolSpec] = TOOLS, purpose: Purpose = Purpose.STEP) -> Reply:
     request = Request("demo/demo", "system", tuple(messages), tuple(tools), purpose=purpose)
-    assert purpose is not Purpose.STEP or legal_messages.find_violations(request) == []
+    assert purpose is not Purpose.STEP or request_building.find_violations(request) == []
     return (await heard(DemoModel(), request))[1]
 
 
@@ -149,7 +149,7 @@ async def test_a_note_on_the_way_is_acknowledged_and_the_tour_goes_on() -> None:
 
 
 async def test_a_reply_that_was_cut_off_is_gone_on_with() -> None:
-    reply = await reply_to(user("tour"), assistant("I am the"), user(legal_messages.GO_ON))
+    reply = await reply_to(user("tour"), assistant("I am the"), user(request_building.GO_ON))
     assert calls(reply)[0].name == "set_todo"
 
 

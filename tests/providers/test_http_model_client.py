@@ -20,7 +20,7 @@ from helix_desktop.errors import (
 )
 from helix_desktop.providers.http_model_client import fill_in_cost
 from helix_desktop.providers.http_transport import ProviderConnections
-from helix_desktop.providers.known_models import ModelInfo, TokenPrices
+from helix_desktop.providers.model_prices import ModelInfo, TokenPrices
 from helix_desktop.providers.provider_catalog import connect_model_client
 from tests.peers.peer import Answer, Cut, Pause, json_answer
 from tests.providers.asking import PROTOCOLS, QUICK, Instant, Protocol, after_a_call, asking, heard

@@ -12,7 +12,7 @@ from helix_desktop.errors import ModelFailed, NotFound, ProviderKeyRefused, Prov
 from helix_desktop.providers import model_listing
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections
-from helix_desktop.providers.known_models import WindowFrom
+from helix_desktop.providers.model_prices import WindowFrom
 from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig
 from tests.peers.peer import Answer, Pause, Peer, Seen, json_answer
 from tests.providers.asking import PROTOCOLS, Protocol

@@ -7,7 +7,7 @@ import pytest
 from helix_desktop.errors import InvalidInput, NoUsableKeyring, ProviderKeyRefused
 from helix_desktop.providers.demo_model import DEMO, DemoModel
 from helix_desktop.providers.http_transport import ProviderConnections
-from helix_desktop.providers.known_models import ModelInfo
+from helix_desktop.providers.model_prices import ModelInfo
 from helix_desktop.providers.provider_catalog import (
     DIALECTS,
     KINDS,

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from helix_desktop.engine import legal_messages, token_budget
+from helix_desktop.engine import context_usage, request_building
 from helix_desktop.engine.blocks import Block
 from helix_desktop.engine.context_policy import policy_from_fact
 from helix_desktop.engine.facts import Attachment, PartRef, Recorded, Stored, UserSaid
-from helix_desktop.engine.history import request_digest
-from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.message_blocks import EXCLUDED
+from helix_desktop.engine.state import request_digest
+from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import content_for_model
 from helix_desktop.gui import conversation_export
@@ -88,7 +88,7 @@ def _moment(where: str, state: Moment, c: Conversation) -> Iterator[Difference]:
     yield from _unequal(
         f"parts listed {where}", listed, [(count, round(cost, 9)) for count, cost in places.parts(c, n)]
     )
-    money = token_budget.compute_savings(state).paid_without
+    money = context_usage.compute_savings(state).paid_without
     if abs(money - (reckoned := figures.money_without_folds(c, n, places.prices))) > 1e-9:
         yield Difference(f"money without folds {where}", money, reckoned)
 
@@ -136,12 +136,12 @@ def _settings_of(c: Conversation, n: int) -> tuple[object, ...]:
 
 
 def _meter(state: Moment) -> tuple[dict[str, int], int]:
-    meter = token_budget.measure_window(state, policy_from_fact(None))
+    meter = context_usage.measure_window(state, policy_from_fact(None))
     return {str(kind): tokens for kind, tokens in meter.parts.items()}, meter.used
 
 
 def _sums(state: Moment) -> tuple[object, ...]:
-    sums = token_budget.compute_savings(state)
+    sums = context_usage.compute_savings(state)
     return sums.steps, sums.sent, sums.without, sums.cache_read, sums.paid, sums.saved_share
 
 
@@ -151,7 +151,7 @@ def _sums_of(c: Conversation, n: int) -> tuple[object, ...]:
 
 
 def _next(state: Moment, instead: int) -> places.Next | None:
-    told = token_budget.estimate_next_message(state, policy_from_fact(None), before=instead)
+    told = context_usage.estimate_next_message(state, policy_from_fact(None), before=instead)
     if told is None:
         return None
     lasts = told.forever or told.warm_until > 0
@@ -168,7 +168,7 @@ def _digest(state: Moment, c: Conversation) -> str:
     parts = [block.content for block in now.blocks]
     stored = [part.stored if isinstance(part, Attachment) else part for part in parts]
     held = {one: content_for_model(one, c.contents[one.digest]) for one in stored if isinstance(one, Stored)}
-    return request_digest.digest_of_request(legal_messages.build_request(now, held)).hex
+    return request_digest.digest_of_request(request_building.build_request(now, held)).hex
 
 
 # --- every fact ------------------------------------------------------------------------------------------------------

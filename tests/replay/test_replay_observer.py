@@ -61,7 +61,7 @@ def test_a_replay_counts_what_it_sees() -> None:
 
 def test_a_hash_that_does_not_come_back_is_counted() -> None:
     """A view that names content which is in no cache: a failure of the stores, which the replay must not overlook."""
-    from helix_desktop.engine import legal_messages
+    from helix_desktop.engine import request_building
     from helix_desktop.engine.conversation import Conversation
     from helix_desktop.engine.view_contents import ViewContents
     from helix_desktop.store.memory_stores import MemoryCache, MemoryJournal
@@ -73,7 +73,7 @@ def test_a_hash_that_does_not_come_back_is_counted() -> None:
         watching = ReplayObserver(conversation, cache, (), Words())
         await conversation.append_facts(*turn(1))
         view = conversation.current_view()
-        request = legal_messages.build_request(view, await ViewContents(cache).read_view_contents(view))
+        request = request_building.build_request(view, await ViewContents(cache).read_view_contents(view))
         await watching.observe_step(view, request, says("done"))
         seen = await watching.finish_observing(ReplayFigures("c", 1, (), 0, 0, 0, 0, 0, 0, 0))
         return seen.recalls, seen.recalls_failed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine import legal_messages
+from helix_desktop.engine import request_building
 from helix_desktop.engine.blocks import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.replay import request_legality
@@ -57,4 +57,4 @@ def test_a_legal_request() -> None:
 def test_what_no_provider_takes(messages: tuple[Message, ...]) -> None:
     request = Request("", "", messages)
     assert request_legality.find_complaints(request)
-    assert legal_messages.find_violations(request)
+    assert request_building.find_violations(request)

@@ -12,7 +12,7 @@ import pytest
 
 from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.ports import CallContext, CallOutcome
-from helix_desktop.engine.tool_calls import CALL_TOOL, FIND_TOOLS, unwrap_call
+from helix_desktop.engine.tool_call_parsing import CALL_TOOL, FIND_TOOLS, unwrap_call
 from helix_desktop.tools.built_in_tool import (
     BuiltInTool,
     ToolArguments,

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from helix_desktop import program_folders
+from helix_desktop.engine.context_usage import compute_savings
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     BroughtIn,
@@ -27,10 +28,9 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.token_budget import compute_savings
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import NotFound
-from helix_desktop.histories import recording_facts
+from helix_desktop.histories import history_facts
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -610,14 +610,14 @@ async def test_a_session_that_breaks_its_reader_is_named_and_the_others_are_impo
     expect("a history could not be read: TypeError")
     for name in "abc":
         (tmp_path / f"{name}.jsonl").write_text(f"{_line('user', name, '0')}\n{_line('assistant', name, '0')}\n")
-    right = recording_facts.draft_facts
+    right = history_facts.draft_facts
 
     def break_at_b(recording: Any, *rest: Any) -> Any:
         if "b" in recording.session:
             raise TypeError
         return right(recording, *rest)
 
-    monkeypatch.setattr(recording_facts, "draft_facts", break_at_b)
+    monkeypatch.setattr(history_facts, "draft_facts", break_at_b)
     result = await brought(workspace, *sorted(tmp_path.glob("?.jsonl")))
     assert [one.title for one in result.imported] == ["said in a", "said in c"]
     assert any("can't be read" in one for one in result.complaints)

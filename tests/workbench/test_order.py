@@ -9,7 +9,7 @@ from pathlib import Path
 from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, Event, ToolPrinted
-from helix_desktop.engine.tool_calls import NOT_BEGUN
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.workbench import Workbench
 from tests.peers.chat_server import Calls, ChatServer, reply

@@ -16,7 +16,7 @@ from helix_desktop.engine.facts import Decided, Text, ToolReturned
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, FactAppended, QuestionAnswered, QuestionAsked
-from helix_desktop.engine.tool_calls import USER_WORDS
+from helix_desktop.engine.tool_call_parsing import USER_WORDS
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
 from tests.engine.agent import ScriptedModel, calls

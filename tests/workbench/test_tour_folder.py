@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from helix_desktop.engine.context_usage import compute_savings
 from helix_desktop.engine.facts import FoldKind, ToolCall
 from helix_desktop.engine.ports import PermissionQuestion
-from helix_desktop.engine.token_budget import compute_savings
 from helix_desktop.workbench import Workbenches
 from helix_desktop.workbench.tour_folder import create_tour_folder
 from tests.scripted_tour import folds_of, run_tour_session

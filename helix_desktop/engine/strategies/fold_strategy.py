@@ -6,12 +6,12 @@ must write is asked for and checked by the steward, the same way for all.
 
 from collections.abc import Callable
 
-from helix_desktop.engine import fold_economics, legal_messages
+from helix_desktop.engine import fold_economics, request_building
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.context_policy import Policy
+from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.facts import FoldKind, PartRef, Span
-from helix_desktop.engine.history.branch import ConversationBranch
-from helix_desktop.engine.token_budget import WindowMeter
+from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
@@ -125,7 +125,7 @@ def find_foldable_span(situation: FoldSituation, until: int = 0) -> Span | None:
 def find_legal_cut(branch: ConversationBranch, seq: int) -> int:
     """The last place at or before `seq` where a span may end."""
     position = branch.message_position(seq)
-    while position > 0 and not legal_messages.is_legal_cut(
+    while position > 0 and not request_building.is_legal_cut(
         branch, branch.order[position] if position < len(branch.order) else 0
     ):
         position -= 1

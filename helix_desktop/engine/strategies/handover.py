@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from helix_desktop.engine import fold_economics, token_budget
+from helix_desktop.engine import context_usage, fold_economics
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.fold_economics import HandoverPlan
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy, find_foldable_span
-from helix_desktop.engine.strategies.marker_clearing import fold_experience
+from helix_desktop.engine.strategies.markers import fold_experience
 
 TITLE = "[Conversation History Summary]"
 SECTIONS = (
@@ -63,7 +63,7 @@ def least_context_tokens(situation: FoldSituation) -> float:
 
 def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None:
     """Rent or buy: what was paid for carrying what it would cover has reached what a handover costs now."""
-    price = token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
+    price = context_usage.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
     branch = situation.branch
     factor, first = situation.meter.factor, span.last + 1
     covered = branch.total_tokens - sum(item.tokens for item in branch.items_from(first))
@@ -93,13 +93,13 @@ def main_model_writes(situation: FoldSituation, span: Span) -> bool:
 
 def _costs_by_writer(situation: FoldSituation, span: Span) -> tuple[float, float | None]:
     settings, meter = situation.state.settings, situation.meter
-    price = token_budget.relative_prices(settings.model_for_role(ModelRole.MAIN))
+    price = context_usage.relative_prices(settings.model_for_role(ModelRole.MAIN))
     tail = sum(item.tokens for item in situation.branch.items_from(span.last + 1))
     planned = HandoverPlan(meter.used, round(tail * meter.factor), expected_document_tokens(situation))
     by_main, fast = fold_economics.handover_cost(planned, price), settings.model_for_role(ModelRole.FAST)
     if fast is None:
         return by_main, None
-    writer, scale = token_budget.relative_prices(fast), _fast_price_share(situation, fast)
+    writer, scale = context_usage.relative_prices(fast), _fast_price_share(situation, fast)
     return by_main, fold_economics.handover_cost(planned, price, writer, scale=scale)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.facts import Stored, ToolReturned
 from helix_desktop.engine.fold_economics import large_output_tokens
-from helix_desktop.engine.strategies.marker_clearing import format_size
+from helix_desktop.engine.strategies.markers import format_size
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
 

@@ -2,7 +2,7 @@
 
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import FoldKind, Span
-from helix_desktop.engine.history.branch import OBSERVED
+from helix_desktop.engine.state.branch import OBSERVED
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy
 from helix_desktop.engine.strategies.observation import TITLE
 

@@ -8,9 +8,9 @@ from PySide6.QtGui import QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.facts import Attachment, Text, UserPart
 from helix_desktop.engine.session_events import ConversationActivity
-from helix_desktop.engine.token_budget import WindowMeter
 from helix_desktop.gui.chat.attachment_chips import AttachmentChips, decode_message_parts
 from helix_desktop.gui.chat.composer_text import ComposerTextEdit
 from helix_desktop.gui.chat.message_drafts import DraftPlace, EditedMessage, MessageDrafts

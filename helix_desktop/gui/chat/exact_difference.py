@@ -4,7 +4,7 @@ from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from helix_desktop.engine import exact_text
+from helix_desktop.engine import hidden_characters
 from helix_desktop.gui.shared.exact_text_view import describe_exact_text
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.views.difference_view import DifferenceView
@@ -24,8 +24,8 @@ class ExactDifferenceView(DifferenceView):
         self.is_end_seen = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         self.fits = len(text) <= LARGEST and self.show_patch(text, language=language)
-        self._marks = sum(exact_text.count_marks(line.text) for line in self.shown_lines)
-        self.setAccessibleDescription(exact_text.mark_text(text) if self.fits else "")
+        self._marks = sum(hidden_characters.count_marks(line.text) for line in self.shown_lines)
+        self.setAccessibleDescription(hidden_characters.mark_text(text) if self.fits else "")
 
     def describe_length_and_warnings(self) -> str:
         """The length of its lines without heads, and a warning if something is hidden or not yet shown."""

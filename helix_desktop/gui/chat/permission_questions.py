@@ -1,7 +1,7 @@
 """Shows permission questions above the composer: what exactly will be done and for how long it is allowed.
 
 A question never takes the focus from somebody who is writing; the keys on its buttons work
-from everywhere in the window. What is to be done is shown exactly (`engine/exact_text.py`),
+from everywhere in the window. What is to be done is shown exactly (`engine/hidden_characters.py`),
 made from the value that runs; it cannot be allowed before its end has been shown.
 """
 
@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from helix_desktop.engine import exact_text
+from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.chat.attachment_chips import FlowLayout
@@ -75,7 +75,7 @@ def announce_question_text(question: PermissionQuestion) -> str:
 
 def question_title(question: PermissionQuestion) -> str:
     """What is to be done and to what, which is named exactly."""
-    return translate_title(question.title, exact_text.mark_on_one_line)
+    return translate_title(question.title, mark_on_one_line)
 
 
 def describe_uncovered_files(bench: Workbench | None) -> str:
@@ -93,7 +93,7 @@ def format_uncovered_files(state: str, names: Sequence[str]) -> str:
         return tr("Checkpoints are turned off, so this command's changes cannot be undone.")
     if not names:
         return ""
-    shown = [exact_text.mark_on_one_line(name) for name in names[:NAMED]]
+    shown = [mark_on_one_line(name) for name in names[:NAMED]]
     more = [tr("and {n} more", n=format_number(len(names) - NAMED))] if len(names) > NAMED else []
     return tr("Undo cannot restore: {names}", names=", ".join([*shown, *more]))
 
@@ -101,10 +101,10 @@ def format_uncovered_files(state: str, names: Sequence[str]) -> str:
 def describe_asking_agent(question: PermissionQuestion) -> str:
     """Names the sub-agent, hook or command that asks; empty for the conversation's own agent."""
     if question.command:
-        return tr("Your slash command /{name} runs this command.", name=exact_text.mark_on_one_line(question.command))
+        return tr("Your slash command /{name} runs this command.", name=mark_on_one_line(question.command))
     if not question.by:
         return ""
-    task, more = exact_text.mark_text(question.by[:LONGEST]), len(question.by) - LONGEST
+    task, more = mark_text(question.by[:LONGEST]), len(question.by) - LONGEST
     words = tr("Asked by a sub-agent working on: {task}", task=task)
     return words + (tr(" … {n} more characters", n=format_number(more)) if more > 0 else "")
 
@@ -131,7 +131,7 @@ class PermissionQuestionCard(QWidget):
         if who := describe_asking_agent(question):
             self._build_question_label(who, "small")
         why = question.why if is_asked_by_server(question) and not question.form else translate_sentences(question.why)
-        self._why = self._build_question_label(exact_text.mark_text(why[:1].upper() + why[1:]), "small")
+        self._why = self._build_question_label(mark_text(why[:1].upper() + why[1:]), "small")
         self._why.setVisible(bool(why))
         if uncovered:
             self._build_question_label(uncovered, "small")
@@ -272,7 +272,7 @@ class PermissionQuestionCard(QWidget):
         """The exact rule that allowing for longer would make; the user may take a narrower one."""
         label = plain_widgets.build_plain_label(tr("Rule to add:"), "small", self, wraps=False)
         choice = plain_widgets.build_combo_box(tr("Rule for “Always allow”"), self)
-        choice.addItems([exact_text.mark_text(rule) for rule in self._question.rules])
+        choice.addItems([mark_text(rule) for rule in self._question.rules])
         choice.setProperty("look", "mono")
         choice.setToolTip(tr("* means any arguments. Choose a longer rule to allow less."))
         choice.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)

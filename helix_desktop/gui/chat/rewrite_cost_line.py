@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from PySide6.QtWidgets import QWidget
 
+from helix_desktop.engine.context_usage import PendingRewrite
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.request_costs import CauseCost, RequestCost
-from helix_desktop.engine.token_budget import PendingRewrite
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.layouts import build_row

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtWidgets import QDialogButtonBox, QLabel, QListWidget, QPushButton, QSizePolicy, QWidget
 
-from helix_desktop.engine.exact_text import mark_on_one_line
+from helix_desktop.engine.hidden_characters import mark_on_one_line
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.exact_text_view import ExactTextView

@@ -6,8 +6,8 @@ from functools import cached_property, partial
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import Block, ContextKind
-from helix_desktop.engine.history.moment import Moment
-from helix_desktop.engine.history.token_ledger import Savings
+from helix_desktop.engine.state.moment import Moment
+from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import context_kind_name, format_token_count
 from helix_desktop.gui.shared.figure_formats import format_dollars

@@ -11,13 +11,13 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QCursor, QShowEvent
 from PySide6.QtWidgets import QMenu, QSlider, QWidget
 
-from helix_desktop.engine import context_policy, token_budget
+from helix_desktop.engine import context_policy, context_usage
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, Recorded, Span
-from helix_desktop.engine.history.moment import Moment
-from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.session_events import Event, FactAppended, FoldProgress, MeterChanged
+from helix_desktop.engine.state.moment import Moment
+from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import context_kind_name, format_token_count
@@ -192,14 +192,14 @@ class ContextInspector(QWidget):
 
     def _show_moment(self, state: Moment) -> None:
         chosen = context_policy.policy_from_fact(state.settings.policy)
-        meter = token_budget.measure_window(state, chosen)
+        meter = context_usage.measure_window(state, chosen)
         self._parts = context_figures.list_view_blocks(state)
         self.view.show_boxes(
             lambda ink, width: self._build_inspector_boxes(ink, width, state, meter, chosen), keep_place=True
         )
 
     def _build_inspector_boxes(
-        self, ink: DrawingStyle, width: float, state: Moment, meter: token_budget.WindowMeter, chosen: Policy
+        self, ink: DrawingStyle, width: float, state: Moment, meter: context_usage.WindowMeter, chosen: Policy
     ) -> Iterator[LayoutBox]:
         thresholds = " · ".join(words for words, _, _ in list_fold_thresholds(chosen))
         yield from build_context_boxes(ink, width, state, meter, thresholds)
@@ -213,7 +213,7 @@ class ContextInspector(QWidget):
         # For a past moment, the savings are shown at the prices of that time.
         session = self._session if self._is_at_present else None
         paid = session.conversation.state if session is not None else state
-        rows = context_figures.build_savings_rows(token_budget.compute_savings(paid))
+        rows = context_figures.build_savings_rows(context_usage.compute_savings(paid))
         for number, (words, figure, good) in enumerate(rows):
             yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 10)
         if self._is_at_present:

@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal, SignalIns
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
-from helix_desktop.engine import context_policy, token_budget
+from helix_desktop.engine import context_policy, context_usage
 from helix_desktop.gui import tab_order
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.inspector.context_figures import build_savings_rows
@@ -86,7 +86,7 @@ class ContextPanel(QWidget):
         def build_panel_boxes(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
             meter = session.context.next_request_meter()
             yield from build_context_boxes(ink, width, session.conversation.expected_state, meter, "")
-            rows = build_savings_rows(token_budget.compute_savings(session.conversation.state))
+            rows = build_savings_rows(context_usage.compute_savings(session.conversation.state))
             rows = [*rows, *([(next_price, "", False)] if next_price else [])]
             for number, (words, figure, good) in enumerate(rows):
                 yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 12)

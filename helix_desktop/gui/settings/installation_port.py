@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.importing.history_import_port import HistoryImportPort
-from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
+from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.workbench_types import ConnectedAgents, DoctorFinding, Workbench, Workbenches
 
 

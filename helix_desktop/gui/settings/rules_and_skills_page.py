@@ -7,7 +7,7 @@ from typing import Any
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QLabel, QWidget
 
-from helix_desktop.engine.exact_text import mark_on_one_line, mark_text
+from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, item_kind_plurals
 from helix_desktop.gui.engine_sentences import translate_sentences

@@ -18,7 +18,7 @@ from helix_desktop.gui.workbench_types import Workbench
 MEGABYTE = 1_000_000
 # The thresholds people change most. The page "Advanced" has all others.
 BASIC_THRESHOLDS = ("admission", "caching", "observation", "handover")
-# The limits that stop a turn (see engine/collaborators.py).
+# The limits that stop a turn (see engine/session_setup.py).
 # For each limit: its name, title, description, default and greatest value.
 TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("steps", "Steps per turn", "A turn stops after this many requests to the model.", 400, 100_000),

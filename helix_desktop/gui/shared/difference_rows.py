@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from helix_desktop.engine import exact_text
 from helix_desktop.engine.changes.diff_hunks import Hunk, find_changes_within_line
+from helix_desktop.engine.hidden_characters import GOES_ON, mark_text, marked_lines
 from helix_desktop.fast_dataclass import dataclass
 
 Span = tuple[int, int]
@@ -77,7 +77,7 @@ def build_patch_rows(text: str, *, columns: bool) -> list[DifferenceRow]:
     names = _FILES.match(text)
     if names is None:
         return []
-    first, second = (DifferenceLine("", exact_text.mark_text(line)) for line in names[0].splitlines())
+    first, second = (DifferenceLine("", mark_text(line)) for line in names[0].splitlines())
     found = [DifferenceRow(-1, right=first), DifferenceRow(-1, right=second)]
     if columns:
         found = [DifferenceRow(-1, left=first, right=second)]
@@ -89,7 +89,7 @@ def build_patch_rows(text: str, *, columns: bool) -> list[DifferenceRow]:
         if head is None or not end:
             return []
         old, new = (max(0, int(head[group]) - 1) for group in (1, 3))
-        shown = [(line[:1], piece) for line in lines[at + 1 : end] for piece in exact_text.marked_lines(line[1:])]
+        shown = [(line[:1], piece) for line in lines[at + 1 : end] for piece in marked_lines(line[1:])]
         found += _build_rows_of_hunk(number, lines[at], _number_hunk_lines(shown, old, new), columns)
         at, number = end, number + 1
     return found
@@ -152,7 +152,7 @@ def _number_hunk_lines(lines: Sequence[tuple[str, str]], old: int, new: int) -> 
             (gone if sign == "-" else come).append(line)
         else:
             found.append(DifferenceLine(*line))
-        goes_on = text.endswith(exact_text.GOES_ON)
+        goes_on = text.endswith(GOES_ON)
     return found
 
 

@@ -10,7 +10,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QPaintEvent, QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy, QWidget
 
-from helix_desktop.engine import exact_text
+from helix_desktop.engine import hidden_characters
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 
@@ -28,7 +28,7 @@ class ExactTextView(QPlainTextEdit):
         super().__init__(parent)
         self._theme = theme
         self._text = text
-        self._lines = exact_text.marked_lines(text)
+        self._lines = hidden_characters.marked_lines(text)
         self._more = True  # True if more lines follow those that are shown.
         self._begun = False
         self._marks = 0
@@ -100,7 +100,7 @@ class ExactTextView(QPlainTextEdit):
         piece = list(islice(self._lines, _PIECE))
         self._more = len(piece) == _PIECE
         text = "\n".join(piece)
-        self._marks += exact_text.count_marks(text)
+        self._marks += hidden_characters.count_marks(text)
         if not self._begun:
             self._begun = True
             self.setPlainText(text)

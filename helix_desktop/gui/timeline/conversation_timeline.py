@@ -14,10 +14,10 @@ from dataclasses import field, replace
 from enum import StrEnum
 from itertools import accumulate
 
-from helix_desktop.engine import facts, token_budget
+from helix_desktop.engine import context_usage, facts
 from helix_desktop.engine.blocks import ContextKind
-from helix_desktop.engine.call_outcomes import command_of_call, find_changed_paths, parse_call_arguments
-from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
+from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
+from helix_desktop.engine.tool_call_outcomes import command_of_call, find_changed_paths, parse_call_arguments
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
@@ -201,7 +201,7 @@ class ConversationTimeline:
     def credit_savings_to_folds(self, seq: int = 0) -> None:
         """Gives what was saved since the last time, until the fact `seq`, to the folds in force; 0: until now."""
         chosen = self.history.settings.model_for_role(facts.ModelRole.MAIN)
-        prices, per_million = token_budget.relative_prices(chosen), chosen.price_input if chosen else 0.0
+        prices, per_million = context_usage.relative_prices(chosen), chosen.price_input if chosen else 0.0
         ledger, until = self.history.record.ledger, seq or self.history.seq
         old, new = (ledger.savings_until(at, prices, per_million=per_million) for at in (self._settled_seq, until))
         tokens = new.without - new.sent - (old.without - old.sent)

@@ -11,10 +11,10 @@ from PySide6.QtWidgets import QMenu, QPushButton, QSplitter, QWidget
 
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded
-from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.request_costs import RequestCost, explain_with_original
 from helix_desktop.engine.session_events import Event as SessionEvent
 from helix_desktop.engine.session_events import FactAppended
+from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.summary_claims import find_claims_of_fold
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError

@@ -3,7 +3,7 @@
 from dataclasses import field
 
 from helix_desktop.engine.facts import Rewound, UserSaid
-from helix_desktop.engine.history.fact_tree import FactTree, Run
+from helix_desktop.engine.state.fact_tree import FactTree, Run
 from helix_desktop.fast_dataclass import dataclass
 
 

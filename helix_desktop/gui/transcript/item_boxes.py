@@ -3,7 +3,8 @@
 import json
 from collections.abc import Callable, Iterator
 
-from helix_desktop.engine import exact_text, facts
+from helix_desktop.engine import facts
+from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
 from helix_desktop.gui.shared.figure_formats import format_byte_size, format_duration
@@ -308,11 +309,11 @@ def _format_call_arguments(text: str) -> str:
     if len(text) <= 60 or (text.count('":') <= 1 and len(text) < 200):
         return ""
     if len(text) > LONGEST_ARGUMENTS:
-        return exact_text.mark_text(text[:LONGEST_ARGUMENTS]) + "…"
+        return mark_text(text[:LONGEST_ARGUMENTS]) + "…"
     try:
-        return exact_text.mark_text(json.dumps(json.loads(text), indent=2, ensure_ascii=False).replace("\\n", "\n"))
+        return mark_text(json.dumps(json.loads(text), indent=2, ensure_ascii=False).replace("\\n", "\n"))
     except (ValueError, RecursionError):
-        return exact_text.mark_text(text)
+        return mark_text(text)
 
 
 def _build_live_call_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:

@@ -5,7 +5,7 @@ Heights are whole pixels. An item that is hidden has the height 0 and is never f
 
 from collections.abc import Iterable
 
-from helix_desktop.engine.history.fenwick_tree import FenwickTree
+from helix_desktop.engine.state.fenwick_tree import FenwickTree
 
 
 class ItemHeights:

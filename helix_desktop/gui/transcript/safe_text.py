@@ -2,7 +2,7 @@
 
 What could hide something from the reader, turn the direction of other text, or mean something to a terminal is
 removed (escape sequences) or made visible (`⟨202E⟩`). What languages need stays: joiners between letters, direction marks.
-This is for reading outputs. What somebody is to agree to is shown by `engine/exact_text.py`, which removes nothing.
+This is for reading outputs. What somebody is to agree to is shown by `engine/hidden_characters.py`, which removes nothing.
 """
 
 import re

@@ -6,11 +6,11 @@ It only makes values; `line_boxes` draws them. Arguments may be a megabyte, so o
 import re
 from enum import StrEnum
 
-from helix_desktop.engine.call_outcomes import find_call_subject
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, ToolCall, ToolReturned
 from helix_desktop.engine.session_events import CallStage
-from helix_desktop.engine.tool_calls import NOT_BEGUN, UNREAD, USER_WORDS
+from helix_desktop.engine.tool_call_outcomes import find_call_subject
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD, USER_WORDS
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import format_token_count

@@ -14,7 +14,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QToolTip, QWidget
 
-from helix_desktop.engine import exact_text
+from helix_desktop.engine import hidden_characters
 from helix_desktop.engine.facts import ModelReplied, PartRef, ToolReturned, UserSaid
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.question_dialogs import ask_which_way
@@ -271,7 +271,7 @@ class TranscriptView(TranscriptCanvas):
 
     def _ask_to_open_link(self, address: str) -> None:
         """A link is shown as it is before anything is opened."""
-        shown = exact_text.mark_on_one_line(address)
+        shown = hidden_characters.mark_on_one_line(address)
         if not address.lower().startswith(_OPENED):
             QGuiApplication.clipboard().setText(address)
             QToolTip.showText(self.cursor().pos(), safe_tooltip(tr("Copied: {address}", address=shown[:200])), self)

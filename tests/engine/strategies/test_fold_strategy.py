@@ -10,7 +10,7 @@ from helix_desktop.engine.strategies.fold_strategy import (
     first_seq_of_tail,
     was_restored_by_user,
 )
-from tests.engine.strategies.test_marker_clearing import situation
+from tests.engine.strategies.test_markers import situation
 from tests.engine.talk import Talk
 
 

@@ -15,7 +15,7 @@ from helix_desktop.engine.strategies.handover import (
     missing_sections_question,
     split_handover_sections,
 )
-from tests.engine.strategies.test_marker_clearing import situation
+from tests.engine.strategies.test_markers import situation
 from tests.engine.talk import Talk
 
 HELIX = context_policy.preset_policy("helix")

@@ -6,7 +6,7 @@ from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.strategies import reflection
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan
-from tests.engine.strategies.test_marker_clearing import situation
+from tests.engine.strategies.test_markers import situation
 from tests.engine.talk import Talk
 
 OBSERVATIONAL = context_policy.preset_policy("observational")

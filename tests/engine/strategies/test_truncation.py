@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.strategies import truncation
-from tests.engine.strategies.test_marker_clearing import situation
+from tests.engine.strategies.test_markers import situation
 from tests.engine.talk import Talk
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
+from helix_desktop.engine.context_usage import PendingRewrite
 from helix_desktop.engine.facts import BroughtIn, ModelReplied, Origin, Stop, SystemSet, Text, Usage, UserSaid
 from helix_desktop.engine.request_changes import Cause, CauseKind
 from helix_desktop.engine.request_costs import CauseCost, RequestCost, explain_last_turn
 from helix_desktop.engine.session_events import ConversationActivity, MeterChanged
-from helix_desktop.engine.token_budget import PendingRewrite
 from helix_desktop.gui.chat.rewrite_cost_line import describe_avoidable_costs
 from helix_desktop.gui.main_window import MainWindow
 from tests.gui.fake_desk import FakeSession

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine import context_policy, token_budget
+from helix_desktop.engine import context_policy, context_usage
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import ModelReplied, Recorded, Stop, Text, Usage
-from helix_desktop.engine.history.token_ledger import Savings
+from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.gui.inspector import context_figures
 from tests.gui import story
@@ -19,7 +19,7 @@ def state() -> ConversationState:
 
 def test_parts_are_the_blocks_of_the_view() -> None:
     now = state()
-    meter = token_budget.measure_window(now, context_policy.policy_from_fact(now.settings.policy))
+    meter = context_usage.measure_window(now, context_policy.policy_from_fact(now.settings.policy))
     parts = context_figures.list_view_blocks(now)
     assert [part.block for part in parts] == list(now.get_view().blocks)
     by_kind = {kind: sum(p.tokens for p in parts if p.block.kind is kind) for kind in ContextKind}

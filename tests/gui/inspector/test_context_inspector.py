@@ -12,7 +12,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine import legal_messages
+from helix_desktop.engine import request_building
 from helix_desktop.engine.blocks import Request, TextDelta
 from helix_desktop.engine.facts import Cover, Excluded, FoldKind, Included, Pinned, Text, Unpinned, UserSaid
 from helix_desktop.engine.session_events import FactAppended, FoldProgress, ReplyStreamed
@@ -44,7 +44,7 @@ class Commanded(FakeSession):
         self.append(Included(ref))
 
     async def rebuild_request(self, seq: int | None = None) -> Request:
-        return legal_messages.build_request(
+        return request_building.build_request(
             (self.state if seq is None else self.state.past_moment(seq - 1)).get_view(), {}
         )
 
@@ -129,7 +129,7 @@ def test_the_request_is_the_sessions(panel: ContextInspector, session: Commanded
     act(panel, "Show the request")
     settle()
     (dialog,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, RequestDialog) and w.isVisible()]
-    wanted = format_request_as_text(legal_messages.build_request(session.view(), {}))
+    wanted = format_request_as_text(request_building.build_request(session.view(), {}))
     assert [dialog.view.viewed_lines[i] for i in range(len(dialog.view.viewed_lines))] == wanted
     assert any("The guard must never" in line for line in wanted)
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from helix_desktop.engine import exact_text
+from helix_desktop.engine import hidden_characters
 from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.gui.shared.difference_rows import build_patch_rows, find_changed_words
 from tests.faults import cards
@@ -21,7 +21,7 @@ def read_back(text: str, *, columns: bool) -> str:
             lines.append(row.head)
         elif row.right is not None:
             lines.append(row.right.text if goes_on else row.right.mark + row.right.text)
-            goes_on = row.right.text.endswith(exact_text.GOES_ON)
+            goes_on = row.right.text.endswith(hidden_characters.GOES_ON)
     return unmark_text("\n".join(lines))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import QObject
 
-from helix_desktop.engine.history.moment import Moment
+from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, format_view_as_text

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from helix_desktop.engine import token_budget
+from helix_desktop.engine import context_usage
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     BroughtIn,
@@ -104,7 +104,7 @@ def test_a_rewind_goes_back_to_what_was(written: Written) -> None:
 
 def test_totals_and_edits(written: Written) -> None:
     story = story_of(written)
-    totals = token_budget.compute_savings(story.history)
+    totals = context_usage.compute_savings(story.history)
     assert totals.steps == 6
     assert totals.sent == 20_000 + 21_000 + 22_000 + 40_000 + 22_000 + 23_000
     assert totals.without >= totals.sent
@@ -165,7 +165,7 @@ def test_the_kinds_lie_on_each_other_up_to_what_was_sent(written: Written) -> No
 def test_what_the_folds_saved_is_together_what_the_panel_says_was_saved(written: Written) -> None:
     story = story_of(written)
     story.credit_savings_to_folds()
-    totals = token_budget.compute_savings(story.history)
+    totals = context_usage.compute_savings(story.history)
     assert round(sum(event.saved_tokens for event in story.events)) == totals.without - totals.sent > 0
     before = [event.saved_tokens for event in story.events]
     story.credit_savings_to_folds()
@@ -185,13 +185,13 @@ def test_what_writing_a_fold_costs_is_its_own_and_takes_nothing_from_the_folds_b
     assert (story.events[1].saved_dollars, second) == pytest.approx((markers, before))
     assert third == pytest.approx(-0.25)
     assert fold_sentences.describe_saving(story.events[-1]) == "cost $0.250 so far"
-    totals = token_budget.compute_savings(story.history)
+    totals = context_usage.compute_savings(story.history)
     saved = totals.paid_without - totals.paid
     written.step(20_000)
     story = story_of(written)
     story.credit_savings_to_folds()
     assert story.events[1].saved_tokens > 0, "a handover over markers leaves them what they save"
-    assert token_budget.compute_savings(story.history).paid_without - totals.paid > saved
+    assert context_usage.compute_savings(story.history).paid_without - totals.paid > saved
 
 
 def test_messages_changes_and_errors_have_their_lanes(written: Written) -> None:

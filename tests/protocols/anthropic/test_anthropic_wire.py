@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from helix_desktop.engine.context_usage import compute_cost
 from helix_desktop.engine.facts import ModelRole, ModelSet
-from helix_desktop.engine.token_budget import compute_cost
 from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.protocols.anthropic.anthropic_wire import AnthropicCallFilter
 from tests.protocols.streams import DONE, put_together, through

@@ -1,0 +1,442 @@
+"""Decides, by the policy, what is folded when in one conversation, and carries it out.
+
+Before a pause that outlives the provider's cache, what pays is folded; otherwise the cache may be kept alive.
+Every strategy has three phases: read without a pause; ask the model while everything goes on; append if the covered
+facts are unchanged. One fold is in progress at a time, and three failures of a kind in a row open its breaker. Nothing
+here ever fails a turn: errors are recorded as `FoldFailed`, and in panic the next step of the ladder is taken.
+"""
+
+import asyncio
+import itertools
+import logging
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from helix_desktop.engine import context_usage, document_writer, facts, fold_economics
+from helix_desktop.engine.conversation import Conversation, ConversationDraft
+from helix_desktop.engine.large_outputs import OutputAdmission
+from helix_desktop.engine.marker_folding import PartClearer
+from helix_desktop.engine.ports import Clock
+from helix_desktop.engine.request_shortening import PanicReduction, PanicSupport
+from helix_desktop.engine.session_events import FoldProgress
+from helix_desktop.engine.session_setup import FoldServices
+from helix_desktop.engine.strategies import markers, output_admission
+from helix_desktop.engine.strategies.all_strategies import STRATEGIES
+from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, first_seq_of_tail
+from helix_desktop.engine.strategies.handover import latest_start_tokens, least_context_tokens
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.engine.view_contents import ViewContents
+from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoppedByUser
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+ASKED = "requested by the user"
+RETRY_AFTER = 60.0  # A strategy that failed is not tried again for this many seconds.
+TO_WRITE = 45.0  # A fold for a pause begins this many seconds before the cache expires.
+
+
+class FoldPlanner:
+    """Which fold is due. A strategy that failed rests for a while; after some failures in a row until the user says otherwise."""
+
+    def __init__(self, conversation: Conversation, clock: Clock) -> None:
+        self._conversation = conversation
+        self._clock = clock
+        self._failed_at: dict[facts.FoldKind, float] = {}
+
+    def find_due_fold(self, situation: FoldSituation) -> FoldPlan | None:
+        due = (strategy.due(situation) for strategy in STRATEGIES.values())
+        return next((plan for plan in due if plan is not None and not self._is_paused(plan.kind, situation)), None)
+
+    def _is_paused(self, kind: facts.FoldKind, situation: FoldSituation) -> bool:
+        if situation.branch.failures[kind] >= situation.policy.failures:
+            return True
+        failed = self._failed_at.get(kind)
+        return failed is not None and 0 <= situation.now - failed < RETRY_AFTER
+
+    async def record_failure(self, kind: facts.FoldKind, why: str, spent: Sequence[facts.Fact] = ()) -> None:
+        self._failed_at[kind] = self._clock.current_time()
+        await self._conversation.append_facts(*spent, facts.FoldFailed(kind, why))
+
+
+class FoldSteward:
+    """`apply_due_folds` and `excerpt_large_results` are awaited by the turn; `start_folds_after_turn` and background writing take none of its time."""
+
+    def __init__(self, conversation: Conversation, services: FoldServices) -> None:
+        self.conversation = conversation
+        self._services = services
+        self._clock, self._spawn = services.clock, services.spawn
+        cache, tokens, models = services.cache, services.tokens, services.models
+        self._contents = ViewContents(cache)
+        self._writer = document_writer.DocumentWriter(conversation, cache, tokens, self._clock, models, self._contents)
+        self._sweeping = PartClearer(conversation, cache, tokens)
+        self._admission = OutputAdmission(conversation, cache, tokens, models, self._contents)
+        self._flying: asyncio.Task[object] | None = None
+        self._flying_plan: FoldPlan | None = None
+        self._ready: document_writer.WrittenDocument | None = None
+        self._pause: asyncio.TimerHandle | None = None
+        self._planner = FoldPlanner(conversation, services.clock)
+        # Set by the session. The reference is weak because the session holds this steward.
+        self.keep_cache_alive: weakref.WeakMethod[Callable[[], Coroutine[Any, Any, None]]] | None = None
+
+    def steward_for_draft(self, draft: ConversationDraft) -> "DraftSteward":
+        own = replace(self._services, models=lambda _: None, spawn=_refuse_to_spawn)
+        return DraftSteward(draft, own)
+
+    async def excerpt_large_results(
+        self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str] | None = None, seqs: Sequence[int] = ()
+    ) -> tuple[facts.Fact, ...]:
+        """The excerpts to append behind the batch in one transaction; `keeps`: by call, what it
+        asked to keep; `seqs`: of those at the beginning of the batch that are recorded already.
+        """
+        try:
+            return await self._admission.excerpt_large_outputs(batch, keeps or {}, seqs)
+        except HelixError as error:
+            # The message may quote the provider, so only the kind of error is logged.
+            log.info("admission failed: %s", type(error).__name__)
+            return (facts.FoldFailed(facts.FoldKind.EXCERPT, error.what),)
+
+    async def excerpt_large_message(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
+        try:
+            return await self._admission.excerpt_large_parts(said)
+        except HelixError as error:
+            log.info("storing a large message failed: %s", error.what)
+            return (said, facts.FoldFailed(facts.FoldKind.EXCERPT, error.what))
+
+    async def apply_due_folds(self, *, overflowed: bool = False) -> None:
+        """Adopt what is ready, clear what is due, start what is due, and see to it that the next request fits. While
+        a document is being written nothing is cleared: its adoption takes clearing along, and rewrites the prefix once.
+
+        `overflowed`: the provider has just refused a request as too long, whatever the meter says.
+        """
+        await self._run_and_record_failure(facts.FoldKind.HANDOVER, self.adopt_ready_fold)
+        if overflowed or not self.conversation.current_meter().request_fits:
+            reduce = partial(self._reduce_in_panic, overflowed=overflowed)
+            await self._run_and_record_failure(facts.FoldKind.TRUNCATION, reduce)
+        elif self._flying is None:
+            await self._run_and_record_failure(facts.FoldKind.MARKER, self._clear_due_parts)
+        self._start_due_fold()
+        self.watch_for_pause()
+
+    def start_folds_after_turn(self) -> None:
+        """Start what is due between turns, in the background."""
+        self._start_due_fold()
+        self.watch_for_pause()
+
+    def watch_for_pause(self) -> None:
+        """If no request follows until the provider's cache runs out (the user leaves, a question waits),
+        what pays is folded while the cache can still be read; where nothing is folded, the cache may be kept alive.
+        """
+        if self._pause is not None:
+            self._pause.cancel()
+        left = markers.cache_lifetime(self.conversation.state) - TO_WRITE
+        loop = asyncio.get_running_loop()
+        self._pause = loop.call_later(left, self._fold_before_pause)
+
+    def _fold_before_pause(self) -> None:
+        situation = replace(self.current_situation(), is_pausing=True)
+        left = markers.seconds_until_cold(situation)
+        if left > 2 * TO_WRITE:  # A newer step has renewed the provider's cache.
+            self.watch_for_pause()
+        elif left > 0:
+            self._start_due_fold(situation)
+            keep_alive = self.keep_cache_alive() if self.keep_cache_alive else None
+            if keep_alive and self.has_no_fold_in_work and _pays_to_keep_cache(situation):
+                with suppress(StoppedByUser):
+                    self._spawn(keep_alive(), name=f"keep the cache of {self.conversation.id} alive")
+
+    async def fold_on_demand(self, kind: facts.FoldKind, wish: str = "") -> tuple[facts.Recorded, ...]:
+        """Fold on demand. Refused, with the reason, where there is nothing to fold or a fold is being made."""
+        if kind is facts.FoldKind.MARKER:
+            situation = self.current_situation()
+            tail = first_seq_of_tail(situation)
+            clearing = markers.plan_clearing_of_all_before(situation, tail)
+            if clearing is None:
+                raise ActionRefused("One-line markers would not be shorter than the old outputs.")
+            return await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), ASKED)
+        plan = self._plan_on_demand(kind, wish)
+        if plan is None:
+            raise ActionRefused("There is nothing to fold yet: the most recent part of a conversation is never folded.")
+        await self._discard_ready_fold()
+        if self._flying is not None:
+            raise ActionRefused(
+                "A fold is already in progress.", remedy="Wait for the current fold to finish, or cancel it."
+            )
+        reading = document_writer.gather_material(plan, self.current_situation())
+        if kind is facts.FoldKind.TRUNCATION:
+            written = await self._writer.write_truncation(reading, self.conversation.new_fold_name(kind))
+            return await self.append_written_fold(written)
+        if too_little := self._writer.reason_not_to_fold(reading):
+            raise ActionRefused(too_little)
+        self._start_fold(plan)
+        return await self._adopt_finished_fold()
+
+    async def unfold(self, fold: str) -> tuple[facts.Recorded, ...]:
+        """Take a fold out of force. Refused, with figures, where the view would not fit."""
+        state = self.conversation.state
+        if (folded := state.find_fold(fold)) is None:
+            raise NotFound(f"There is no fold {fold!r} in this conversation.")
+        if fold not in state.branch.live:
+            raise ActionRefused("This fold has already been undone.")
+        if state.is_forgotten(folded):
+            raise ActionRefused("The output was permanently removed at your request, so it cannot be restored.")
+        meter = self.current_situation(self.conversation.expected_state).meter
+        more = round((state.branch.view_tokens_without_fold(fold) - state.branch.total_tokens) * meter.factor)
+        if more > max(meter.free_tokens, 0):
+            raise ActionRefused(
+                f"Undoing this fold would add {more:,} tokens, but only {max(meter.free_tokens, 0):,} are free: {meter.format_meter()}.",
+                remedy="Fold something else first, or recall only the part you need.",
+            )
+        return await self.conversation.append_facts(facts.Unfolded(fold))
+
+    async def refold(self, fold: str) -> tuple[facts.Recorded, ...]:
+        """Put an undone fold back. ActionRefused where another one crosses it by now."""
+        branch = self.conversation.state.branch
+        folded = branch.folds.get(fold)
+        if folded is None:
+            raise NotFound(f"There is no fold {fold!r} in this conversation.")
+        if fold in branch.live:
+            raise ActionRefused("This fold is already active.")
+        if not branch.would_fold_nest(folded.cover):
+            raise ActionRefused(
+                "Another fold now replaces some of the same messages.", remedy="Undo the other fold first."
+            )
+        return await self.conversation.append_facts(facts.Refolded(fold))
+
+    def cancel_fold(self) -> None:
+        if self._flying is not None:
+            self._flying.cancel()
+
+    async def _discard_ready_fold(self) -> None:
+        """Forget the fold that is ready but not adopted; what it cost stays recorded."""
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            await self.conversation.append_facts(*ready.spent)
+
+    def can_skip_folding(self, tokens: int) -> bool:
+        """Whether nothing is to be done before a step that so many tokens of outputs and messages come in for:
+        they are shown whole and fit, no fold waits to be adopted, and the provider's cache is warm.
+        """
+        situation = self.current_situation()
+        meter = situation.meter
+        whole = output_admission.whole_limit_tokens(situation.policy, meter.window)
+        return (
+            self._ready is None
+            and tokens * meter.factor <= min(whole, meter.free_tokens)
+            and not markers.is_cache_cold(situation)
+        )
+
+    @property
+    def has_no_fold_in_work(self) -> bool:
+        """Returns whether no fold is being made and none waits to be adopted."""
+        return self._flying is None and self._ready is None
+
+    async def aclose(self) -> None:
+        """Stop, and let go of what was read; nothing is lost but the fold that was being made."""
+        if self._pause is not None:
+            self._pause.cancel()
+        flying = self._flying
+        if flying is not None:
+            flying.cancel()
+            await asyncio.wait([flying])
+        with suppress(HelixError):
+            await self.adopt_ready_fold()
+            await self._discard_ready_fold()
+        self._writer.contents.clear_read_contents()
+
+    def forecast_folds(self) -> str:
+        """What would be folded next, and why, in a sentence."""
+        if self._flying_plan is not None:
+            return f"Fold in progress: {self._flying_plan.kind.value}, because {self._flying_plan.why}."
+        situation = self.current_situation(self.conversation.expected_state)
+        plan, clearing = self._planner.find_due_fold(situation), markers.find_due_clearing(situation)
+        if plan is not None:
+            return f"Next fold: {plan.kind.value}, because {plan.why}."
+        if clearing is not None:
+            return f"Next fold: old outputs are replaced with one-line markers, {clearing.why}."
+        return f"Nothing needs folding yet: {situation.meter.format_meter()}. {describe_policy_outlook(situation)}"
+
+    def tokens_freed_by_markers(self) -> int:
+        """The tokens that markers for everything old would free; 0 where the policy makes them at the next step anyway."""
+        situation = self.current_situation(self.conversation.expected_state)
+        clearing = markers.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
+        if clearing is None or markers.find_due_clearing(situation) is not None:
+            return 0
+        return round(markers.count_freed_tokens(situation, clearing) * situation.meter.factor)
+
+    def current_situation(self, state: ConversationState | None = None) -> FoldSituation:
+        state = state or self.conversation.state
+        chosen = self.conversation.policy_at(state)
+        return FoldSituation(state, chosen, context_usage.measure_window(state, chosen), self._clock.current_time())
+
+    def _plan_on_demand(self, kind: facts.FoldKind, wish: str) -> FoldPlan | None:
+        situation = self.current_situation()
+        if kind not in STRATEGIES:
+            raise ActionRefused("Only new outputs can be shortened to excerpts.", remedy="Use markers for old outputs.")
+        span = STRATEGIES[kind].span(situation)
+        return None if span is None else FoldPlan(kind, span, ASKED, wish=wish)
+
+    def _start_due_fold(self, situation: FoldSituation | None = None) -> None:
+        if self.has_no_fold_in_work:
+            plan = self._planner.find_due_fold(situation or self.current_situation())
+            if plan is not None:
+                self._start_fold(plan)
+
+    def _start_fold(self, plan: FoldPlan) -> None:
+        reading = document_writer.gather_material(plan, self.current_situation())
+        name = f"{plan.kind.value} of {self.conversation.id}"
+        try:
+            self._flying = self._spawn(self._prepare_fold_document(reading), name=name)
+        except StoppedByUser:
+            return
+        self._flying_plan = plan
+        self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why))
+
+    async def _prepare_fold_document(self, reading: document_writer.DocumentMaterial) -> None:
+        """The task of a fold in flight. Its end is told whatever it is."""
+        plan = reading.plan
+        try:
+            wait = reading.situation.policy.summary_wait
+            self._ready = await self._writer.write_document(reading, self.conversation.new_fold_name(plan.kind), wait)
+        except HelixError as error:
+            await self._planner.record_failure(plan.kind, error.what, document_writer.spent_on_failed_document(error))
+        except Exception:
+            log.exception("a %s could not be written", plan.kind.value)
+            await self._planner.record_failure(plan.kind, "a bug in Helix Desktop (see the log)")
+        finally:
+            self._flying, self._flying_plan = None, None
+            self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why, done=True))
+
+    async def _adopt_finished_fold(self) -> tuple[facts.Recorded, ...]:
+        """What the fold in flight came to, adopted."""
+        flying = self._flying
+        if flying is not None:
+            await asyncio.wait([flying])
+        if self._ready is None:
+            failures = [r.fact for r in self.conversation.state.facts[-3:] if isinstance(r.fact, facts.FoldFailed)]
+            raise document_writer.NoDocumentWritten(
+                f"Nothing was folded: {failures[-1].why if failures else 'the operation was cancelled'}"
+            )
+        recorded = await self.adopt_ready_fold()
+        if not recorded and self._ready is None:
+            raise document_writer.NoDocumentWritten("Nothing was folded: the messages changed in the meantime")
+        return recorded
+
+    async def adopt_ready_fold(self) -> tuple[facts.Recorded, ...]:
+        """Append what is ready, if the covered facts are still the same; clearing is taken along. What was begun
+        in a turn that is over by now waits for the next one: between turns the last one stays whole.
+        """
+        ready = self._ready
+        if ready is None:
+            return ()
+        same = document_writer.is_material_current(ready.reading, self.conversation.state)
+        if same and ready.reading.plan.span.last >= first_seq_of_tail(self.current_situation()):
+            return ()
+        if not same:
+            log.info("%s was not adopted: what it covers has changed", ready.fold.fold)
+            await self._discard_ready_fold()
+            return ()
+        self._ready = None
+        recorded = await self.append_written_fold(ready)
+        if recorded and self.conversation.policy.caching != "off":
+            situation = self.current_situation()
+            along = markers.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
+            if along is not None:
+                await self._sweeping.clear_to_markers(along.parts_to_clear(situation), along.why, batch=ready.fold.fold)
+        return recorded
+
+    async def append_written_fold(self, written: document_writer.WrittenDocument) -> tuple[facts.Recorded, ...]:
+        def make_facts(_: int) -> tuple[facts.Fact, ...]:
+            same = document_writer.is_material_current(written.reading, self.conversation.state)
+            return (*written.spent, *((written.fold,) if same else ()))
+
+        recorded = await self.conversation.append_facts_from(make_facts)
+        return tuple(one for one in recorded if isinstance(one.fact, facts.Folded))
+
+    # --- Clearing old parts, and stronger measures if the next request does not fit
+
+    async def _clear_due_parts(self) -> None:
+        situation = self.current_situation()
+        clearing = markers.find_due_clearing(situation)
+        if clearing is not None:
+            await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), clearing.why)
+
+    async def _reduce_in_panic(self, *, overflowed: bool) -> None:
+        """The ladder, until the next request fits."""
+        aid = PanicSupport(self.current_situation, self._spawn, self.append_written_fold, self.wait_and_adopt_fold)
+        reduction = PanicReduction(self.conversation, self._writer, self._sweeping, aid)
+        await reduction.reduce_until_it_fits(overflowed=overflowed)
+
+    async def wait_and_adopt_fold(self, seconds: float) -> bool:
+        """Wait for the fold in flight, if there is one, and adopt it. False where it had to be given up."""
+        flying, plan = self._flying, self._flying_plan
+        if flying is None or plan is None:
+            return True
+        why = await self._writer.wait_for_writing(flying, self.conversation.policy, seconds)
+        if why:
+            self.cancel_fold()
+            await self._planner.record_failure(plan.kind, why)
+            return False
+        await self.adopt_ready_fold()
+        return True
+
+    async def _run_and_record_failure(self, kind: facts.FoldKind, work: Callable[[], Awaitable[object]]) -> None:
+        """A failure of a strategy is recorded and never fails a turn."""
+        try:
+            await work()
+        except HelixError as error:
+            log.info("%s failed: %s", kind.value, type(error).__name__)
+            await self._planner.record_failure(kind, error.what)
+        except Exception:
+            log.exception("a %s failed", kind.value)
+            await self._planner.record_failure(kind, "a bug in Helix Desktop (see the log)")
+
+
+class DraftSteward(FoldSteward):
+    """Admits what arrives, asks no model and starts nothing."""
+
+    def start_folds_after_turn(self) -> None:
+        """Nothing: looking for what is due after each turn of a long history would read all turns before it each time."""
+
+
+def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:
+    coroutine.close()
+    raise StoppedByUser(f"{name} is not available yet.")
+
+
+def _pays_to_keep_cache(situation: FoldSituation) -> bool:
+    """Thinking needs more than one token; the requests of connected agents are not ours to send."""
+    state, branch = situation.state, situation.branch
+    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
+    price = context_usage.estimate_next_message(state, situation.policy)
+    if chosen is None or price is None or chosen.effort or state.agent or state.acp_agent or not branch.steps:
+        return False
+    before = context_usage.cache_refreshes_since(state, branch.steps[-1])
+    is_kept = not before or before[-1][1].cache_read > before[-1][1].input / 2
+    sent = state.record.ledger.last_request_tokens(chosen.model, state.seq)
+    cost = context_usage.compute_cost(facts.Usage(sent, cache_read=sent, output=1), chosen)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(branch.step_times)]
+    away, life = situation.now - branch.step_times[-1], markers.cache_lifetime(state)
+    saved = fold_economics.chance_of_return(away, life, pauses) * (price.cold - price.warm)
+    return is_kept and price.kept + cost <= situation.policy.keep_alive_dollars and saved > cost > 0
+
+
+def describe_policy_outlook(situation: FoldSituation) -> str:
+    """What the policy will do later, and from which figures on."""
+    policy, window = situation.policy, situation.meter.window
+    later = []
+    if policy.caching == "steps":
+        later.append(f"outputs older than {policy.caching_steps} steps are replaced with markers")
+    if policy.caching == "pays":
+        later.append("old outputs are replaced with one-line markers if that saves money")
+    if policy.observation:
+        later.append(f"above {policy.observation_share * window:,.0f} tokens, older messages become observations")
+    if policy.handover == "pays":
+        least = least_context_tokens(situation)
+        later.append(f"above {least:,.0f} tokens, a handover document is written if that saves money")
+    if policy.handover in ("share", "pays"):
+        later.append(f"a handover document is always written at {latest_start_tokens(situation):,.0f} tokens")
+    return f"Later: {'; '.join(later)}." if later else "This preset never folds (shortens) anything."

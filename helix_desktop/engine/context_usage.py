@@ -1,0 +1,245 @@
+"""Measures tokens, windows and prices: one number for the meter and for every trigger.
+
+Tokens are counted once, when a fact is made, with the base encoding. What a model really bills is
+that times one factor per model, learned from what the provider reports. Every threshold is compared
+with the corrected number, and the meter shows the same one.
+"""
+
+from collections.abc import Mapping
+
+from helix_desktop.engine import facts, fold_economics
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.context_policy import Policy
+from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.request_changes import find_first_changed_fact
+from helix_desktop.engine.state.live_folds import count_item_tokens
+from helix_desktop.engine.state.moment import Moment
+from helix_desktop.engine.state.token_ledger import Savings, newest_fact_seen_by
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.fast_dataclass import dataclass
+
+PER_MILLION = 1_000_000
+HOUR = 3_600.0  # In seconds.
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMeter:
+    """How full the window is. `parts` are corrected tokens by kind and sum up to `used`."""
+
+    parts: Mapping[ContextKind, int]
+    used: int
+    window: int
+    reserve: int
+    factor: float
+    model: str = ""
+    is_estimate: bool = False  # True until the provider has reported how many tokens a request had.
+
+    @property
+    def used_share(self) -> float:
+        """The share of the window the next request takes: what is shown and what every trigger compares."""
+        return self.used / self.window
+
+    @property
+    def free_tokens(self) -> int:
+        """What can still come in before the reserve is touched; negative when it does not fit."""
+        return self.window - self.reserve - self.used
+
+    @property
+    def request_fits(self) -> bool:
+        """Whether the next request fits with the reserve for the reply."""
+        return self.free_tokens >= 0
+
+    def format_meter(self) -> str:
+        """For people: used, window and reserve in one line."""
+        return (
+            f"{self.used:,} of {self.window:,} tokens ({self.used_share:.0%}), {self.reserve:,} reserved for the reply"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NextMessageCost:
+    """About what the next request costs, in dollars. `reply`: the tokens expected back; 0: not known, not counted.
+    `warm_until`: when the provider's cache expires, in seconds since 1970; 0: it is cold now, or nobody knows.
+    `per_token`: what a token that is new costs. `kept`: what keeping the cache alive has cost since the last step.
+
+    Not in it: the text of the message itself, more steps where the reply calls tools, and folds.
+    """
+
+    warm: float
+    cold: float
+    reply: int
+    warm_until: float = 0.0
+    per_token: float = 0.0
+    kept: float = 0.0
+    forever: bool = False  # Whether the provider caches the context without saying for how long.
+
+    def is_cache_warm(self, now: float) -> bool:
+        return self.forever or now < self.warm_until
+
+    def cost_when_sent(self, now: float) -> float:
+        return self.warm if self.is_cache_warm(now) else self.cold
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRewrite:
+    """Tokens that the provider has in its cache and that the next request would write again, what that costs in dollars, and until when
+    the cache lives; 0: nobody knows. `is_model`: for another model or thinking time; else tools, system prompt or rules have changed.
+    """
+
+    tokens: int
+    dollars: float
+    until: float = 0.0
+    is_model: bool = False
+
+
+def measure_window(state: Moment, policy: Policy) -> WindowMeter:
+    """What the next request comes to, from the running sums: O(1)."""
+    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
+    factor_now = state.billed_per_counted_token()
+    counted = state.branch.tokens_by_kind(state.settings.settings_tokens)
+    parts = {kind: round(tokens * factor_now) for kind, tokens in zip(ContextKind, counted, strict=True)}
+    size = window_tokens(state, policy)
+    model = chosen.model if chosen else ""
+    reserve, is_estimate = reserved_tokens(state, policy), not state.record.ledger.last_billed_reply(model, state.seq)
+    return WindowMeter(parts, sum(parts.values()), size, reserve, factor_now, model, is_estimate)
+
+
+def count_unfoldable_tokens(state: ConversationState, *more: facts.Cover) -> int:
+    """What no fold can make shorter: system prompt, tools, rules and pins, `more` among them; corrected tokens."""
+    return estimate_billed_tokens(state.settings.settings_tokens + state.branch.count_pinned_tokens(*more), state)
+
+
+def window_tokens(state: Moment, policy: Policy) -> int:
+    """The main model's window, or the policy's where the model's own is not known."""
+    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
+    return chosen.window if chosen and chosen.window > 0 else policy.window
+
+
+def reserved_tokens(state: Moment, policy: Policy) -> int:
+    """Room for the reply and for a summary of the conversation, in corrected tokens."""
+    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
+    size = window_tokens(state, policy)
+    reply = min(chosen.max_output if chosen and chosen.max_output > 0 else policy.reserve_reply, policy.reserve_reply)
+    return min(reply, size // 10) + min(policy.reserve_summary, size // 20)
+
+
+def whole_entry_tokens(state: ConversationState, policy: Policy, least: int, most: int) -> int:
+    """Up to how many counted tokens an entry that this conversation recalls comes back whole."""
+    meter = measure_window(state, policy)
+    price = relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN))
+    most = min(most, max(least, round(meter.free_tokens / meter.factor)))
+    context = round(meter.used / meter.factor)
+    return fold_economics.whole_entry_tokens(context, len(state.branch.steps), price, least, most)
+
+
+def estimate_billed_tokens(tokens: int, state: Moment) -> int:
+    """What the main model would bill for so many counted tokens."""
+    return round(tokens * state.billed_per_counted_token())
+
+
+def relative_prices(chosen: facts.ModelSet | None) -> RelativePrices:
+    """The model's prices as shares of its input price; the usual ones where they are unknown."""
+    if chosen is None:
+        return RelativePrices()
+    return fold_economics.relative_prices_of(
+        chosen.price_input, chosen.price_output, chosen.price_cache_read, chosen.price_cache_write
+    )
+
+
+def compute_savings(state: Moment) -> Savings:
+    """What was sent and paid until then, beside what it would have been without any fold."""
+    return state.savings_until_moment(relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN)))
+
+
+def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
+    """Dollars for a usage: the reported cost, else computed from the model's prices; 0 where they are unknown."""
+    if usage.cost > 0 or chosen is None or chosen.price_input <= 0:
+        return usage.cost
+    rate = relative_prices(chosen)
+    plain = max(0, usage.input - usage.cache_read - usage.cache_write)
+    shares = plain + usage.cache_read * rate.read + usage.priced_cache_write * rate.write + usage.output * rate.output
+    return shares * chosen.price_input / PER_MILLION
+
+
+def estimate_next_message(state: Moment, policy: Policy, *, before: int = 0) -> NextMessageCost | None:
+    """What sending now costs with the last request still in the provider's cache, and without; None:
+    no price known. `before`: sent in place of this message and all that came after it.
+    """
+    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
+    if chosen is None or chosen.price_input <= 0:
+        return None
+    left = count_item_tokens(state.branch.items_from(before)) if before else 0
+    used, ledger = max(0, measure_window(state, policy).used - estimate_billed_tokens(left, state)), state.record.ledger
+    cached = min(used, count_cached_tokens(state, chosen.model))
+    reply = ledger.median_reply_tokens(state.seq)
+    warm = facts.Usage(used, cache_read=cached, cache_write=used - cached, output=reply)
+    cold = facts.Usage(used, cache_write=used, output=reply)
+    until = _last_request_time(state, chosen.model) + chosen.cache_seconds if cached and chosen.cache_seconds else 0.0
+    per_token = relative_prices(chosen).write * chosen.price_input / PER_MILLION
+    forever = bool(cached) and not chosen.cache_seconds
+    answered = ledger.last_billed_reply(chosen.model, state.seq)
+    kept = sum(compute_cost(usage, chosen) for _, usage in cache_refreshes_since(state, answered))
+    prices = compute_cost(warm, chosen), compute_cost(cold, chosen)
+    return NextMessageCost(*prices, reply, until, per_token, kept, forever)
+
+
+def count_cached_tokens(state: Moment, model: str) -> int:
+    """The tokens at the front of the next request that a model read in its last one: up to the first thing that changed."""
+    ledger = state.record.ledger
+    billed, answered = ledger.last_request_tokens(model, state.seq), ledger.last_billed_reply(model, state.seq)
+    if not answered or will_request_head_change(state):
+        return 0
+    recorded = state.record.settings_at(state.seq)
+    chosen = (one.model_for_role(facts.ModelRole.MAIN) for one in (recorded, state.settings))
+    if len({one.effort for one in chosen if one is not None}) > 1:
+        return min(billed, estimate_billed_tokens(state.settings.settings_tokens, state))
+    changed = _first_changed_message(state, newest_fact_seen_by(state.record.facts[answered - 1]))
+    if changed is None:
+        return billed
+    before = (item for item in state.branch.items if item.first < changed)
+    front = state.settings.settings_tokens + count_item_tokens(before)
+    return min(billed, estimate_billed_tokens(front, state)) if changed else 0
+
+
+def cache_refreshes_since(state: Moment, seq: int) -> list[tuple[float, facts.Usage]]:
+    """When the provider's cache was kept alive after the fact `seq`, and what that took."""
+    later = state.record.facts[seq : state.seq]
+    spent = ((one.time, one.fact) for one in later if isinstance(one.fact, facts.Spent))
+    return [(time, fact.usage) for time, fact in spent if fact.purpose is facts.Purpose.KEEP_ALIVE]
+
+
+def will_request_head_change(state: Moment) -> bool:
+    """Whether tools, system prompt or rules are chosen otherwise than recorded, so that the next request differs from its start on."""
+    now, recorded = state.settings, state.record.settings_at(state.seq)
+    return now is not recorded and (now.tools.tools, now.settings_blocks) != (
+        recorded.tools.tools,
+        recorded.settings_blocks,
+    )
+
+
+def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite | None:
+    """What a choice that is not sent yet would have written anew: another model, other tools or rules. None: nothing, or no price."""
+    before, after = (one.settings.model_for_role(facts.ModelRole.MAIN) for one in (recorded, state))
+    if before is None or after is None or after.price_input <= 0:
+        return None
+    lost = count_cached_tokens(recorded, before.model) - count_cached_tokens(state, after.model)
+    if lost <= 0:
+        return None
+    rate = relative_prices(after)
+    dollars = lost * (rate.write - rate.read) * after.price_input / PER_MILLION
+    until = _last_request_time(recorded, before.model) + before.cache_seconds if before.cache_seconds else 0.0
+    return PendingRewrite(lost, dollars, until, is_model=(before.model, before.effort) != (after.model, after.effort))
+
+
+def _first_changed_message(state: Moment, newest_seq: int) -> int | None:
+    """The first message shown in another way than at the fact `newest_seq`; 0: prompt or tools; None: all is as it was."""
+    changing = (one.fact for one in state.record.facts[newest_seq : state.seq])
+    places = (find_first_changed_fact(fact, state.branch.folds) for fact in changing)
+    return min((place for place in places if place is not None), default=None)
+
+
+def _last_request_time(state: Moment, model: str) -> float:
+    answered = state.record.ledger.last_billed_reply(model, state.seq)
+    recorded = state.record.facts[answered - 1]
+    seconds = recorded.fact.seconds if isinstance(recorded.fact, facts.ModelReplied) else 0.0
+    return max([recorded.time - seconds, *(time for time, _ in cache_refreshes_since(state, answered))])

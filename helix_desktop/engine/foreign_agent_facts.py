@@ -1,0 +1,150 @@
+"""Turns what a foreign agent says and receives into facts of a conversation here, so that its context can be folded.
+
+A replay follows a recording and the gateway follows a live client. Both call the same methods in the
+same order. This module must not know where the messages come from.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import field, replace
+from typing import Any
+
+from helix_desktop.engine import facts
+from helix_desktop.engine.automatic_folding import FoldSteward
+from helix_desktop.engine.blocks import View
+from helix_desktop.engine.conversation import Conversation, ConversationDraft
+from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
+from helix_desktop.engine.tool_call_outcomes import describe_call_as_source
+from helix_desktop.fast_dataclass import dataclass
+
+HEAD = 2_000
+# A text of more characters is encoded in slices of this size, so that other tasks can run.
+SLICE = 1 << 20
+STRAY = "[An output that answers no call]\n"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOutput:
+    call: str
+    text: str
+    ok: bool = True
+    images: tuple[facts.Stored, ...] = ()
+    stored: facts.Stored | None = None  # Set if the content is already in the cache.
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReply:
+    """A reply of the agent's model, before the tokens of its parts are counted."""
+
+    parts: tuple[facts.ReplyPart, ...]
+    model: str
+    stop: facts.Stop
+    usage: facts.Usage = facts.Usage()
+    raw: str = ""
+    seconds: float = 0.0
+
+
+async def await_directly(work: Awaitable[Any]) -> Any:
+    """Awaits the work as it is. A replay passes a function here that also measures the time."""
+    return await work
+
+
+@dataclass(eq=False)
+class AgentFollower:
+    """`waiting` wraps each wait that delays the agent. `stored` hears of each output put into the cache."""
+
+    conversation: Conversation
+    steward: FoldSteward
+    cache: ContentCache
+    tokens: TokenCounter
+    waiting: Callable[[Awaitable[Any]], Awaitable[Any]] = await_directly
+    stored: Callable[[facts.Stored, str], object] = lambda _stored, _text: None
+    _reads: set[tuple[str, str, bytes]] = field(default_factory=set, init=False)
+    repeats: int = field(default=0, init=False)  # How many outputs were equal to an earlier one.
+
+    def follow_draft(self, draft: ConversationDraft) -> "AgentFollower":
+        """Returns a follower that works on a copy of the conversation."""
+        other = AgentFollower(draft, self.steward.steward_for_draft(draft), self.cache, self.tokens, stored=self.stored)
+        other._reads = self._reads
+        return other
+
+    async def record_user_message(self, parts: tuple[facts.UserPart, ...], *, steering: bool = False) -> None:
+        """Records a message of the user. It ends the previous turn unless it was sent while the agent worked."""
+        if not steering:
+            await self.end_agent_turn()
+        counted = tuple(self.with_token_count(part) for part in parts)
+        said = facts.UserSaid(counted, steering=steering)
+        await self.conversation.append_facts(*await self.steward.excerpt_large_message(said))
+
+    async def end_agent_turn(self) -> bool:
+        """Records the end of the turn; False if none ran. With open calls, it is interrupted."""
+        branch = self.conversation.state.branch
+        if not branch.turn.running or not branch.steps:
+            return False
+        last = self.conversation.fact_at(branch.steps[-1])
+        calls = isinstance(last, facts.ModelReplied) and last.stop is facts.Stop.CALLS
+        await self.conversation.append_facts(facts.TurnEnded(facts.TurnEnd.STOPPED if calls else facts.TurnEnd.DONE))
+        self.steward.start_folds_after_turn()
+        return True
+
+    async def prepare_next_view(self) -> View:
+        """Folds whatever is due and returns what the model is sent next."""
+        await self.waiting(self.steward.apply_due_folds())
+        return self.conversation.current_view()
+
+    async def record_reply(self, written: AgentReply, newest_seq: int) -> facts.Recorded:
+        """Records a reply. `newest_seq` is the newest fact in the view it answers."""
+        parts = tuple(self.with_token_count(part) for part in written.parts)
+        usage, seconds, raw = written.usage, written.seconds, written.raw
+        reply = facts.ModelReplied(parts, written.model, written.stop, usage, saw=newest_seq, seconds=seconds, raw=raw)
+        return (await self.conversation.append_facts(reply))[0]
+
+    async def record_outputs(self, outputs: Sequence[AgentOutput]) -> None:
+        """Records the outputs of the last reply's calls. One that answers no call is appended as text, not lost."""
+        waiting = {call.id: call.call for call in self.conversation.state.branch.running_calls}
+        batch, stray = [], []
+        for output in outputs:
+            call = waiting.pop(output.call, None)
+            if call is None:
+                stray.append(output)
+            else:
+                batch.append(await self._build_tool_result(output, call))
+        if batch:
+            folds = await self.waiting(self.steward.excerpt_large_results(batch, {}))
+            await self.conversation.append_facts(*batch, *folds)
+        for output in stray:
+            await self.record_user_message((facts.Text(STRAY + output.text),), steering=True)
+
+    async def store_output(self, text: str, call: facts.ToolCall) -> facts.Stored:
+        content = text.encode("utf-8", "surrogatepass") if len(text) <= SLICE else _encode_in_slices(text)
+        return await self.cache.store_content(content, EntryOrigin(call.name, describe_call_as_source(call.arguments)))
+
+    async def _build_tool_result(self, output: AgentOutput, call: facts.ToolCall) -> facts.ToolReturned:
+        stored = output.stored or await self.store_output(output.text, call)
+        self.stored(stored, output.text)
+        read = (call.name, call.arguments, stored.digest.raw)
+        before = self.conversation.state.last_output_with_content(stored.digest) if read in self._reads else 0
+        self.repeats += before > 0
+        self._reads.add(read)
+        return facts.ToolReturned(
+            call=call.id,  # Equal to the output's text, so that it is held in memory only once.
+            output=stored,
+            tokens=self.tokens.count_tokens(output.text),
+            ok=output.ok,
+            head=output.text if len(output.text) <= HEAD else "",
+            images=output.images,
+            repeat_of=before,
+        )
+
+    def with_token_count(self, part: Any) -> Any:
+        if isinstance(part, facts.ToolCall):
+            tokens = self.tokens.count_tokens(part.name) + self.tokens.count_tokens(part.arguments)
+            return replace(part, tokens=tokens)
+        if getattr(part, "tokens", 1) or not getattr(part, "text", ""):
+            return part
+        return replace(part, tokens=self.tokens.count_tokens(part.text))
+
+
+async def _encode_in_slices(text: str) -> AsyncIterator[bytes]:
+    """Encodes a long text piece by piece, giving other tasks a turn in between."""
+    for at in range(0, len(text), SLICE):
+        yield text[at : at + SLICE].encode("utf-8", "surrogatepass")

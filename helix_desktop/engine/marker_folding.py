@@ -1,0 +1,133 @@
+"""Replaces parts with markers: all of a batch in one transaction, their content stored before."""
+
+from collections.abc import Iterator, Sequence
+
+from helix_desktop.engine import facts, message_blocks
+from helix_desktop.engine.blocks import Block
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
+from helix_desktop.engine.span_as_text import read_stored_text
+from helix_desktop.engine.strategies import markers
+from helix_desktop.engine.strategies.output_admission import format_excerpt
+from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
+from helix_desktop.errors import NotFound
+from helix_desktop.fast_dataclass import dataclass
+
+LONG = 500  # Above this many tokens, the marker tells the agent how to ask for a piece.
+
+
+@dataclass(frozen=True, slots=True)
+class ShortenedPart:
+    """A part that is to be shown shorter: its block now, and the text that will stand for it."""
+
+    ref: facts.PartRef
+    block: Block
+    kind: facts.FoldKind
+    text: str
+    tokens: int
+    entries: tuple[Digest, ...]
+
+
+@dataclass(slots=True)
+class PartClearer:
+    """Makes markers, and in panic excerpts, of single parts of one conversation."""
+
+    conversation: Conversation
+    cache: ContentCache
+    tokens: TokenCounter
+
+    async def clear_to_markers(
+        self, refs: Sequence[facts.PartRef], why: str, *, batch: str = "", panic: bool = False
+    ) -> tuple[facts.Recorded, ...]:
+        """Show the parts as markers. One that has changed meanwhile, or would not get shorter, is left out."""
+        made = [await self.build_marker(ref, block) for ref in refs if (block := self.find_block(ref)) is not None]
+        n, total = len(made), sum(one.block.tokens for one in made)
+        reason = f"{why}: {n} parts, {total:,} tokens in total" if n > 1 else f"{why}: 1 part, {total:,} tokens"
+        return await self.append_folds_of_shortened(
+            made, batch or self.conversation.new_fold_name(facts.FoldKind.MARKER), reason, panic=panic
+        )
+
+    async def shorten_to_excerpt(self, ref: facts.PartRef, why: str, tokens: int) -> tuple[facts.Recorded, ...]:
+        """Show one part as an excerpt, in panic: of a user's text too, which is stored first."""
+        block = self.find_block(ref)
+        if block is None:
+            return ()
+        is_call = isinstance(block.content, facts.ToolCall)
+        made = await self.build_marker(ref, block) if is_call else await self._build_excerpt(ref, block, tokens)
+        return await self.append_folds_of_shortened([made], self.conversation.new_fold_name(made.kind), why, panic=True)
+
+    def find_block(self, ref: facts.PartRef) -> Block | None:
+        branch = self.conversation.state.branch
+        if not branch.has_message(ref.seq):
+            return None
+        return next((block for block in branch.item_at(ref.seq).blocks if block.source == ref), None)
+
+    async def build_marker(self, ref: facts.PartRef, block: Block) -> ShortenedPart:
+        """The part as a marker; what it names is stored by now."""
+        if isinstance(block.content, facts.ToolCall):
+            return await self._build_call_marker(ref, block, block.content)
+        stored = self._stored_content_of(ref)
+        about = markers.describe_output(self.conversation.state.branch, ref.seq)
+        text = markers.format_marker(stored.digest, about, part=block.tokens > LONG)
+        return ShortenedPart(ref, block, facts.FoldKind.MARKER, text, self.tokens.count_tokens(text), (stored.digest,))
+
+    async def _build_call_marker(self, ref: facts.PartRef, block: Block, call: facts.ToolCall) -> ShortenedPart:
+        content = markers.content_to_store(call.arguments)
+        short = markers.summarise_arguments(call.arguments)
+        stored = await self.cache.store_content(content.encode("utf-8", "replace"), EntryOrigin(call.name, short))
+        lines = f"{stored.lines:,} lines · " if stored.lines else ""
+        about = f"argument of {call.name} {short} · {lines}{markers.format_size(stored)}"
+        text = markers.format_marker(stored.digest, about, part=block.tokens > LONG)
+        tokens = self.tokens.count_tokens(call.name + message_blocks.clear_arguments(call.arguments, text))
+        return ShortenedPart(ref, block, facts.FoldKind.MARKER, text, tokens, (stored.digest,))
+
+    async def _build_excerpt(self, ref: facts.PartRef, block: Block, tokens: int) -> ShortenedPart:
+        if isinstance(block.content, facts.Text) and not block.fold:
+            stored = await self.cache.store_content(
+                block.content.text.encode("utf-8", "replace"), EntryOrigin("user", "message")
+            )
+        else:
+            stored = self._stored_content_of(ref)
+        text = format_excerpt(
+            stored, block.tokens, await build_preview_in_thread(await read_stored_text(self.cache, stored), tokens)
+        )
+        return ShortenedPart(ref, block, facts.FoldKind.EXCERPT, text, self.tokens.count_tokens(text), (stored.digest,))
+
+    def _stored_content_of(self, ref: facts.PartRef) -> facts.Stored:
+        """The entry behind an output or an attachment, whatever stands for it now."""
+        recorded = self.conversation.state.branch.message_at(ref.seq)
+        part = message_blocks.parts_of(message_blocks.require_message(recorded))[ref.part]
+        if isinstance(part, facts.Attachment):
+            return part.stored
+        if isinstance(part, facts.Stored):
+            return part
+        raise NotFound(f"Part {ref.part} of record {ref.seq} is not in the cache.")
+
+    async def append_folds_of_shortened(
+        self, made: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
+    ) -> tuple[facts.Recorded, ...]:
+        """One transaction; under the lock every part must still show what it showed."""
+
+        def make_folds(_: int) -> Sequence[facts.Fact]:
+            return list(self._folds_of_shortened(made, batch, why, panic=panic))
+
+        return await self.conversation.append_facts_from(make_folds)
+
+    def _folds_of_shortened(
+        self, made: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
+    ) -> Iterator[facts.Folded]:
+        for one in made:
+            if self.find_block(one.ref) == one.block and one.tokens < one.block.tokens:
+                yield facts.Folded(
+                    fold=self.conversation.new_fold_name(one.kind),
+                    kind=one.kind,
+                    cover=one.ref,
+                    text=one.text,
+                    tokens=one.tokens,
+                    tokens_before=one.block.tokens,
+                    batch=batch,
+                    entries=one.entries,
+                    why=why,
+                    panic=panic,
+                )

@@ -1,0 +1,218 @@
+"""The messages that wait in a conversation, and the turns that answer them, one after another. Hooks hear of each message and each end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from helix_desktop.engine import facts, turn_loop
+from helix_desktop.engine.automatic_folding import FoldSteward
+from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion, TokenCounter
+from helix_desktop.engine.session_events import CLOSED, ConversationActivity, MessagesQueued
+from helix_desktop.engine.session_setup import QueuedMessage, SessionCollaborators, TurnCallbacks
+from helix_desktop.engine.view_contents import ViewContents
+from helix_desktop.errors import ActionRefused, HelixError
+
+AskUser = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
+SetActivity = Callable[..., None]
+TITLE = 60
+MOST_SENT_ON = 3
+BUG = "This is a bug in Helix Desktop. Details are in the log. Nothing you wrote is lost, and you can continue."
+
+
+class MessageQueue(list[QueuedMessage]):
+    """Of one conversation, whose listeners hear what waits."""
+
+    def __init__(self, conversation: Conversation, tokens: TokenCounter) -> None:
+        super().__init__()
+        self._conversation, self._tokens = conversation, tokens
+
+    def add_message(
+        self, parts: Sequence[facts.UserPart], *, steer: bool, by: str = "", rewinds_to: int | None = None
+    ) -> None:
+        place = len(self) if rewinds_to is None else 0
+        counted = tuple(with_text_tokens(part, self._tokens) for part in parts)
+        self.insert(place, QueuedMessage(counted, steer, by, rewinds_to))
+        self._notify_queue()
+
+    def take_back_queued(self, index: int) -> tuple[facts.UserPart, ...]:
+        """Take a waiting message back, to edit or drop it."""
+        taken = self.pop(index)
+        self._notify_queue()
+        return taken.parts
+
+    def take_next_message(self) -> QueuedMessage:
+        taken = self.pop(0)
+        self._notify_queue()
+        return taken
+
+    def requeue_messages(self, waiting: Sequence[QueuedMessage]) -> None:
+        self[:0] = waiting
+        self._notify_queue()
+
+    def take_steering(self) -> Sequence[QueuedMessage]:
+        steering = [waiting for waiting in self if waiting.steer]
+        if steering:
+            self[:] = [waiting for waiting in self if not waiting.steer]
+            self._notify_queue()
+        return steering
+
+    def _notify_queue(self) -> None:
+        self._conversation.notify_listeners(
+            MessagesQueued(self._conversation.id, tuple(waiting.parts for waiting in self))
+        )
+
+
+class TurnRunner:
+    """`last_end`: how the last turn ended, even if not recorded. While `is_held`, no turn begins."""
+
+    def __init__(
+        self, conversation: Conversation, crew: SessionCollaborators, steward: FoldSteward, queue: MessageQueue
+    ) -> None:
+        self._conversation, self._crew, self._steward, self._queue = conversation, crew, steward, queue
+        self.contents = ViewContents(crew.cache)
+        self.last_end: facts.TurnEnded | None = None
+        self.is_held = False
+        self.task: asyncio.Task[None] | None = None
+        self._why_stopped = CLOSED
+        self._talking: turn_loop.TurnLoop | None = None
+        self._begun = False  # Whether hooks have been told that the session is open.
+        # How many times hooks have made the agent continue since the user's last message.
+        self._sent_on = 0
+
+    def cancel_turn(self, why: str) -> None:
+        self._why_stopped = self._why_stopped and why  # The empty reason of a user's stop is kept.
+        if self.task is not None:
+            self.task.cancel()
+
+    def retry_immediately(self) -> None:
+        """Do not wait any longer before the model is asked again."""
+        if self._talking is not None and self._talking.wake is not None:
+            self._talking.wake()
+
+    def start_turn_if_due(self, ask: AskUser, set_activity: SetActivity, *, even_without_words: bool = False) -> None:
+        """The session is known only while a turn runs: at rest nothing may keep it."""
+        if self.task is None and not self.is_held and (self._queue or even_without_words):
+            self._why_stopped = CLOSED  # The reason if the event loop ends and cancels the turn.
+            self.task = self._crew.spawn(self._run_turns(ask, set_activity), name=f"turn of {self._conversation.id}")
+            self.task.add_done_callback(partial(self._reset_unstarted_turn, set_activity))
+
+    def _reset_unstarted_turn(self, set_activity: SetActivity, turn: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step runs nothing, not even what it would do at its end."""
+        if self.task is turn:
+            self.task, self.last_end = None, self._build_stopped_end()
+            set_activity(ConversationActivity.IDLE)
+
+    def _build_stopped_end(self) -> facts.TurnEnded:
+        return facts.TurnEnded(facts.TurnEnd.STOPPED, self._why_stopped)
+
+    async def _run_turns(self, ask: AskUser, set_activity: SetActivity) -> None:
+        """Turn after turn until the queue is empty. A bug ends the turn with a sentence and is reported by its task."""
+        ended = facts.TurnEnded(facts.TurnEnd.FAILED, BUG)
+        try:
+            while True:
+                ended = await self._run_one_turn(ask, set_activity)
+                self._steward.start_folds_after_turn()
+                if ended.reason is facts.TurnEnd.DONE:
+                    await self._ask_stop_hooks()
+                if not self._queue or ended.reason is not facts.TurnEnd.DONE:
+                    break
+        except asyncio.CancelledError:
+            ended = self._build_stopped_end()
+            raise
+        finally:
+            self.task, self.last_end = None, ended
+            failed = ended.reason not in (facts.TurnEnd.DONE, facts.TurnEnd.STOPPED)
+            set_activity(ConversationActivity.FAILED if failed else ConversationActivity.IDLE, ended.why)
+
+    async def _run_one_turn(self, ask: AskUser, set_activity: SetActivity) -> facts.TurnEnded:
+        """The next message and the turn that answers it. An error that cannot be recorded becomes the reason of its end."""
+        try:
+            async with self._crew.turn_lease(self._conversation.id):
+                await self._record_next_message()
+                steering = self._queue.take_steering, self._queue.requeue_messages
+                talk = TurnCallbacks(ask, *steering, set_activity, self._build_stopped_end)
+                if self._crew.run_foreign_turn is not None:
+                    return await self._crew.run_foreign_turn(talk)
+                self._talking = turn_loop.TurnLoop(self._conversation, self._crew, self._steward, self.contents, talk)
+                return await self._talking.run_turn()
+        except HelixError as error:
+            return turn_loop.turn_end_of_error(error)
+        except Exception:
+            with suppress(HelixError):
+                await self._conversation.append_facts(facts.TurnEnded(facts.TurnEnd.FAILED, BUG))
+            raise
+        finally:
+            self._talking = None
+
+    async def _record_next_message(self) -> None:
+        """A message that is stopped before it is recorded, or does not fit, is queued again."""
+        if not self._queue:
+            return
+        waiting = self._queue.take_next_message()
+        said = facts.UserSaid(waiting.parts, by=waiting.by)
+        try:
+            heard = await self._ask_prompt_hooks(waiting)
+            new_facts = (*await self._steward.excerpt_large_message(said), *heard)
+        except BaseException:
+            self._queue.requeue_messages([waiting])
+            raise
+        try:
+            await self._conversation.append_facts_from(partial(self._build_message_facts, waiting, new_facts))
+        except HelixError:  # A user's stop is not a HelixError, and the append is still completed.
+            self._queue.requeue_messages([waiting])
+            raise
+
+    async def _ask_prompt_hooks(self, waiting: QueuedMessage) -> list[facts.UserSaid]:
+        """What hooks add to a message. Raises ActionRefused if a hook rejects the message."""
+        if waiting.by:
+            return []
+        found: list[facts.UserSaid] = []
+        words = "\n".join(part.text for part in waiting.parts if isinstance(part, facts.Text))
+        events = [("UserPromptSubmit", {"prompt": words})]
+        if not self._begun:
+            events.insert(
+                0, ("SessionStart", {"source": "resume" if len(self._conversation.state.facts) > 1 else "startup"})
+            )
+        for event, values in events:
+            heard = await self._crew.run_hooks(event, self._conversation.id, values)
+            if heard.blocks and event == "UserPromptSubmit":
+                raise ActionRefused(
+                    f"A hook blocked this message: {heard.blocks}", remedy="Your message is still queued."
+                )
+            if heard.says:
+                text = with_text_tokens(facts.Text(f"[A hook for {event} says:]\n{heard.says}"), self._crew.tokens)
+                found.append(facts.UserSaid((text,), steering=True, by=f"hook:{event}"))
+        self._begun, self._sent_on = True, 0
+        return found
+
+    async def _ask_stop_hooks(self) -> None:
+        """Hooks may send the agent on, a few times at the most."""
+        if self._queue or self._sent_on >= MOST_SENT_ON:
+            return
+        heard = await self._crew.run_hooks("Stop", self._conversation.id, {"stop_hook_active": self._sent_on > 0})
+        if heard.blocks:
+            self._sent_on += 1
+            text = with_text_tokens(facts.Text(f"[A hook sends you on: {heard.blocks}]"), self._crew.tokens)
+            self._queue.append(QueuedMessage((text,), steer=False, by="hook:Stop"))
+
+    def _build_message_facts(
+        self, waiting: QueuedMessage, new_facts: Sequence[facts.Fact], number: int
+    ) -> Sequence[facts.Fact]:
+        """What is recorded with a message, from this number on: a kill leaves all or nothing of it.
+
+        The first message of all gives the conversation its title.
+        """
+        lead: list[facts.Fact] = [] if waiting.rewinds_to is None else [facts.Rewound(waiting.rewinds_to)]
+        if not self._conversation.state.title:
+            text = " ".join(part.text for part in waiting.parts if isinstance(part, facts.Text)).strip()
+            first = text.splitlines()[0] if text else "Untitled"
+            short = first if len(first) <= TITLE else first[: TITLE - 1].rstrip() + "…"
+            lead.append(facts.ConversationChanged(title=short))
+        return (*lead, *(resolve_relative_cover(fact, number + len(lead)) for fact in new_facts))
+
+
+def with_text_tokens(part: facts.UserPart, tokens: TokenCounter) -> facts.UserPart:
+    return replace(part, tokens=tokens.count_tokens(part.text)) if isinstance(part, facts.Text) else part

@@ -1,0 +1,301 @@
+"""What makes a request legal for every provider, and the repair of a view that an interrupted run left behind.
+
+The laws: the first and the last message are the user's and roles take turns; no message and no text is empty; every
+call has its one result in the message that follows, results before anything else there; ids are unique; pictures are
+the user's; reasoning never stands alone. `build_legal_messages` makes it so, `find_violations` says where it is not so.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field, replace
+
+from helix_desktop.engine.blocks import Block, Image, Message, MessagePart, Request, Role, ToolResult, View
+from helix_desktop.engine.facts import Attachment, PartRef, Reasoning, Stored, Text, ToolCall, ToolReturned
+from helix_desktop.engine.state.branch import ConversationBranch
+from helix_desktop.engine.tool_call_parsing import restore_call_as_made
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import parse_json_or_none
+
+Resolve = Callable[[Stored], str | Image]
+
+INTERRUPTED = (
+    "[No result: the run was interrupted before this call ended. It may have had effects; check before repeating.]"
+)
+GO_ON = "(Your reply above was cut off. Go on from where it ended.)"
+CONTINUE = "Continue."  # Sent if the conversation ends with a complete reply, as some recordings do.
+BEGIN = "(The conversation goes on here.)"
+MISSING = "[This content is not available.]"
+EMPTY_OUTPUT = "(no output)"
+_PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class LegalMessages:
+    """A request's system text and messages; `stable` messages at the start change only by a fold."""
+
+    system: str
+    messages: tuple[Message, ...]
+    stable: int
+
+
+def build_request(view: View, contents: Mapping[Stored, str | Image]) -> Request:
+    """The view as a request, its stored content read already; which model it goes to is the caller's to add."""
+    pieces = build_legal_messages(view, lambda stored: contents.get(stored, MISSING))
+    return Request(
+        "", pieces.system, pieces.messages, view.tools, pieces.stable,
+        reasoning=view.effort, temperature=view.temperature, top_p=view.top_p,
+    )  # fmt: skip
+
+
+def build_legal_messages(view: View, resolve: Resolve) -> LegalMessages:
+    """The view as legal messages. `resolve` gives the content of what is stored."""
+    writing = _MessageBuilder(resolve)
+    system = []
+    for index, block in enumerate(view.blocks):
+        if index == view.stable:
+            writing.mark_stable_messages()
+        if block.role is Role.SYSTEM and isinstance(block.content, Text):
+            system.append(block.content.text)
+        else:
+            writing.add_block(block)
+    if view.stable >= len(view.blocks):
+        writing.mark_stable_messages()
+    written = writing.finish_messages()
+    return LegalMessages("\n\n".join(system), written, min(writing.stable, len(written)))
+
+
+@dataclass(slots=True)
+class _MessageBuilder:
+    """Builds the messages. `waiting`: calls without a result yet; `held`: user parts to be added after the batch."""
+
+    resolve: Resolve
+    written: list[tuple[Role, list[MessagePart]]] = field(default_factory=list)
+    waiting: dict[str, None] = field(default_factory=dict)
+    held: list[MessagePart] = field(default_factory=list)
+    reply: int = 0  # The fact number of the reply that is being built.
+    is_complete: bool = False  # Whether the model finished the reply that is being built.
+    stable: int = 0
+
+    def add_block(self, block: Block) -> None:
+        if block.role is Role.ASSISTANT:
+            self._add_reply_part(block)
+        elif block.role is Role.TOOL:
+            self._add_tool_result(block)
+        else:
+            said = self._user_parts_of(block)
+            if self.waiting:
+                self.held.extend(said)
+            elif said:
+                self._add_parts(Role.USER, said)
+
+    def mark_stable_messages(self) -> None:
+        self.stable = len(self.written)
+
+    def finish_messages(self) -> tuple[Message, ...]:
+        self._ensure_last_is_user()
+        return tuple(Message(role, tuple(content)) for role, content in self.written)
+
+    def _add_reply_part(self, block: Block) -> None:
+        part = block.content
+        if isinstance(part, Attachment | Stored):
+            raise TypeError("a reply has no attachments")
+        seq = block.source.seq if isinstance(block.source, PartRef) else block.source.first
+        if seq != self.reply:
+            self._ensure_last_is_user()
+            self.reply, self.is_complete = seq, block.ok
+        self._add_parts(
+            Role.ASSISTANT, [with_plain_name(restore_call_as_made(part)) if isinstance(part, ToolCall) else part]
+        )
+        if isinstance(part, ToolCall):
+            self.waiting[part.id] = None
+
+    def _add_tool_result(self, block: Block) -> None:
+        """Adds a result, with a picture joining the result of its call. A result that no call waits for is left out."""
+        content = block.content
+        shown = self.resolve(content) if isinstance(content, Stored) else content
+        if block.call in self.waiting:
+            del self.waiting[block.call]
+            text = shown.text if isinstance(shown, Text) else "" if isinstance(shown, Image) else str(shown)
+            self._add_parts(Role.USER, [ToolResult(block.call, text if text.strip() else EMPTY_OUTPUT, block.ok)])
+        if isinstance(shown, Image):
+            self._add_result_picture(block.call, shown)
+        if not self.waiting:
+            self._flush_held_parts()
+
+    def _add_result_picture(self, call: str, image: Image) -> None:
+        parts = self.written[-1][1] if self.written else []
+        for index, part in enumerate(parts):
+            if isinstance(part, ToolResult) and part.call == call:
+                parts[index] = ToolResult(part.call, part.text, part.ok, (*part.images, image))
+
+    def _user_parts_of(self, block: Block) -> list[MessagePart]:
+        match block.content:
+            case Text(text=text) if text.strip():
+                return [block.content]
+            case Attachment(name=name, stored=stored):
+                shown = self.resolve(stored)
+                return [shown] if isinstance(shown, Image) else [Text(f"[Attachment: {name}]\n{shown}")]
+            case Stored():
+                shown = self.resolve(block.content)
+                kept = f"[Kept word for word: output of call {block.call}]\n{shown}"
+                return [shown] if isinstance(shown, Image) else [Text(kept)]
+            case ToolCall(name=name, arguments=arguments):
+                return [Text(f"[Kept word for word: call of {name}]\n{arguments}")]
+            case _:
+                return []  # Providers refuse incomplete reasoning, so it is not sent.
+
+    def _ensure_last_is_user(self) -> None:
+        self._add_interrupted_results()
+        self._remove_lone_reasoning()
+        if not self.written:
+            self._add_parts(Role.USER, [Text(BEGIN)])
+        elif self.written[-1][0] is Role.ASSISTANT:
+            self._add_parts(Role.USER, [Text(CONTINUE if self.is_complete else GO_ON)])
+
+    def _add_interrupted_results(self) -> None:
+        """Calls of an interrupted run get a result that says so."""
+        if self.waiting:
+            self._add_parts(Role.USER, [ToolResult(call, INTERRUPTED, ok=False) for call in self.waiting])
+            self.waiting.clear()
+        self._flush_held_parts()
+
+    def _flush_held_parts(self) -> None:
+        if self.held:
+            held, self.held = self.held, []
+            self._add_parts(Role.USER, held)
+
+    def _remove_lone_reasoning(self) -> None:
+        """Leaves out reasoning that was cut off before anything was said."""
+        if self.written and all(isinstance(part, Reasoning) for part in self.written[-1][1]):
+            self.written.pop()
+
+    def _add_parts(self, role: Role, parts: list[MessagePart]) -> None:
+        if role is Role.USER:
+            self._remove_lone_reasoning()
+        if self.written and self.written[-1][0] is role:
+            self.written[-1][1].extend(parts)
+        else:
+            self.written.append((role, list(parts)))
+
+
+def with_plain_name(call: ToolCall) -> ToolCall:
+    """A call under a name every provider takes: another program's tool may have any."""
+    if _PLAIN_NAME.fullmatch(call.name):
+        return call
+    return replace(call, name=re.sub(r"[^a-zA-Z0-9_-]+", "_", call.name).strip("_")[:64] or "tool")
+
+
+# --- Where messages may be cut, and what providers refuse ---
+
+
+def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
+    """Whether a step or the user begins at `seq`, and no call from before is answered from there."""
+    if not branch.has_message(seq) or isinstance(branch.message_at(seq).fact, ToolReturned):
+        return False
+    before = branch.last_reply_before(seq)
+    if before is None or before not in branch.batches:
+        return True
+    if branch.running_calls and before == branch.steps[-1]:
+        return False
+    after = (branch.order[at] for at in range(branch.message_position(seq), len(branch.order)))
+    answered = (branch.answered.get(one) for one in itertools.takewhile(lambda one: one not in branch.batches, after))
+    return all(call is None or call.ref.seq != before for call in answered)
+
+
+def find_violations(asked: Request) -> list[str]:
+    """Every law the request breaks, in a sentence each; empty for a legal one."""
+    return [found for law in LAWS for found in law(asked)]
+
+
+def find_role_order_violations(asked: Request) -> Iterator[str]:
+    """User and assistant take turns; the user is first and last."""
+    said = [message.role for message in asked.messages]
+    if not said:
+        yield "there is no message"
+        return
+    if said[0] is not Role.USER or said[-1] is not Role.USER:
+        yield "the first and the last message must be the user's"
+    for index, (one, other) in enumerate(itertools.pairwise(said)):
+        if one is other:
+            yield f"messages {index} and {index + 1} are both of the {one}"
+    if any(role not in (Role.USER, Role.ASSISTANT) for role in said):
+        yield "a message is neither the user's nor the assistant's"
+
+
+def find_empty_content(asked: Request) -> Iterator[str]:
+    """Every message says something, and so does every text in it."""
+    for index, message in enumerate(asked.messages):
+        if not message.parts:
+            yield f"message {index} is empty"
+        for part in message.parts:
+            if isinstance(part, Text) and not part.text.strip():
+                yield f"message {index} has an empty text"
+            if isinstance(part, ToolResult) and not part.text.strip():
+                yield f"message {index} has an empty result"
+
+
+def find_calls_without_results(asked: Request) -> Iterator[str]:
+    """Every call has exactly one result, in the next message; there is no other result; batches are whole."""
+    expected: list[str] = []
+    for index, message in enumerate(asked.messages):
+        results = [part.call for part in message.parts if isinstance(part, ToolResult)]
+        if sorted(results) != sorted(expected):
+            yield f"message {index} answers {sorted(results)[:5]} where {sorted(expected)[:5]} were called"
+        expected = [part.id for part in message.parts if isinstance(part, ToolCall)]
+    if expected:
+        yield "the last calls have no results"
+
+
+def find_late_results(asked: Request) -> Iterator[str]:
+    """Results stand before anything else in their message: steering comes after the whole batch."""
+    for index, message in enumerate(asked.messages):
+        kinds = [isinstance(part, ToolResult) for part in message.parts]
+        if kinds != sorted(kinds, reverse=True):
+            yield f"message {index} says something before its last result"
+
+
+def find_call_id_violations(asked: Request) -> Iterator[str]:
+    """No two calls of a request share an id, and none is without."""
+    seen: set[str] = set()
+    for message in asked.messages:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                if not part.id or part.id in seen:
+                    yield f"the id {part.id!r} is empty or used twice"
+                seen.add(part.id)
+
+
+def find_wrong_speakers(asked: Request) -> Iterator[str]:
+    """Calls and reasoning are the assistant's; results and pictures are the user's."""
+    for index, message in enumerate(asked.messages):
+        for part in message.parts:
+            of_assistant = isinstance(part, ToolCall | Reasoning)
+            of_user = isinstance(part, ToolResult | Image)
+            if (of_assistant and message.role is Role.USER) or (of_user and message.role is Role.ASSISTANT):
+                yield f"message {index} of the {message.role} has a {type(part).__name__}"
+
+
+def find_reasoning_violations(asked: Request) -> Iterator[str]:
+    """Reasoning stands with the text or the calls it led to."""
+    for index, message in enumerate(asked.messages):
+        if message.parts and all(isinstance(part, Reasoning) for part in message.parts):
+            yield f"message {index} is reasoning alone"
+
+
+def find_call_name_violations(asked: Request) -> Iterator[str]:
+    """A call has a plain name and an object of arguments."""
+    for index, message in enumerate(asked.messages):
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                if not _PLAIN_NAME.fullmatch(part.name):
+                    yield f"message {index} calls {part.name!r}, which is no plain name"
+                if not isinstance(parse_json_or_none(part.arguments), Mapping):
+                    yield f"message {index} calls {part.name} with arguments that are no JSON object"
+
+
+LAWS: tuple[Callable[[Request], Iterator[str]], ...] = (
+    find_role_order_violations, find_empty_content, find_calls_without_results, find_late_results,
+    find_call_id_violations, find_wrong_speakers, find_reasoning_violations,
+    find_call_name_violations,
+)  # fmt: skip

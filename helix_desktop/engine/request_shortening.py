@@ -1,0 +1,177 @@
+"""Panic: shortens a request that would not fit. Reductions are tried in turn until it does; the last need no model."""
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Iterator
+
+from helix_desktop.engine.blocks import Block, Role
+from helix_desktop.engine.context_usage import estimate_billed_tokens, reserved_tokens
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.document_writer import (
+    SMALLEST,
+    DocumentWriter,
+    WrittenDocument,
+    gather_material,
+    spent_on_failed_document,
+)
+from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning, Span
+from helix_desktop.engine.marker_folding import PartClearer
+from helix_desktop.engine.session_setup import TaskSpawner
+from helix_desktop.engine.strategies import fold_strategy, markers, truncation
+from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
+
+LARGE = 700  # When a request does not fit, parts with more tokens are replaced by excerpts.
+EXCERPT = 300  # The number of tokens in the excerpt that replaces a longer part.
+TAILS = (8, 4, 2, 1)  # How many of the last steps truncation keeps, in each successive attempt.
+OVERFLOW_SHARE = 0.8  # After a refusal as too long, the request may have this share of its size.
+WHY = "the next request would not fit"
+
+
+@dataclass(frozen=True, slots=True)
+class PanicSupport:
+    """What the steward does for a climb. `wait_for_fold`: wait for the fold in flight; False where it had to be given up."""
+
+    situation: Callable[[], fold_strategy.FoldSituation]
+    spawn: TaskSpawner
+    append: Callable[[WrittenDocument], Awaitable[object]]
+    wait_for_fold: Callable[[float], Awaitable[bool]]
+
+
+class PanicReduction:
+    def __init__(
+        self, conversation: Conversation, writer: DocumentWriter, sweeping: PartClearer, aid: PanicSupport
+    ) -> None:
+        self._conversation = conversation
+        self._aid = aid
+        self._writer = writer
+        self._sweeping = sweeping
+        self._target = 0
+        self._waited = 0.0
+        self._may_ask = True
+
+    async def reduce_until_it_fits(self, *, overflowed: bool) -> None:
+        """Rung by rung; what is left undone after the last is recorded."""
+        meter = self._conversation.current_meter()
+        room = meter.window - meter.reserve
+        self._target = min(room, int(meter.used * OVERFLOW_SHARE)) if overflowed else room
+        tried = False
+        for rung in self._reduction_steps():
+            if self._target_is_met():
+                return
+            await rung()
+            tried = True
+        if tried and not self._target_is_met():
+            figures = self._conversation.current_meter().format_meter()
+            why = f"everything that can be folded is already folded, and the window contains {figures}"
+            failed = FoldFailed(FoldKind.TRUNCATION, why)
+            # Record the failure only once, even if the request is tried several times.
+            if self._conversation.state.facts[-1].fact != failed:
+                await self._conversation.append_facts(failed)
+
+    def _reduction_steps(self) -> Iterator[Callable[[], Awaitable[object]]]:
+        """What loses least comes first: single huge parts, markers, a summary; then what needs no model."""
+        policy = self._conversation.policy
+        window = self._conversation.current_meter().window
+        if policy.truncation:
+            yield functools.partial(self._excerpt_largest_parts, window * policy.oversized_share)
+        if policy.caching != "off":
+            yield self._clear_old_parts
+        if policy.handover != "off":
+            yield self._wait_for_fold_in_flight
+            yield self._try_handover
+        if policy.truncation:
+            yield functools.partial(self._excerpt_largest_parts, LARGE)
+            for steps in TAILS:
+                if steps == TAILS[-1] or self._truncation_may_suffice(steps):
+                    yield functools.partial(self._truncate_history, steps)
+                    yield functools.partial(self._excerpt_largest_parts, LARGE)
+
+    def _target_is_met(self) -> bool:
+        return self._conversation.current_meter().used <= self._target
+
+    def _truncation_may_suffice(self, steps: int) -> bool:
+        """Whether a truncation that leaves so many steps standing, their large parts as excerpts, can be enough."""
+        situation = self._aid.situation()
+        branch, state = situation.branch, situation.state
+        until = _first_seq_of_last_steps(situation, steps)
+        words = branch.count_tokens_kept_beside_fold(Span(branch.order[0], until - 1), panic=True)
+        standing = [block for item in branch.items_from(until) for block in item.blocks]
+        shown = sum(EXCERPT if block.tokens > LARGE and _is_excerptable(block) else block.tokens for block in standing)
+        fixed = state.settings.settings_tokens
+        return estimate_billed_tokens(fixed + words + SMALLEST + shown, state) <= self._target
+
+    async def _clear_old_parts(self) -> None:
+        situation = self._aid.situation()
+        clearing = markers.plan_clearing_of_all_before(situation, fold_strategy.first_seq_kept_in_panic(situation))
+        if clearing is not None:
+            await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), WHY, panic=True)
+
+    async def _wait_for_fold_in_flight(self) -> None:
+        """What is being written already, if it comes in time."""
+        started = asyncio.get_running_loop().time()
+        self._may_ask = await self._aid.wait_for_fold(self._conversation.policy.panic_wait)
+        self._waited = asyncio.get_running_loop().time() - started
+
+    async def _try_handover(self) -> None:
+        """By a model, where the breaker is closed and nobody was waited for in vain, and as long as there is time."""
+        situation = self._aid.situation()
+        span = fold_strategy.find_foldable_span(situation, fold_strategy.first_seq_kept_in_panic(situation))
+        left = situation.policy.panic_wait - self._waited
+        broken = situation.branch.failures[FoldKind.HANDOVER] >= situation.policy.failures
+        if span is None or broken or left <= 0 or not self._may_ask:
+            return
+        reading = gather_material(fold_strategy.FoldPlan(FoldKind.HANDOVER, span, WHY, panic=True), situation)
+        conversation = self._conversation
+        work = self._writer.write_document(reading, conversation.new_fold_name(FoldKind.HANDOVER), left)
+        writing = self._aid.spawn(work, name=f"handover of {conversation.id}")
+        try:
+            why = await self._writer.wait_for_writing(writing, situation.policy, left)
+            if not why:
+                await self._aid.append(writing.result())
+        except HelixError as error:
+            await conversation.append_facts(*spent_on_failed_document(error), FoldFailed(FoldKind.HANDOVER, error.what))
+        else:
+            if why:
+                await conversation.append_facts(FoldFailed(FoldKind.HANDOVER, why))
+        finally:
+            writing.cancel()
+
+    async def _excerpt_largest_parts(self, least: float) -> None:
+        """The largest parts wherever they stand, down to so many tokens."""
+        for _, ref in sorted(self._find_large_parts(least), reverse=True):
+            if self._target_is_met():
+                return
+            try:
+                await self._sweeping.shorten_to_excerpt(ref, WHY, EXCERPT)
+            except HelixError:
+                continue  # This measure failed, but the next, stronger one may still work.
+
+    def _find_large_parts(self, least: float) -> list[tuple[int, PartRef]]:
+        view = self._conversation.current_view()
+        return [
+            (block.tokens, block.source)
+            for block in view.blocks
+            if block.tokens > least and isinstance(block.source, PartRef) and _is_excerptable(block)
+        ]
+
+    async def _truncate_history(self, steps: int) -> None:
+        situation = self._aid.situation()
+        plan = truncation.plan_truncation(situation, _first_seq_of_last_steps(situation, steps))
+        if plan is None:
+            return
+        reading = gather_material(plan, situation)
+        if reading.shown - reading.kept <= reserved_tokens(situation.state, situation.policy) // 20:
+            return
+        await self._aid.append(
+            await self._writer.write_truncation(reading, self._conversation.new_fold_name(FoldKind.TRUNCATION))
+        )
+
+
+def _first_seq_of_last_steps(situation: fold_strategy.FoldSituation, steps: int) -> int:
+    made = situation.branch.steps
+    return made[-steps] if len(made) >= steps else situation.branch.order[0]
+
+
+def _is_excerptable(block: Block) -> bool:
+    return block.role is not Role.SYSTEM and not block.pinned and not isinstance(block.content, Reasoning)

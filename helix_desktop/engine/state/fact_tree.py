@@ -1,0 +1,97 @@
+"""The tree of a conversation's facts: what each goes on from, and which changed what is shown.
+
+A rewind is a fact like any other; what came before it goes on from there. So the way to any fact is made of a few runs of
+numbers, and what held there is made of the messages and the changes on this way, without replaying what they did.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import field
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Cover, Excluded, Included, PartRef, Recorded, Span
+from helix_desktop.engine.state.live_folds import Effect, LiveFolds
+from helix_desktop.engine.state.request_settings import RequestSettings
+from helix_desktop.engine.state.token_ledger import TokenLedger
+from helix_desktop.engine.tool_call_parsing import PendingCall
+from helix_desktop.fast_dataclass import dataclass
+
+Run = tuple[int, int]  # The fact numbers with which a run begins and ends.
+
+
+@dataclass(slots=True)
+class FactTree:
+    """Only ever appended to, so that other threads may read in it."""
+
+    facts: list[Recorded] = field(default_factory=list)
+    messages: array[int] = field(default_factory=lambda: array("q"))  # The fact numbers of messages on all branches.
+    rewinds: array[int] = field(default_factory=lambda: array("q"))  # The fact numbers of rewinds.
+    targets: array[int] = field(default_factory=lambda: array("q"))  # The fact number each rewind went back to.
+    effects: list[Effect] = field(default_factory=list)
+    effect_seqs: array[int] = field(default_factory=lambda: array("q"))
+    settings: list[RequestSettings] = field(default_factory=lambda: [RequestSettings()])
+    settings_seqs: array[int] = field(default_factory=lambda: array("q"))
+    ids: dict[PartRef, str] = field(default_factory=dict)  # New ids for calls whose own id is empty or not unique.
+    # The call that a result answers, by the seq of the result, on all branches.
+    answered: dict[int, PendingCall] = field(default_factory=dict)
+    forgotten: dict[Digest, int] = field(default_factory=dict)  # By entry: the fact that records this.
+    ledger: TokenLedger = field(default_factory=TokenLedger)
+
+    def runs_leading_to(self, seq: int) -> list[Run]:
+        """The facts that lead to `seq`, oldest first, without what a rewind left behind."""
+        runs: list[Run] = []
+        while seq > 0:
+            last = bisect_right(self.rewinds, seq) - 1
+            first = self.rewinds[last] if last >= 0 else 1
+            runs.append((first, seq))
+            seq = self.targets[last] if last >= 0 else 0
+        return runs[::-1]
+
+    def facts_leading_to(self, seq: int) -> Iterator[Recorded]:
+        for first, last in self.runs_leading_to(seq):
+            yield from self.facts[first - 1 : last]
+
+    def add_rewind(self, seq: int, to: int) -> int:
+        """A rewind at `seq`; where it really went back to."""
+        target = max(0, min(to, seq - 1))
+        self.rewinds.append(seq)
+        self.targets.append(target)
+        return target
+
+    def add_effect(self, effect: Effect) -> None:
+        self.effects.append(effect)
+        self.effect_seqs.append(effect[0])
+
+    def add_settings(self, seq: int, settings: RequestSettings) -> None:
+        self.settings.append(settings)
+        self.settings_seqs.append(seq)
+
+    def settings_at(self, seq: int) -> RequestSettings:
+        return self.settings[bisect_right(self.settings_seqs, seq)]
+
+    def taken_out_parts(self) -> dict[Cover, None]:
+        """What the user took out and has not brought back, on all branches."""
+        taken_out: dict[Cover, None] = {}
+        for _, fact, _ in self.effects:
+            if isinstance(fact, Excluded):
+                taken_out[fact.ref] = None
+            elif isinstance(fact, Included):
+                taken_out.pop(fact.ref, None)
+        return taken_out
+
+    def folds_at(self, seq: int, taken_out: Iterable[Cover] = ()) -> LiveFolds:
+        """What was shown when `seq` was the newest fact; `taken_out`: what is left out besides."""
+        then = LiveFolds(facts=self.facts, ids=self.ids)
+        for first, last in self.runs_leading_to(seq):
+            then.order += self.messages[bisect_left(self.messages, first) : bisect_right(self.messages, last)]
+            changes = slice(bisect_left(self.effect_seqs, first), bisect_right(self.effect_seqs, last))
+            for _, fact, kept in self.effects[changes]:
+                then.apply_fold_change(fact, kept)
+        then.exclusions.update(dict.fromkeys(taken_out))
+        if then.order:
+            for item in then.build_items(Span(0, seq)):
+                then.append_item(item)
+        return then

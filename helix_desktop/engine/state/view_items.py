@@ -1,0 +1,150 @@
+"""The items of the view: each is a message, or the document of a fold over several messages."""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import field
+
+from helix_desktop.engine.blocks import Block, ContextKind, Role
+from helix_desktop.engine.facts import Cover, PartRef, Span, Text, ToolCall
+from helix_desktop.engine.state.fold_covers import first_and_last
+from helix_desktop.fast_dataclass import dataclass
+
+MESSAGE_TOKENS = 4  # Added for each message, in addition to the tokens of its parts.
+MARKER_TOKENS = 90  # The usual number of tokens in a marker.
+LONG_ARGUMENT = 1_000  # Arguments of more tokens than this count as long under every policy.
+SHORT = 120  # Parts of fewer tokens are not replaced, because a marker would save too little.
+
+
+@dataclass(frozen=True, slots=True)
+class ViewItem:
+    """What stands in the view for the facts `first` to `last`: a message, or the document of fold `fold`."""
+
+    first: int
+    last: int
+    blocks: tuple[Block, ...]
+    tokens: int
+    born: int  # How many steps came before this item was created.
+    fold: str = ""
+
+
+@dataclass(slots=True)
+class ViewItems:
+    """The items in their order. `order` has every message, `items` what is shown of them."""
+
+    order: list[int] = field(default_factory=list)  # The fact numbers of messages, in their order.
+    items: list[ViewItem] = field(default_factory=list)
+    keys: list[int] = field(default_factory=list)  # The number of the first fact of each item.
+    tokens: Counter[ContextKind] = field(default_factory=Counter)
+    shown_messages: int = 0
+    changed: int = 0  # The index of the first item changed since `pop_first_changed_index` was last called.
+
+    @property
+    def total_tokens(self) -> int:
+        """All that is shown, with what each message costs besides its parts."""
+        return self.tokens.total() + MESSAGE_TOKENS * self.shown_messages
+
+    def tokens_by_kind(self, settings_tokens: int) -> tuple[int, ...]:
+        """All that is shown, in the order of `ContextKind`; what messages cost besides their parts is conversation."""
+        more = {ContextKind.SYSTEM: settings_tokens, ContextKind.CONVERSATION: MESSAGE_TOKENS * self.shown_messages}
+        return tuple(self.tokens[kind] + more.get(kind, 0) for kind in ContextKind)
+
+    def items_from(self, first: int) -> list[ViewItem]:
+        return self.items[bisect_left(self.keys, first) :]
+
+    def shown_tokens(self, cover: Cover) -> int:
+        if isinstance(cover, PartRef):
+            item = self.items[self.item_position(cover.seq)]
+            return sum(block.tokens for block in item.blocks if block.source == cover)
+        first, last = self.item_positions(cover)
+        return sum(item.tokens for item in self.items[first:last])
+
+    def covered_messages(self, span: Span) -> list[int]:
+        """The seqs of the messages from the span's first to its last fact."""
+        return self.order[bisect_left(self.order, span.first) : bisect_right(self.order, span.last)]
+
+    def pop_first_changed_index(self) -> int:
+        changed, self.changed = self.changed, len(self.items)
+        return changed
+
+    def count_messages(self, span: Span, enough: int) -> int:
+        """How many messages of the span are messages in the view; counting stops at `enough`."""
+        low, high = self.item_positions(span)
+        count = 0
+        for index in range(low, high):
+            count += not self.items[index].fold
+            if count >= enough:
+                break
+        return count
+
+    def covered_by(self, item: ViewItem) -> list[int]:
+        return self.covered_messages(Span(item.first, item.last))
+
+    def items_in_span(self, span: Span) -> list[ViewItem]:
+        first, last = self.item_positions(span)
+        return self.items[first:last]
+
+    def item_at(self, seq: int) -> ViewItem:
+        return self.items[self.item_position(seq)]
+
+    def message_position(self, seq: int) -> int:
+        """Where the message `seq` stands among all messages, or would stand."""
+        return bisect_left(self.order, seq)
+
+    def item_position(self, seq: int) -> int:
+        return max(0, bisect_right(self.keys, seq) - 1)
+
+    def item_positions(self, cover: Cover) -> tuple[int, int]:
+        """From where up to where the items stand that show the facts of `cover`."""
+        first, last = first_and_last(cover)
+        low = self.item_position(first)
+        if low < len(self.items) and self.items[low].last < first:
+            low += 1
+        return low, bisect_right(self.keys, last)
+
+    def append_item(self, item: ViewItem) -> None:
+        """Show one more item, at the end. Its message is in `order` already."""
+        self.items.append(item)
+        self.keys.append(item.first)
+        self.update_sums(item, 1)
+
+    def update_sums(self, item: ViewItem, sign: int) -> None:
+        """Add an item to the sums, or, with -1, take it out."""
+        for block in item.blocks:
+            self.tokens[block.kind] += sign * block.tokens
+        self.shown_messages += sign * bool(item.blocks)
+
+    def replace_items(self, low: int, high: int, fresh: list[ViewItem]) -> None:
+        """Show `fresh` in the place of the items from position `low` up to `high`."""
+        is_mostly_gone = high - low > len(self.items) // 2
+        for item in () if is_mostly_gone else self.items[low:high]:
+            self.update_sums(item, -1)
+        self.items[low:high] = fresh
+        self.keys[low:high] = [item.first for item in fresh]
+        self.changed = min(self.changed, low)
+        if is_mostly_gone:  # The rest is counted anew, since removing most items would delay other streams.
+            self.clear_sums()
+        for item in self.items if is_mostly_gone else fresh:
+            self.update_sums(item, 1)
+
+    def clear_sums(self) -> None:
+        self.tokens.clear()
+        self.shown_messages = 0
+
+
+def is_worth_a_marker(block: Block) -> bool:
+    """A raw output or a raw call that is long enough."""
+    if block.tokens <= SHORT or block.pinned or (block.fold and not isinstance(block.content, Text)):
+        return False
+    if block.role is Role.ASSISTANT:
+        return isinstance(block.content, ToolCall)
+    return block.role is Role.TOOL and block.kind is ContextKind.OUTPUT
+
+
+def count_clearable_tokens(blocks: Iterable[Block]) -> int:
+    """What markers would free, as growth counts it: of outputs, and of arguments that are long by any rule."""
+    return sum(
+        block.tokens - MARKER_TOKENS
+        for block in blocks
+        if is_worth_a_marker(block) and (block.role is Role.TOOL or block.tokens > LONG_ARGUMENT)
+    )

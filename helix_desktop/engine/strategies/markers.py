@@ -1,0 +1,286 @@
+"""Caching: old outputs, and long arguments of old calls, are shown as markers.
+
+A marker's first line is `[CACHED] recall_cached_content("<sha256>")`, the second lets the model
+decide whether it needs the original. The text is kept in the fold's fact, so it never changes.
+"""
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from helix_desktop.engine import context_usage, fold_economics
+from helix_desktop.engine.blocks import Block, ContextKind, Role
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ModelReplied, ModelRole, PartRef, Span, Stored, ToolCall
+from helix_desktop.engine.fold_economics import ClearablePart, FoldExperience
+from helix_desktop.engine.message_blocks import is_long_value
+from helix_desktop.engine.state.branch import ConversationBranch
+from helix_desktop.engine.state.view_items import MARKER_TOKENS, ViewItem, is_worth_a_marker
+from helix_desktop.engine.strategies.fold_strategy import FoldSituation, first_seq_of_tail, was_restored_by_user
+from helix_desktop.engine.tool_call_outcomes import parse_call_arguments
+from helix_desktop.engine.tool_names import RECALLS
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import parse_json_or_none
+
+COLD_AFTER = 300.0  # After this many seconds, the provider's cache is assumed to have expired.
+EXACT = 512  # This many of the newest items are examined one by one, older ones in groups.
+REMEMBERED = 200  # The share of parts that are recalled is learned from this many of the last steps.
+LEAST_SHARE = 0.015  # A part with a smaller share of the context is not replaced by a marker.
+LATELY = 20  # The growth of the context and the pauses are learned from this many of the last steps.
+ASK = " · ask with find or lines"
+ARGUMENT = 100  # A marker's second line quotes at most this many characters of the arguments.
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedClearing:
+    """Everything from the message `first` to before the message `end` that may become a marker, and the rule.
+
+    `least`: parts shorter than so many tokens stay. Which parts these are is found when it is
+    carried out: a clearing that is only asked for costs nothing.
+    """
+
+    first: int
+    end: int
+    why: str
+    least: int = 0
+
+    def parts_to_clear(self, situation: FoldSituation) -> list[PartRef]:
+        return [
+            ref
+            for item in items_worth_clearing(situation.branch, self.first, self.end)
+            for ref, tokens in tokens_freed_by_part(situation, item)
+            if tokens + MARKER_TOKENS >= self.least
+        ]
+
+
+def find_due_clearing(situation: FoldSituation) -> PlannedClearing | None:
+    """What is to be cleared now by the workspace's policy, or None."""
+    if situation.policy.caching == "steps":
+        return clearing_after_steps(situation)
+    return clearing_that_pays(situation) if situation.policy.caching == "pays" else None
+
+
+def clearing_after_steps(situation: FoldSituation) -> PlannedClearing | None:
+    """Outputs of some length from before the last N steps."""
+    branch, policy = situation.branch, situation.policy
+    steps = policy.caching_steps
+    if len(branch.steps) <= steps:
+        return None
+    end = min(branch.steps[-steps], first_seq_of_tail(situation))
+    why = f"older than {steps} steps, at least {policy.caching_tokens} tokens"
+    clearing = PlannedClearing(branch.order[0], end, why, policy.caching_tokens)
+    return clearing if _clears_anything(situation, clearing) else None
+
+
+def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
+    """All from one place on, where what is freed is worth writing the provider's cache again from there."""
+    branch, meter = situation.branch, situation.meter
+    end = first_seq_of_tail(situation)
+    standing, firsts = _clearable_parts(situation, end)
+    total = sum(part.frees for part in standing)
+    if total <= 0:
+        return None
+    if is_cache_cold(situation):
+        if not fold_economics.pays_to_clear_when_cold(total, meter.used, situation.policy.caching_cold_share):
+            return None
+        return PlannedClearing(
+            branch.order[0], end, f"the provider's cache has expired, and {total:,} tokens are freed"
+        )
+    index = fold_economics.find_clearing_start(
+        standing,
+        clearable_tokens_per_step(branch) * meter.factor,
+        context_usage.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN)),
+        chance_of_cold_cache(branch),
+        least=min(situation.policy.caching_least, meter.window // 8),
+        seen=fold_experience(situation),
+    )
+    if index is None:
+        return None
+    freed = sum(part.frees for part in standing[index:])
+    return PlannedClearing(
+        firsts[index], end, f"replacing outputs from #{firsts[index]} onward frees {freed:,} tokens and saves money"
+    )
+
+
+def plan_clearing_of_all_before(situation: FoldSituation, end: int) -> PlannedClearing | None:
+    """All that can be cleared before the message `end`: another fold rewrites the prefix anyway."""
+    if not situation.branch.order:
+        return None
+    clearing = PlannedClearing(
+        situation.branch.order[0], end, "replaced now, because another fold changes the context anyway"
+    )
+    return clearing if _clears_anything(situation, clearing) else None
+
+
+def count_freed_tokens(situation: FoldSituation, clearing: PlannedClearing) -> int:
+    items = items_worth_clearing(situation.branch, clearing.first, clearing.end)
+    return sum(tokens for item in items for _, tokens in tokens_freed_by_part(situation, item))
+
+
+def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> bool:
+    """Whether there is a part to clear at all; the newest are looked at first."""
+    least = max(clearing.least, _least_size_of_clearable_part(situation))
+    items = situation.branch.items_in_span(Span(clearing.first, clearing.end - 1))
+    long_items = (item for item in reversed(items) if item.tokens >= least and not item.fold)
+    freed = (tokens for item in long_items for _, tokens in tokens_freed_by_part(situation, item))
+    return any(tokens + MARKER_TOKENS >= clearing.least for tokens in freed)
+
+
+def _clearable_parts(situation: FoldSituation, end: int) -> tuple[list[ClearablePart], list[int]]:
+    """Each part and where its message begins; many older ones in groups that grow with their age."""
+    branch, factor = situation.branch, situation.meter.factor
+    items = branch.items[-EXACT:]
+    exact = items[0].first if items else 0
+    firsts, standing = [0], [ClearablePart(situation.meter.parts[ContextKind.SYSTEM])]
+    for first, tokens, freed in _sum_tokens_of_older_groups(branch, exact):
+        firsts.append(first)
+        standing.append(ClearablePart(round(tokens * factor), round(freed * factor)))
+    plain = branch.plain_outputs
+    old = frozenset(plain[bisect_left(plain, exact) : bisect_left(plain, end)])
+    for item in items:
+        freed = sum(tokens for _, tokens in tokens_freed_by_part(situation, item)) if item.first in old else 0
+        firsts.append(item.first)
+        standing.append(ClearablePart(round(item.tokens * factor), round(freed * factor)))
+    return standing, firsts
+
+
+def _sum_tokens_of_older_groups(branch: ConversationBranch, before: int) -> list[tuple[int, int, int]]:
+    """First message, tokens and clearable tokens of the groups of all that stands before the message `before`."""
+    groups = []
+    stop, width = branch.message_position(before), EXACT
+    while stop > 0:
+        start = max(0, stop - width)
+        tokens, freed = branch.token_sums.sum_between(start, stop), branch.freed_sums.sum_between(start, stop)
+        groups.append((branch.order[start], tokens, freed))
+        stop, width = start, width * 2
+    return groups[::-1]
+
+
+def items_worth_clearing(branch: ConversationBranch, first: int, end: int) -> list[ViewItem]:
+    """The messages from `first` to before `end` with a part worth a marker."""
+    chosen = branch.plain_outputs[bisect_left(branch.plain_outputs, first) : bisect_left(branch.plain_outputs, end)]
+    return [branch.item_at(seq) for seq in chosen]
+
+
+def _least_size_of_clearable_part(situation: FoldSituation) -> float:
+    """A recall reads the whole context again, so a part that is little of it stays."""
+    return min(LEAST_SHARE * situation.state.counted_tokens, situation.policy.caching_tokens)
+
+
+def tokens_freed_by_part(situation: FoldSituation, item: ViewItem) -> Iterator[tuple[PartRef, int]]:
+    """Each part of the message that may be cleared, with the tokens this frees."""
+    least = _least_size_of_clearable_part(situation)
+    for block in item.blocks:
+        ref = block.source
+        if block.tokens < least or not is_worth_a_marker(block) or not isinstance(ref, PartRef):
+            continue
+        if not _may_not_be_cleared(situation, block, ref):
+            yield ref, block.tokens - MARKER_TOKENS
+
+
+def _may_not_be_cleared(situation: FoldSituation, block: Block, ref: PartRef) -> bool:
+    branch, policy = situation.branch, situation.policy
+    if block.role is Role.ASSISTANT and not (policy.arguments and block.tokens > policy.argument_tokens):
+        return True
+    return branch.is_pinned(ref) or branch.is_excluded(ref) or was_restored_by_user(branch, ref)
+
+
+def fold_experience(situation: FoldSituation) -> FoldExperience:
+    branch, ledger = situation.branch, situation.state.record.ledger
+    price = context_usage.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
+    saved = recalls = 0.0
+    for seq in branch.steps[-REMEMBERED:]:
+        shown, whole = ledger.shown[seq - 1], ledger.whole[seq - 1]
+        calls = branch.batches.get(seq, ())
+        if calls and all(one.call.name in RECALLS for one in calls):
+            recalls += fold_economics.recall_cost(shown, len(calls), price)
+        else:
+            saved += price.read * max(0, whole - shown)
+    recall = fold_economics.RECALLS_EXPECTED * fold_economics.recall_cost(situation.meter.used, 1, price)
+    return FoldExperience(fold_economics.recall_share(saved, recalls), len(branch.steps), recall)
+
+
+def clearable_tokens_per_step(branch: ConversationBranch) -> float:
+    """Clearable tokens that a step adds: the mean of the last steps."""
+    recent = branch.clearable[-LATELY:]
+    return sum(recent) / len(recent) if recent else 0.0
+
+
+def chance_of_cold_cache(branch: ConversationBranch) -> float:
+    """The learned chance that the provider's cache is cold at the next request."""
+    times = branch.step_times[-LATELY - 1 :]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
+    return sum(pause > COLD_AFTER for pause in pauses) / len(pauses) if pauses else 0.0
+
+
+def is_cache_cold(situation: FoldSituation) -> bool:
+    """Whether so much time has passed since the last step that the provider's cache is cold now."""
+    return seconds_until_cold(situation) < 0
+
+
+def seconds_until_cold(situation: FoldSituation) -> float:
+    """How long the provider will still keep in its cache what the last step sent."""
+    times, life = situation.branch.step_times, cache_lifetime(situation.state)
+    refreshes = (context_usage.cache_refreshes_since(situation.state, seq) for seq in situation.branch.steps[-1:])
+    used = [*times[-1:], *(time for found in refreshes for time, _ in found)]
+    return life - (situation.now - max(used)) if used else life
+
+
+def cache_lifetime(state: ConversationState) -> float:
+    """The seconds for which the main model's provider keeps a prompt in its cache; an agent may pay it for an hour."""
+    main = state.settings.model_for_role(ModelRole.MAIN)
+    last = state.facts[state.branch.steps[-1] - 1].fact if state.branch.steps else None
+    if isinstance(last, ModelReplied) and last.usage.keeps_an_hour:
+        return context_usage.HOUR
+    return float(main.cache_seconds if main else 0) or COLD_AFTER
+
+
+# --- The text of markers ---
+
+
+def format_marker(digest: Digest, about: str, *, part: bool = False) -> str:
+    """The exact first line, then one about the original. `part`: a part can be asked for."""
+    line = " ".join(about.split())
+    return f'[CACHED] recall_cached_content("{digest.hex}")\n{line}{ASK if part else ""}'
+
+
+def describe_output(branch: ConversationBranch, seq: int) -> str:
+    """Tool, arguments in short, exit code, lines, size."""
+    fact, call = branch.tool_output_at(seq), call_answered_by(branch, seq)
+    said = f"{call.name} {summarise_arguments(call.arguments)}" if call else "output"
+    code = f"exit {fact.exit_code}" if fact.exit_code is not None else "" if fact.ok else "failed"
+    lines = f"{fact.output.lines:,} lines" if fact.output.lines else ""
+    return " · ".join(piece for piece in (said.strip(), code, lines, format_size(fact.output)) if piece)
+
+
+def call_answered_by(branch: ConversationBranch, seq: int) -> ToolCall | None:
+    answered = branch.answered.get(seq)
+    return answered.call if answered else None
+
+
+def content_to_store(arguments: str) -> str:
+    """What of the arguments goes to the cache: the one long value as it is, else all of them."""
+    long = [value for value in parse_call_arguments(arguments).values() if is_long_value(value)]
+    return long[0] if len(long) == 1 and isinstance(long[0], str) else arguments
+
+
+def summarise_arguments(arguments: str) -> str:
+    """The arguments in a few words, the telling ones first."""
+    values = parse_json_or_none(arguments)
+    if values is None:
+        values = arguments
+    elif isinstance(values, dict):
+        shown = [str(value) for value in values.values() if isinstance(value, str | int | float)]
+        values = " ".join(text for text in shown if len(text) <= ARGUMENT) or " ".join(shown)
+    text = " ".join(str(values).split())
+    return text if len(text) <= ARGUMENT else text[: ARGUMENT - 1] + "…"
+
+
+def format_size(stored: Stored) -> str:
+    amount = float(stored.size)
+    for unit in ("B", "KB", "MB"):
+        if amount < 1_000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1_000
+    return f"{amount:.1f} GB"

@@ -1,0 +1,221 @@
+"""Runs and records the calls of one reply, and makes sure that none stays without a result."""
+
+import asyncio
+import itertools
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import field
+from functools import partial
+
+from helix_desktop.engine import content_recall
+from helix_desktop.engine.automatic_folding import FoldSteward
+from helix_desktop.engine.blocks import Reply
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.facts import Decided, Fact, Stop, TodoSet, ToolCall, ToolReturned
+from helix_desktop.engine.message_blocks import is_json_object
+from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.session_events import CallStage, CallStageChanged, ToolPrinted
+from helix_desktop.engine.session_setup import SessionCollaborators
+from helix_desktop.engine.tool_call_parsing import NOT_BEGUN, UNREAD
+from helix_desktop.engine.view_contents import SAMPLE, estimate_entry_tokens
+from helix_desktop.fast_dataclass import dataclass
+
+LATELY = 12  # Repeated calls are detected among this many of the latest ones.
+HEAD = 2_000  # A result's fact keeps up to this many characters of its output for display.
+# A call's result, further facts to record with it, and what the call asked to keep.
+Result = tuple[ToolReturned, Sequence[Fact], str]
+SKIPPED = "This call was not run: the user refused one before it in the same reply."
+TORN = (
+    "Your reply met its length limit in the middle of this call, so it was not run. Write less at once: a long file in "
+    "several parts, the first with write_file and the others with edit_file."
+)
+
+
+@dataclass(eq=False)
+class ReplyCalls:
+    """Used by one turn for each of its replies."""
+
+    conversation: Conversation
+    crew: SessionCollaborators
+    steward: FoldSteward
+    ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
+    # The ids of calls that have actually started to run.
+    _begun: set[str] = field(default_factory=set, init=False)
+    _lately: deque[tuple[str, str, str]] = field(default_factory=lambda: deque(maxlen=LATELY), init=False)
+
+    async def run_reply_calls(self, reply: Reply) -> None:
+        """Runs the calls, some in parallel and some in sequence. Results are recorded before the
+        next group begins. What is shown of the outputs is decided for all of them together.
+        """
+        calls, torn = [part for part in reply.parts if isinstance(part, ToolCall)], _find_torn_call(reply)
+        groups, waiting, tasks = self._group_parallel_calls(calls), list(calls), list[asyncio.Task[Result]]()
+        done: list[Result] = []
+        seqs: list[int] = []
+        self._notify_stage(calls[len(groups[0]) :], CallStage.IN_LINE)
+        try:
+            for group in groups:
+                seqs += await self._record_results(done[len(seqs) :])
+                self._notify_stage(group, CallStage.RUNNING)
+                tasks = [
+                    self.crew.spawn(self._run_and_time_call(call, torn), name=f"tool {call.name}") for call in group
+                ]
+                await asyncio.gather(*tasks)
+                done += [task.result() for task in tasks]
+                tasks = []
+                del waiting[: len(group)]
+                # Later calls of a reply may rely on a refused one, so they are not run.
+                if _user_refused_any(done[-len(group) :]):
+                    seqs += await self._record_results(done[len(seqs) :])
+                    done += [await self._result_of_unrun_call(call, SKIPPED) for call in waiting]
+                    waiting.clear()
+                    break
+            await self._record_remaining_results(done, seqs)
+        except BaseException:  # Even after a user's stop or a tool's bug, all calls are answered and all tools stopped.
+            for task in tasks:
+                task.cancel()
+            await asyncio.shield(self._record_stopped_calls(waiting, tasks))
+            raise
+
+    def _group_parallel_calls(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
+        """The calls that may run side by side, group after group. A change of files is a group of its own."""
+        groups: list[list[ToolCall]] = []
+        alone = True
+        for call in calls:
+            before, alone = alone, self.crew.tools.runs_alone(call.name)
+            if before or alone:
+                groups.append([])
+            groups[-1].append(call)
+        return groups
+
+    def _notify_stage(self, calls: Sequence[ToolCall], stage: CallStage) -> None:
+        for call in calls:
+            self.conversation.notify_listeners(CallStageChanged(self.conversation.id, call.id, stage))
+
+    async def _run_and_time_call(self, call: ToolCall, torn: ToolCall | None) -> Result:
+        """Measures the call itself, without the time the user took to answer a question."""
+        now, waits = self.crew.clock.current_time, list[float]()
+        started = now()
+        outcome = await (
+            self._outcome_of_cut_off_call(call)
+            if call is torn
+            else self.crew.tools.run_tool_call(call, self._build_call_context(call, waits))
+        )
+        returned = await self._result_fact(call, outcome, max(0.0, now() - started - sum(waits)))
+        self._lately.append((call.name, call.arguments, outcome.output.digest.hex))
+        self._notify_stage([call], CallStage.DONE)
+        return returned, _facts_of_outcome(call, outcome), outcome.keep
+
+    async def _outcome_of_cut_off_call(self, call: ToolCall) -> CallOutcome:
+        return CallOutcome(await self.crew.cache.store_content(TORN.encode(), EntryOrigin(call.name)), ok=False)
+
+    def _build_call_context(self, call: ToolCall, waits: list[float]) -> CallContext:
+        here, now = self.conversation, self.crew.clock.current_time
+
+        def show(text: str) -> None:
+            here.notify_listeners(ToolPrinted(here.id, call.id, text))
+
+        async def ask(question: PermissionQuestion) -> PermissionAnswer:
+            asked = now()
+            try:
+                return await self.ask(question)
+            finally:
+                waits.append(now() - asked)
+
+        whole_tokens = content_recall.max_tokens_recalled_whole(here.state, here.policy)
+        begun = partial(self._begun.add, call.id)
+        return CallContext(here.id, ask, show, whole_tokens, begun, here.state.is_shown_whole)
+
+    async def _result_fact(self, call: ToolCall, outcome: CallOutcome, seconds: float) -> ToolReturned:
+        head, tokens = await self._head_and_token_count(outcome)
+        find_earlier = self.conversation.state.last_output_with_content
+        return ToolReturned(
+            call=call.id,
+            output=outcome.output,
+            tokens=tokens,
+            ok=outcome.ok,
+            exit_code=outcome.exit_code,
+            seconds=seconds,
+            head=head,
+            images=outcome.images,
+            changes=outcome.changes,
+            repeat_of=find_earlier(outcome.output.digest) if outcome.repeated else 0,
+            child=outcome.child,
+            stopped=outcome.stopped,
+        )
+
+    async def _head_and_token_count(self, outcome: CallOutcome) -> tuple[str, int]:
+        size, content = outcome.output.size, outcome.content
+        if content is None:
+            content = await self.crew.cache.read_range(outcome.output.digest, 0, min(size, SAMPLE))
+        given = size, content, self.crew.tokens.count_tokens
+        if len(content) > 1 << 15:
+            tokens = await asyncio.to_thread(estimate_entry_tokens, *given)
+        else:
+            tokens = estimate_entry_tokens(*given)
+        head = content.decode("utf-8", "replace") if len(content) <= 4 * HEAD else ""
+        return head if len(head) <= HEAD else "", tokens
+
+    async def _record_results(self, results: Sequence[Result], folds: Sequence[Fact] = ()) -> list[int]:
+        beside = [fact for _, more, _ in results for fact in more]
+        recorded = await self.conversation.append_facts(*(result for result, _, _ in results), *folds, *beside)
+        return [one.seq for one in recorded[: len(results)]]
+
+    async def _record_remaining_results(self, results: Sequence[Result], recorded_seqs: Sequence[int]) -> None:
+        """Those without a seq and all excerpts, in one transaction; a stop meanwhile leaves the results whole."""
+        last, keeps = results[len(recorded_seqs) :], {result.call: keep for result, _, keep in results}
+        try:
+            folds = await self.steward.excerpt_large_results([result for result, _, _ in results], keeps, recorded_seqs)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._record_results(last))
+            raise
+        await self._record_results(last, folds)
+
+    async def _record_stopped_calls(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]) -> None:
+        """Results that are there stay; of the other calls, begun or not, the model is told that there is no result."""
+        await asyncio.gather(*tasks, return_exceptions=True)
+        results: list[Result] = []
+        for call, task in itertools.zip_longest(calls, tasks):
+            if task is None or task.cancelled() or task.exception():
+                why = UNREAD if call.id in self._begun else NOT_BEGUN
+                results.append(await self._result_of_unrun_call(call, why))
+            else:
+                results.append(task.result())
+        await self._record_results(results)
+
+    async def _result_of_unrun_call(self, call: ToolCall, why: str) -> Result:
+        stored = await self.crew.cache.store_content(why.encode(), EntryOrigin(call.name))
+        tokens = self.crew.tokens.count_tokens(why)
+        return ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True), (), ""
+
+    def most_repeated_tool(self) -> tuple[str, int]:
+        """Returns the tool most often called with the same arguments and result, and how often. Calls with something
+        new in between do not count, because checking after each step of work is no repetition.
+        """
+        if not self._lately:
+            return "", 0
+        most, count = Counter(self._lately).most_common(1)[0]
+        since = Counter(itertools.islice(self._lately, self._lately.index(most), None))
+        return most[0], count if min(since.values()) > 1 else 0
+
+
+def _user_refused_any(results: Sequence[Result]) -> bool:
+    beside = (fact for _, facts, _ in results for fact in facts)
+    return any(isinstance(fact, Decided) and fact.by == "user" and not fact.allowed for fact in beside)
+
+
+def _find_torn_call(reply: Reply) -> ToolCall | None:
+    """The call in whose arguments the reply met its length limit."""
+    last = reply.parts[-1] if reply.parts and reply.stop is Stop.LENGTH else None
+    return last if isinstance(last, ToolCall) and not is_json_object(last.arguments) else None
+
+
+def _facts_of_outcome(call: ToolCall, outcome: CallOutcome) -> Sequence[Fact]:
+    """What else a call leaves in the journal: who decided, a new list of what is to do, the files it changed."""
+    facts: list[Fact] = []
+    if outcome.decided_by:
+        facts.append(Decided(call.id, not outcome.refused, outcome.decided_by, outcome.decided_scope))
+    if outcome.todo is not None:
+        facts.append(TodoSet(outcome.todo))
+    if outcome.files is not None:
+        facts.append(outcome.files)
+    return facts

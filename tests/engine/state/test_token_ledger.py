@@ -1,0 +1,283 @@
+"""Savings: the same steps with and without folds."""
+
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationStarted,
+    Excluded,
+    Fact,
+    FoldKind,
+    ModelReplied,
+    ModelRole,
+    ModelSet,
+    Origin,
+    PartRef,
+    Purpose,
+    Recorded,
+    Rewound,
+    RulesSet,
+    Span,
+    Spent,
+    Stop,
+    SystemSet,
+    Text,
+    ToolCall,
+    ToolReturned,
+    Usage,
+    UserSaid,
+)
+from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.state.token_ledger import Savings, newest_fact_seen_by
+from tests.engine.talk import Talk, stored
+
+
+def told(*facts: Fact) -> Talk:
+    talk = Talk()
+    for fact in facts:
+        talk.add(fact)
+    return talk
+
+
+def savings(talk: Talk, prices: RelativePrices | None = None, per_million: float = 0.0) -> Savings:
+    return talk.state.record.ledger.savings_until(talk.state.seq, prices, per_million=per_million)
+
+
+def reply(tokens: int, sent: int, cached: int = 0, cost: float = 0.0, stop: Stop = Stop.CALLS) -> ModelReplied:
+    return ModelReplied((ToolCall("1", "look", "{}", tokens),), "m", stop, Usage(sent, cached, 0, tokens, 0, cost))
+
+
+STEPS: list[Fact] = [
+    SystemSet("s", 100),
+    UserSaid((Text("u", 6),)),  # 10 with what a message costs
+    reply(16, 110),  # sees 110, adds 20
+    ToolReturned("1", stored("x"), 996),  # adds 1,000
+    reply(6, 2_260, 100),  # sees 1,130
+]
+
+
+def test_where_nothing_is_folded_nothing_is_saved_whatever_the_provider_bills() -> None:
+    figures = savings(told(*STEPS))
+    assert (figures.steps, figures.sent, figures.without, figures.cache_read) == (2, 2_370, 2_370, 100)
+    assert figures.saved_share == 0
+    assert figures.cache_read_share == pytest.approx(100 / 2_370)
+
+
+def test_a_fold_saves_in_the_proportion_of_the_two_counted_views() -> None:
+    talk = told(*STEPS[:4])
+    talk.fold("m", PartRef(4), kind=FoldKind.MARKER, tokens=96)  # 230 instead of 1,130
+    talk.add(reply(6, 460))
+    figures = savings(talk)
+    assert (figures.sent, figures.without) == (110 + 460, 110 + 2_260)
+    assert figures.saved_share == pytest.approx(1 - 570 / 2_370)
+
+
+@pytest.mark.parametrize("stop", [Stop.STOPPED, Stop.END])
+def test_a_step_without_a_report_counts_as_what_was_counted_times_the_factor(stop: Stop) -> None:
+    talk = told(*STEPS[:4], reply(6, 0, stop=stop))
+    figures = savings(talk)
+    assert figures.sent == figures.without == 110 + 1_130
+    assert figures.saved_share == 0
+    talk = told(*STEPS, *(ToolReturned("1", stored("y"), 496), reply(6, 3_280), reply(6, 0)))
+    assert talk.state.record.ledger.request_tokens(talk.state.seq) == round(
+        talk.state.record.ledger.shown[-2] * talk.state.record.ledger.billing_factor("m", talk.state.seq)
+    )
+
+
+def test_requests_of_strategies_are_sent_and_save_nothing() -> None:
+    figures = savings(told(*STEPS, Spent(Purpose.HANDOVER, "fast", Usage(500, cost=0.25))))
+    assert (figures.steps, figures.sent, figures.without, figures.paid) == (2, 2_870, 2_370, 0.25)
+
+
+def test_money_counts_what_the_provider_would_have_had_in_its_cache() -> None:
+    figures = savings(told(*STEPS), RelativePrices(0.1, 1.25, 5), 1e6)
+    old = 2_260 * 110 // 1_130
+    assert figures.paid_without == pytest.approx(old * 0.1 + (110 + 2_260 - old) * 1.25 + 22 * 5)
+
+
+def test_money_is_compared_over_reported_steps_alone() -> None:
+    reported = savings(told(*STEPS), RelativePrices(0.1, 1.25, 5), 1e6)
+    more = savings(told(*STEPS, reply(6, 0, stop=Stop.STOPPED)), RelativePrices(0.1, 1.25, 5), 1e6)
+    assert more.paid_without == reported.paid_without
+
+
+def test_a_rewind_leaves_the_branch_and_a_changed_head_takes_the_old_ones_place() -> None:
+    talk = told(*STEPS, Rewound(2), SystemSet("t", 50), RulesSet("A", "r", 7), reply(1, 77))
+    assert talk.state.record.ledger.shown[-2:-1].tolist() == [10 + 50 + 7 + 10]
+    assert savings(talk).without == 2_370 + 77
+
+
+def test_what_the_user_took_out_is_no_saving() -> None:
+    talk = told(*STEPS[:4], Excluded(PartRef(4)), reply(6, 142))
+    assert savings(talk).saved_share == 0
+
+
+def test_a_moment_has_the_sums_of_its_time() -> None:
+    talk = told(*STEPS)
+    assert talk.state.past_moment(4).savings_until_moment(RelativePrices()).sent == 110
+    assert talk.state.past_moment(2).savings_until_moment(RelativePrices()) == Savings(0, 0, 0, 0, 0.0, 0.0)
+    assert [talk.state.record.ledger.count_steps(seq) for seq in range(6)] == [0, 0, 0, 1, 1, 2]
+
+
+def test_a_step_is_what_was_in_the_view_it_answers() -> None:
+    """A fold that came while the model wrote is not in the request, and saves nothing of it."""
+    talk = told(*STEPS[:4])
+    talk.fold("h", Span(2, 4), tokens=5)
+    talk.add(ModelReplied((Text("so", 1),), "m", Stop.END, Usage(1_130), saw=4))
+    assert savings(talk).saved_share == 0
+    assert talk.state.record.ledger.billing_factor("m", talk.state.seq) == 1.0
+
+
+def test_what_another_program_asked_saves_nothing_here_and_teaches_nothing() -> None:
+    origin = Origin("claude-code", "s")
+    steps = [*STEPS, Spent(Purpose.OTHER, "m", Usage(50, cost=2.0))]
+    talk = told(ConversationStarted(origin=origin), *steps[:4])
+    talk.fold("marker-1", PartRef(5), kind=FoldKind.MARKER, tokens=40)
+    for fact in steps[4:]:
+        talk.add(fact)
+    before = talk.state.seq
+    assert (savings(talk).steps, savings(talk).paid) == (2, 2.0)
+    assert savings(talk).saved_share > 0
+    talk.add(BroughtIn(origin, "run", 1))
+    ledger, now = talk.state.record.ledger, talk.state.seq
+    assert savings(talk) == Savings(0, 0, 0, 0, 0.0, 0.0, paid_before=2.0)
+    assert ledger.savings_until(before).steps == 0
+    assert (
+        ledger.last_request_tokens("m", now),
+        ledger.last_billed_reply("m", now),
+        ledger.billing_factor("m", now),
+    ) == (0, 0, 1.0)
+    assert (ledger.request_tokens(4), ledger.count_steps(now)) == (110, 2)
+    talk.add(ModelReplied((), "m", Stop.END, Usage(300, 100)))
+    own = savings(talk)
+    assert (own.steps, own.sent, own.cache_read) == (1, 300, 100)
+    assert own.without > 300
+    assert ledger.last_request_tokens("m", talk.state.seq) == 300
+
+
+def test_a_fork_begins_at_nought_and_goes_on_with_what_was_learned() -> None:
+    talk = told(ConversationStarted(), *STEPS, Spent(Purpose.OTHER, "m", Usage(50, cost=2.0)))
+    learned = talk.state.record.ledger.billing_factor("m", talk.state.seq)
+    talk.add(ConversationStarted(forked_from="c", forked_at=talk.state.seq))
+    ledger, now = talk.state.record.ledger, talk.state.seq
+    assert savings(talk) == Savings(0, 0, 0, 0, 0.0, 0.0, paid_before=2.0)
+    assert ledger.savings_until(now - 2) == Savings(0, 0, 0, 0, 0.0, 0.0)
+    assert ledger.billing_factor("m", now) == learned
+    talk.add(ModelReplied((), "m", Stop.END, Usage(300, 100, cost=0.25)))
+    assert (savings(talk).steps, savings(talk).sent, savings(talk).paid) == (1, 300, 0.25)
+
+
+@pytest.mark.parametrize(("saw", "expected"), [(0, 8), (3, 3), (8, 8), (9, 8), (77, 8)])
+def test_what_a_reply_saw_is_before_it(saw: int, expected: int) -> None:
+    assert newest_fact_seen_by(Recorded("c", 9, 0.0, ModelReplied((), "m", Stop.END, saw=saw))) == expected
+
+
+def test_what_a_request_took_and_how_many_steps_there_were_at_each_fact() -> None:
+    ledger = told(*STEPS, Spent(Purpose.HANDOVER, "fast", Usage(500))).state.record.ledger
+    assert [ledger.request_tokens(seq) for seq in (0, 1, 3, 5, 6)] == [0, 0, 110, 2_260, 500]
+    assert [ledger.count_steps(seq) for seq in (0, 3, 5, 6)] == [0, 1, 2, 2]
+
+
+def test_the_factor_is_learned_from_the_last_nine_sound_reports_that_were_known_then() -> None:
+    talk = told(SystemSet("s", 100))
+    for billed in (90_000, 50, 100, 110, 120, 130, 140, 150, 160, 170, 180, 290):
+        talk.add(ModelReplied((), "m", Stop.END, Usage(billed)))
+    ledger = talk.state.record.ledger
+    last = ledger.reports["m"].last_proportions
+    assert [share for _, share in last(talk.state.seq)] == [1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 2.9]
+    assert [*last(4)] == [(2, 900.0), (3, 0.5), (4, 1.0)]
+    assert [*last(1)] == []
+    assert ledger.billing_factor("m", talk.state.seq) == 1.4
+    assert ledger.billing_factor("m", 3) == 1.0
+    assert ledger.billing_factor("claude-9", talk.state.seq) == 1.32
+
+
+def test_money_needs_prices_and_a_price() -> None:
+    talk = told(*STEPS)
+    assert savings(talk, RelativePrices(0.1, 1.25, 5)).paid_without == 0.0
+    assert savings(talk, None, 3.0).paid_without == 0.0
+    assert savings(told(STEPS[0]), RelativePrices(0.1, 1.25, 5), 1e6).saved_share == 0.0
+    assert savings(talk, RelativePrices(0.0, 1.0, 0.0), 1e6).paid_without == 110 + 2_260 - 2_260 * 110 // 1_130
+
+
+def test_a_moment_counts_money_with_the_main_models_price() -> None:
+    plain = told(*STEPS)
+    assert plain.state.savings_until_moment(RelativePrices(0.1, 1.25, 5)).paid_without == 0.0
+    plain.add(ModelSet(ModelRole.MAIN, "m", 128_000, price_input=3.0))
+    found = plain.state.savings_until_moment(RelativePrices(0.1, 1.25, 5))
+    assert found == savings(plain, RelativePrices(0.1, 1.25, 5), 3.0)
+    assert found.paid_without > 0
+    assert plain.state.past_moment(3).savings_until_moment(RelativePrices(0.1, 1.25, 5)).steps == 1
+
+
+def test_a_report_of_one_token_is_one() -> None:
+    talk = told(*STEPS[:3])
+    seq = talk.add(reply(0, 1))
+    assert talk.state.record.ledger.last_request_tokens("m", seq) == 1
+    assert talk.state.record.ledger.last_billed_reply("other", seq) == 0
+
+
+def test_what_a_second_import_says_reaches_back_to_the_first_at_most() -> None:
+    talk = told(ModelSet(ModelRole.MAIN, "m", 128_000), *STEPS)
+    talk.add(BroughtIn(Origin("codex", "a"), "one", 2))
+    own = talk.add(reply(6, 2_260, 100, cost=1.0))
+    again = talk.add(reply(6, 2_260, 100, cost=1.0))
+    talk.add(BroughtIn(Origin("codex", "a"), "two", 1))
+    assert talk.state.record.ledger.elsewhere == [(2, own - 1), (own - 1, again + 1)]
+
+
+def test_the_first_fact_of_an_import_is_another_programs() -> None:
+    talk = told(*STEPS[:2])
+    first = talk.add(reply(10, 150))
+    ledger, seq = talk.state.record.ledger, talk.state.seq
+    behind = talk.add(BroughtIn(Origin("codex", "a"), "one", first))
+    assert (ledger.last_request_tokens("m", seq), ledger.last_request_tokens("m", behind)) == (150, 0)
+
+
+def window(tokens: int) -> ModelSet:
+    return ModelSet(ModelRole.MAIN, "m", tokens)
+
+
+def folded_outputs(limit: int, steps: int) -> Talk:
+    """Each step brings 996 tokens, of which a marker of 6 stays."""
+    talk = told(SystemSet("s", 100), window(limit), UserSaid((Text("u", 6),)))
+    for step in range(steps):
+        talk.add(reply(16, talk.state.counted_tokens))
+        seq = talk.add(ToolReturned("1", stored(f"x{step}"), 996))
+        talk.fold(f"m{step}", PartRef(seq), kind=FoldKind.MARKER, tokens=6)
+    return talk
+
+
+def test_the_usual_way_out_writes_a_summary_when_the_window_is_full() -> None:
+    """Steps of 110, 1,130 and 2,150 counted tokens fit; the fourth needs a summary of a tenth of the window first."""
+    fits, more = savings(folded_outputs(2_400, 3)), savings(folded_outputs(2_400, 4))
+    assert fits.without == 110 + 1_130 + 2_150
+    assert more.without - fits.without == 2_150 + (240 + 1_020)  # the summary's request, and what goes on from it
+    unknown = savings(folded_outputs(0, 4))
+    assert unknown.without == 110 + 1_130 + 2_150 + 3_170
+
+
+def test_what_could_not_have_been_sent_is_never_called_saved() -> None:
+    talk = told(SystemSet("s", 100), window(10_000), UserSaid((Text("u", 1_430_000),)))
+    talk.fold("f", PartRef(3), kind=FoldKind.EXCERPT, tokens=500)
+    talk.add(reply(6, talk.state.counted_tokens))
+    assert savings(talk).saved_share == 0
+    long = folded_outputs(20_000, 200)
+    assert savings(long).without <= 200 * 20_000 * 1.2
+
+
+def test_the_summary_is_paid_for() -> None:
+    """Its request reads what is in the provider's cache, and what it writes is output; behind it nothing is in the cache."""
+    prices = RelativePrices(0.1, 1.25, 5)
+    fits, more = (savings(folded_outputs(2_400, steps), prices, 1e6).paid_without for steps in (3, 4))
+    assert more - fits == pytest.approx(2_150 * 0.1 + 240 * 5 + (240 + 1_020) * 1.25 + 16 * 5)
+
+
+def test_a_rewind_forgets_the_usual_summary() -> None:
+    talk = folded_outputs(2_400, 4)
+    before = savings(talk).without
+    talk.add(Rewound(3))
+    talk.add(reply(6, 110))
+    assert savings(talk).without - before == 110

@@ -1,0 +1,88 @@
+"""Clearing carried out: content first, then all markers of a batch in one transaction."""
+
+from __future__ import annotations
+
+import json
+
+from helix_desktop.engine.facts import FoldKind, PartRef, Pinned, ToolCall, Unfolded
+from tests.engine.keeping import Keeping, keeping
+from tests.engine.test_automatic_folding import MARKER, words, worked
+
+
+async def with_outputs() -> tuple[Keeping, list[int]]:
+    kept = await keeping(window=1_000_000)
+    await kept.say("go")
+    return kept, [await kept.step(words(300, f"out{index}")) for index in range(3)]
+
+
+async def test_one_batch_is_one_transaction_of_a_fold_for_each_part() -> None:
+    kept, seqs = await with_outputs()
+    made = await kept.steward._sweeping.clear_to_markers([PartRef(seq) for seq in seqs], "because")
+    assert len(made) == 3
+    assert len({one.time for one in made}) == 1
+    folds = kept.folds(FoldKind.MARKER)
+    assert len({fold.batch for fold in folds}) == 1
+    assert len({fold.fold for fold in folds}) == 3
+    for fold in folds:
+        assert MARKER.match(fold.text)
+        assert fold.tokens < fold.tokens_before
+        assert fold.why.startswith("because: 3 parts, ")
+        assert "read a.py" in fold.text
+
+
+async def test_doing_it_twice_does_nothing_more() -> None:
+    kept, seqs = await with_outputs()
+    refs = [PartRef(seq) for seq in seqs]
+    await kept.steward._sweeping.clear_to_markers(refs, "because")
+    before = kept.conversation.current_view()
+    assert await kept.steward._sweeping.clear_to_markers(refs, "again") == ()
+    assert kept.conversation.current_view() == before
+
+
+async def test_what_changed_meanwhile_is_left_alone() -> None:
+    kept, seqs = await with_outputs()
+    sweeping = kept.steward._sweeping
+    block = sweeping.find_block(PartRef(seqs[0]))
+    assert block is not None
+    made = await sweeping.build_marker(PartRef(seqs[0]), block)
+    await kept.conversation.append_facts(Pinned(PartRef(seqs[0])))
+    assert await sweeping.append_folds_of_shortened([made], "b", "why", panic=False) == ()
+    assert await sweeping.clear_to_markers([PartRef(999), PartRef(seqs[1], 4)], "nothing there") == ()
+
+
+async def test_the_one_long_value_of_an_argument_is_stored_as_it_is() -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("go")
+    text = words(1_500)
+    seq = await kept.step("written", tool="write_file", arguments=json.dumps({"path": "src/a.py", "text": text}))
+    await worked(kept, 2, 100)
+    await kept.steward._sweeping.clear_to_markers([PartRef(seq - 1, 1)], "because")
+    (fold,) = kept.folds(FoldKind.MARKER)
+    assert (await kept.cache.read_content(fold.entries[0])).decode() == text
+    arguments = json.loads(shown_call(kept).arguments)
+    assert arguments["path"] == "src/a.py"
+    assert MARKER.match(arguments["text"])
+    assert "argument of write_file src/a.py" in arguments["text"]
+    await kept.request()
+    await kept.conversation.append_facts(Unfolded(fold.fold))
+    assert json.loads(shown_call(kept).arguments)["text"] == text
+
+
+def shown_call(kept: Keeping) -> ToolCall:
+    """The first call of the view."""
+    return next(
+        b.content
+        for b in kept.conversation.current_view().blocks
+        if isinstance(b.content, ToolCall) and b.content.name != "read"
+    )
+
+
+async def test_several_long_values_are_stored_together() -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("go")
+    arguments = json.dumps({"path": "a.py", "old": words(900), "new": words(900, "new")})
+    seq = await kept.step("edited", tool="edit", arguments=arguments)
+    await kept.steward._sweeping.clear_to_markers([PartRef(seq - 1, 1)], "because")
+    (fold,) = kept.folds(FoldKind.MARKER)
+    assert (await kept.cache.read_content(fold.entries[0])).decode() == arguments
+    await kept.request()

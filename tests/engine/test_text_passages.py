@@ -1,0 +1,93 @@
+"""Passages: the lines as they are, the rarest words first, within the room, and how to go on."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.engine import text_passages
+from tests.engine.keeping import Quarters
+
+TOKENS = Quarters()
+HEAD = re.compile(r"\[lines (\d+)-(\d+) of ([\d,]+)\]")
+LINES = [f"line {number} says nothing" for number in range(1, 501)]
+
+
+def test_the_rarest_words_decide() -> None:
+    lines = [*LINES[:300], "def merge_tables(left, right):", *LINES[300:]]
+    found = text_passages.find_passages(TOKENS, lines, "nothing merge_tables", 300)
+    assert "def merge_tables(left, right):" in found
+    assert found.startswith("[lines 291-311 of 501]")
+    assert "also in lines" in found
+
+
+def test_a_short_text_comes_whole_and_one_without_the_words_not_at_all() -> None:
+    assert text_passages.find_passages(TOKENS, ["one", "two"], "TWO") == "one\ntwo"
+    assert text_passages.find_passages(TOKENS, LINES, "absent") == ""
+    assert text_passages.find_passages(TOKENS, LINES, "") == ""
+
+
+def test_two_places_in_the_order_of_the_text() -> None:
+    lines = [*LINES[:100], "alpha_one", *LINES[100:400], "beta_two", *LINES[400:]]
+    found = text_passages.find_passages(TOKENS, lines, "beta_two alpha_one", 400)
+    assert [match[1] for match in HEAD.finditer(found)] == ["91", "392"]
+
+
+def test_a_file_that_was_read_three_times_shows_its_line_once_and_leaves_room_for_other_places() -> None:
+    file = [*LINES[:30], "timeout = 30", *LINES[30:60]]
+    texts = [("newest", file), ("older", file), ("oldest", file), ("notes", ["we raised the timeout because of CI"])]
+    found = text_passages.find_passages_in_texts(TOKENS, texts, "timeout", 400)
+    assert found.count("timeout = 30") == 1
+    assert "of newest]" in found
+    assert "we raised the timeout because of CI" in found
+
+
+def test_a_word_in_many_places_shows_the_first_two_of_one_text_and_four_of_several() -> None:
+    lines = [line for number in range(9) for line in (f"retry number {number}", *LINES[:40])]
+    found = text_passages.find_passages(TOKENS, lines, "retry", 1_000)
+    assert re.findall(r"^retry number \d", found, re.MULTILINE) == ["retry number 0", "retry number 1"]
+    assert "also in lines 83, 124" in found
+    several = text_passages.find_passages_in_texts(TOKENS, [("one", lines), ("two", LINES)], "retry", 1_000)
+    assert re.findall(r"^retry number \d", several, re.MULTILINE) == [f"retry number {at}" for at in range(4)]
+
+
+def test_of_a_very_long_line_what_is_around_the_word_is_shown_and_where() -> None:
+    found = text_passages.find_passages(TOKENS, ["a" * 50_000 + " needle_here " + "b" * 50_000], "needle_here")
+    assert "needle_here" in found
+    assert "[characters 49,502-50,501 of 100,013]" in found
+
+
+@given(st.lists(st.text("ab c\t", max_size=40), min_size=1, max_size=200), st.text("abc ", min_size=1, max_size=12))
+def test_every_passage_is_the_lines_it_says_word_for_word(lines: list[str], words: str) -> None:
+    found = text_passages.find_passages(TOKENS, lines, words, 60)
+    if not found or found == "\n".join(lines):
+        return
+    shown = found.split("\n")
+    assert "go on with lines=" in shown[-1]
+    at = 0
+    while match := HEAD.fullmatch(shown[at]):
+        first, last = int(match[1]), int(match[2])
+        assert shown[at + 1 : at + 2 + last - first] == lines[first - 1 : last]
+        at += 2 + last - first
+    assert at == len(shown) - 1
+
+
+@given(
+    st.lists(st.lists(st.text("ab c", max_size=30), min_size=1, max_size=60), min_size=1, max_size=6),
+    st.text("abc ", min_size=1, max_size=12),
+)
+def test_passages_of_several_texts_are_lines_of_the_text_they_name(texts: list[list[str]], words: str) -> None:
+    found = text_passages.find_passages_in_texts(
+        TOKENS, [(f"text {number}", text) for number, text in enumerate(texts)], words, 60
+    )
+    shown = found.split("\n") if found else []
+    at = 0
+    while at < len(shown):
+        match = re.fullmatch(r"\[lines (\d+)-(\d+) of (\d+) of text (\d+)\]", shown[at])
+        assert match is not None
+        first, last, whole, number = map(int, match.groups())
+        assert whole == len(texts[number])
+        assert shown[at + 1 : at + 2 + last - first] == texts[number][first - 1 : last]
+        at += 2 + last - first

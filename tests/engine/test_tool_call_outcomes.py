@@ -1,0 +1,163 @@
+"""What a call did, read from its arguments and its output."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from helix_desktop.engine import tool_call_outcomes
+
+
+def changed(tool: str, **given: object) -> list[str]:
+    arguments = json.dumps(given)
+    found = tool_call_outcomes.parse_call_arguments(arguments)
+    return list(
+        tool_call_outcomes.find_changed_paths(tool, found, tool_call_outcomes.command_of_call(tool, found, arguments))
+    )
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "files"),
+    [
+        ("write_file", {"path": "a.py", "content": "see b.py"}, ["a.py"]),
+        ("Edit", {"file_path": "a.py", "old_string": "x", "new_string": "y"}, ["a.py"]),
+        ("edit", {"path": "a.py", "oldText": "x", "newText": "y"}, ["a.py"]),
+        ("MultiEdit", {"file_path": "a.py", "edits": []}, ["a.py"]),
+        ("editor", {"command": "view", "path": "a.py"}, []),
+        ("editor", {"command": "create", "path": "a.py", "file_text": "x"}, ["a.py"]),
+        ("read_file", {"path": "a.py"}, []),
+        ("bash", {"command": "cat > new.py <<'EOF'\nx > y\nEOF"}, ["new.py"]),
+        ("bash", {"command": "pytest 2>&1 | tail > /dev/null"}, []),
+        ("bash", {"command": "mv a.py b.py && rm -f c.py"}, ["c.py", "b.py"]),
+        ("bash", {"command": "grep -n x a.py"}, []),
+        ("bash", {"command": "# x -> y\nsed -i '' 's/x => y/z -> y/' a.py"}, ["a.py"]),
+    ],
+)
+def test_the_files_a_call_changes(tool: str, given: dict[str, object], files: list[str]) -> None:
+    assert changed(tool, **given) == files
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Traceback (most recent call last):\n  x\nValueError: bad",
+        "bash: foo: command not found",
+        "E   assert 1 == 2",
+        "make: *** [all] Error 2",
+        "\x1b[1m\x1b[31mE       AttributeError: no such thing\x1b[0m",
+    ],
+)
+def test_a_command_that_failed_says_why(text: str) -> None:
+    assert tool_call_outcomes.find_failure_lines(text, ok=True, command=True)
+    assert not tool_call_outcomes.find_failure_lines(f"a file\n{text}", ok=True, command=False)
+
+
+def test_what_only_mentions_an_error_is_no_failure() -> None:
+    assert tool_call_outcomes.find_failure_lines("12: raise ValueError\n13: # Error: no", ok=True, command=True) == ""
+
+
+def test_a_tool_that_says_it_failed_says_why_in_its_words_and_a_command_in_its_last_line() -> None:
+    said = "not found in file.\nText: x"
+    assert tool_call_outcomes.find_failure_lines(said, ok=False, command=False) == "not found in file. Text: x"
+    assert tool_call_outcomes.find_failure_lines(said, ok=False, command=True) == "Text: x"
+
+
+def test_an_output_that_is_nothing_but_an_error_is_a_failure_of_any_tool() -> None:
+    assert (
+        tool_call_outcomes.find_failure_lines("Error: the card is not known\n", ok=True, command=False)
+        == "Error: the card is not known"
+    )
+    assert tool_call_outcomes.find_failure_lines("Error: one\nof a file that was read", ok=True, command=False) == ""
+
+
+def test_what_a_person_pastes_says_what_failed_as_programs_end_or_with_a_place_in_a_file() -> None:
+    pasted = "CI fails:\n  app/auth.ts:35:11 lint/noImplicitAnyLet\nError: it ended\nsee app/auth.ts:35 for more\nat 12:30:45 today"
+    assert tool_call_outcomes.find_pasted_errors(pasted) == [
+        "app/auth.ts:35:11 lint/noImplicitAnyLet",
+        "Error: it ended",
+    ]
+
+
+def test_files_an_output_says_were_made() -> None:
+    commit = "[main 1a2b] Split\n 2 files changed, 9 insertions(+)\n create mode 100644 src/a b.py\n delete mode 100644 old.py"
+    assert tool_call_outcomes.find_created_files(commit) == ["src/a b.py", "old.py"]
+    assert tool_call_outcomes.find_created_files("File created successfully at: /tmp/x.md") == ["/tmp/x.md"]
+    assert tool_call_outcomes.find_created_files("File not found: a.py") == []
+
+
+def test_commands_that_prove_something() -> None:
+    assert tool_call_outcomes.is_verifying_command("cd a && python -m pytest -q")
+    assert tool_call_outcomes.is_verifying_command("npm run check")
+    assert not tool_call_outcomes.is_verifying_command("cat Makefile.md")
+    assert not tool_call_outcomes.is_verifying_command("cat > run.sh <<EOF\npytest\nEOF")
+
+
+def test_the_open_tasks_of_a_list() -> None:
+    tasks = [
+        {"content": "write", "status": "pending"},
+        {"step": "read", "status": "in_progress"},
+        {"content": "x", "status": "completed"},
+    ]
+    assert tool_call_outcomes.find_open_tasks({"todos": tasks}) == ["write", "read"]
+    assert tool_call_outcomes.find_open_tasks({"plan": []}) == []
+    assert tool_call_outcomes.find_open_tasks({"plan": "later"}) is None
+    assert tool_call_outcomes.is_verifying_command("git add -A && git commit -m x")
+    assert not tool_call_outcomes.is_verifying_command("git status")
+
+
+def test_two_calls_try_the_same_where_they_run_the_same_program() -> None:
+    def subject(line: str) -> str:
+        return tool_call_outcomes.subject_of_call("bash", {"command": line}, line)
+
+    assert subject("cd a && pytest -q") == subject("pytest -x tests")
+    assert subject("npm run build") != subject("git status")
+
+
+@pytest.mark.parametrize("opening", ["<<a", "<<a\n", "<<ab ", "<<-'a' \n", "<<"])
+def test_here_documents_without_an_end_take_no_quadratic_time(opening: str) -> None:
+    """A pattern holds the interpreter: for a minute the window would not be painted."""
+    command = opening * (60_000 // len(opening)) + "a" * 10_000 + "\npytest -q"
+    start = time.thread_time()
+    assert tool_call_outcomes.is_verifying_command(command)
+    assert time.thread_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("command", "rest"),
+    [
+        ("cat > a <<'EOF'\nx\nEOF\npytest", "cat > a \npytest"),
+        ("cat <<EOF\n<<END\nEOF\nmake <<-END\n END\nEND", "cat \nmake "),
+        ("cat <<A <<B\na\nA\nb\nB\nls", "cat \nb\nB\nls"),
+        ("cat <<EOF\nEOFS\n EOF\nmake", "cat <<EOF\nEOFS\n EOF\nmake"),
+        ('cat << "E"\nE', "cat "),
+        ("cat <<\nE\nx\nE\nls", "cat \nls"),
+        ("echo 1", "echo 1"),
+    ],
+)
+def test_here_documents_are_left_out_of_a_command(command: str, rest: str) -> None:
+    assert tool_call_outcomes.strip_here_documents(command) == rest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ('{"file_path": "/app/solve.py", "content": "import numpy"}', "/app/solve.py"),
+        ('{"content": "import numpy as np", "file_path": "/app/so', "/app/so"),
+        ('{"command": "python3\\n  solve.py", "description": "Run it"}', "python3 solve.py"),
+        ('{"command": "view", "path": "src/lock.rs"}', "view src/lock.rs"),
+        ('{"path": "src", "pattern": "fn lock"}', "fn lock src"),
+        ('{"todo": "Größe messen"}', "Größe messen"),
+        ('{"query": "a\\u0000b\\ud800c"}', "a b?c"),
+        ('{"lines": [1, 2]}', '{"lines": [1, 2]}'),
+        ("no JSON at\n all", "no JSON at all"),
+        ("", ""),
+    ],
+)
+def test_an_output_is_named_by_what_its_call_is_about(arguments: str, name: str) -> None:
+    assert tool_call_outcomes.describe_call_as_source(arguments) == name
+
+
+def test_a_name_of_an_output_is_short() -> None:
+    assert tool_call_outcomes.describe_call_as_source(json.dumps({"command": "x" * 9_000})) == "x" * 200

@@ -1,0 +1,106 @@
+"""The replay lab as a person uses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton
+
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.replay_lab.replay_lab_dialog import ReplayLabDialog
+from helix_desktop.gui.settings.settings_dialog import SettingsDialog
+from helix_desktop.gui.window_services import WindowServices
+from tests.gui import story
+from tests.gui.fake_desk import FakeWorkbench, now
+from tests.gui.fake_setup import FakeInstallation, FakeSetup
+
+
+@pytest.fixture
+def program(window: MainWindow, tmp_path: Path) -> FakeInstallation:
+    made = FakeInstallation()
+    WindowServices(window, FakeSetup(), made, tmp_path / "tour", now)
+    return made
+
+
+@pytest.fixture
+def lab(window: MainWindow, program: FakeInstallation) -> ReplayLabDialog:
+    window.window_actions["lab"].trigger()
+    (found,) = window.findChildren(ReplayLabDialog)
+    QApplication.processEvents()
+    return found
+
+
+def said(lab: ReplayLabDialog) -> str:
+    QApplication.processEvents()  # what was just added to a layout shows then
+    return "\n".join(label.text() for label in lab.findChildren(QLabel) if not label.isHidden())
+
+
+def offered(lab: ReplayLabDialog) -> list[str]:
+    """The policies that have a button to use them."""
+    return [name for name, button in lab._adopting.items() if button.isEnabled()]
+
+
+def test_policies_are_played_side_by_side_and_one_is_taken_over(
+    lab: ReplayLabDialog, window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    policies = ["helix", "observational", "layered", "keeps_most", "none"]
+    assert program.played == [([story.CONVERSATION], policies, bench.rows[story.CONVERSATION].window)]
+    assert lab.answer.text().startswith(
+        "Helix preset would have been the cheapest here, at 50% of the cost of sending everything"
+    )
+    assert "Observational preset" in said(lab)
+    assert offered(lab) == [each for each in policies if each != bench.policy_name]
+    assert [button.text() for button in lab._adopting.values()].count("in use") == 1
+    take = next(each for each in lab.findChildren(QPushButton) if each.accessibleName().endswith("Helix preset"))
+    take.click()
+    assert bench.policy_name == "helix"
+    assert offered(lab) == policies[1:]
+    assert "This workspace now uses: Helix preset." in said(lab)
+    assert window.context_panel.policy.text() == "Helix preset ▾"
+
+
+def test_a_preset_that_costs_as_much_as_the_one_in_use_is_not_called_cheaper(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    program.cheapest = ["helix", bench.policy_name]
+    window.window_actions["lab"].trigger()
+    (lab,) = window.findChildren(ReplayLabDialog)
+    QApplication.processEvents()
+    mine = lab._names[bench.policy_name]
+    assert bench.policy_name != "helix"
+    assert lab.answer.text().startswith(f"No other preset would have cost less here: {mine} costs 50% of what")
+
+
+def test_the_policy_page_compares_the_last_conversations(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    window.window_actions["settings"].trigger()
+    (settings,) = window.findChildren(SettingsDialog)
+    settings.show_settings_page("policy")
+    asked = "What would each preset have cost in my last conversations?"
+    next(each for each in settings.findChildren(QPushButton) if each.text() == asked).click()
+    (lab,) = window.findChildren(ReplayLabDialog)
+    newest = sorted((row for row in bench.rows.values() if not row.trashed), key=lambda row: -row.updated)
+    ((played, policies, _window),) = program.played
+    assert played == [row.id for row in newest if not row.parent][:5]
+    assert len(played) > 1
+    assert "keeps_most" in policies
+    assert f"In your last {len(played)} conversations, Helix preset would have been the cheapest, at 50%" in said(lab)
+    assert "In view" in said(lab)
+
+
+def test_a_replay_that_fails_says_why(window: MainWindow, program: FakeInstallation) -> None:
+    program.replay_error = "The replay failed: no space left"
+    window.window_actions["lab"].trigger()
+    (lab,) = window.findChildren(ReplayLabDialog)
+    assert "The replay failed: no space left" in said(lab)
+
+
+def test_a_workspace_without_a_conversation_has_nothing_to_replay(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    bench.rows.clear()
+    window.window_actions["lab"].trigger()
+    assert program.played == []
+    assert "no conversation to replay yet" in window.notices.shown_text
