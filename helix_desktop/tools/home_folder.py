@@ -1,8 +1,8 @@
-"""Decides what a sandboxed command sees of the user's home: toolchains, the workspace's own caches, what the user opened.
+"""Decides what a sandboxed command sees of the user's home: toolchains, caches, and what the user opened.
 
-Everything else is absent, so nobody has to know where the next program keeps its keys. Where the
-home folder itself is one of the workspace's folders, its entries that begin with a dot are absent
-instead. An entry that is a link is closed where it leads to.
+Everything else is absent, so nobody has to know where the next program keeps its keys. If the home itself is
+a folder of the workspace, its entries that begin with a dot are absent instead. A link is closed where it
+leads to.
 """
 
 # ruff: noqa: PTH110, PTH112, PTH116, PTH119 -- for each command: paths as texts are faster
@@ -16,7 +16,7 @@ from functools import lru_cache
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.home_openings import CommandOpenings, opened_paths
 
-# Programs and libraries, relative to the home folder. Folders that also hold keys are not listed as a whole.
+# Programs and libraries, relative to the home. Folders that also hold keys are not listed as a whole.
 TOOLCHAINS = tuple(
     """
         .pyenv .rbenv .nodenv .jenv .goenv .plenv .phpenv .asdf .nvm .volta .fnm .local/share/fnm .local/share/mise
@@ -35,7 +35,7 @@ VARIABLES = (
     *("RBENV_ROOT", "VOLTA_HOME", "SDKMAN_DIR", "MISE_DATA_DIR", "FNM_DIR"),
     *("DOTNET_ROOT", "ANDROID_HOME", "BUN_INSTALL"),
 )
-# Additional certificates, such as those of a proxy. They are not secret, and downloads need them.
+# Certificates, such as those of a proxy. They are not secret, and downloads need them.
 CERTIFICATES = (
     "SSL_CERT_FILE", "NIX_SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "PIP_CERT",
     "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "HTTPLIB2_CA_CERTS", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
@@ -46,18 +46,18 @@ CACHES = (
     (".gradle", "GRADLE_USER_HOME"), (".m2/repository", "MAVEN_OPTS"), (".m2/wrapper", ""), (".local/share/pnpm/store", "PNPM_HOME"), (".nuget/packages", "NUGET_PACKAGES"),
     (".ivy2", ""), (".sbt", ""), (".bun/install/cache", "BUN_INSTALL_CACHE_DIR"), (".yarn/berry", "YARN_GLOBAL_FOLDER"),
 )  # fmt: skip
-_BESIDE = ("lib", "lib64", "libexec", "include")  # Folders beside a `bin` that its programs need.
+_BESIDE = ("lib", "lib64", "libexec", "include")  # Folders beside `bin` that its programs need.
 _PROGRAMS = tuple("/usr /bin /sbin /lib /lib32 /lib64 /nix /gnu /snap /proc /sys /dev /run /tmp".strip().split())
 _OF_A_REPOSITORY = (".git", ".gitignore", ".gitattributes", ".gitmodules", ".github", ".gitlab", ".gitlab-ci.yml")
-_SPREAD = frozenset({".config", ".local", "share", "state", ".var", "app"})  # Folders with one folder for each program.
+_SPREAD = frozenset({".config", ".local", "share", "state", ".var", "app"})  # These have a folder for each program.
 _MOST_FOLDERS = 2_000
-_SETTLED_NS = 2_000_000_000  # In nanoseconds. Changes closer together than this could leave a folder's time the same.
+_SETTLED_NS = 2_000_000_000  # Nanoseconds. Changes closer together may leave a folder's time the same.
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedHome:
-    """`emptied_homes`: homes of which nothing is seen but what follows. `masked_paths`: real paths that are absent elsewhere. `readable_paths`
-    and `cache_paths`: what is there, and where: pairs of a path outside and one inside.
+    """`emptied_homes`: homes hidden except for what follows. `masked_paths`: real paths to hide elsewhere.
+    `readable_paths` and `cache_paths`: what is visible, as pairs of paths outside and inside.
     """
 
     emptied_homes: tuple[str, ...]
@@ -67,7 +67,7 @@ class ClosedHome:
 
 
 def home_folders(environ: Mapping[str, str]) -> list[str]:
-    """The user's home by its real path: as the environment names it, and as the system does."""
+    """Return the real paths of the user's home, as named by the environment and by the system."""
     named = [environ.get("HOME", "")]
     with suppress(ImportError, KeyError):
         import pwd
@@ -80,7 +80,7 @@ def home_folders(environ: Mapping[str, str]) -> list[str]:
 def build_closed_home(
     folders: Sequence[str], environ: Mapping[str, str], caches: str, opened: CommandOpenings, *, network: bool
 ) -> ClosedHome:
-    """What is closed and what is there. `folders`: the workspace's, by their real paths; `caches`: the folder of its own."""
+    """Return what is closed and what is visible. `folders` are real paths; `caches` is the workspace's own folder."""
     homes = home_folders(environ)
     emptied = [
         home for home in homes if not _contains_any_path(home, ("/usr",)) and not _is_within_any_folder(home, folders)
@@ -127,7 +127,7 @@ def _is_within_any_folder(path: str, folders: Sequence[str]) -> bool:
 
 
 def _must_stay_open(path: str, needed: Sequence[str]) -> bool:
-    """Whether a place cannot be closed: programs are there, or it holds what is open."""
+    """Whether a path must not be closed, because programs are in it or it contains something open."""
     return _is_within_any_folder(path, _PROGRAMS) or _contains_any_path(path, needed)
 
 
@@ -138,7 +138,7 @@ def _is_dotted(path: str, home: str) -> bool:
 def _readable_home_paths(
     home: str, environ: Mapping[str, str], opened: CommandOpenings, *, network: bool
 ) -> Iterator[tuple[str, str]]:
-    """What of a home is there to be read, with where: none within another, and none that is the whole home."""
+    """Yield readable paths of a home, and where they appear: none inside another, never the whole home."""
     found: list[str] = []
     wanted = [*_toolchain_paths(home, environ), *opened_paths(opened, home, network=network)]
     for path in sorted({path for path in wanted if os.path.exists(path)}):
@@ -163,7 +163,7 @@ def _toolchain_paths(home: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _path_in_home(path: str, home: str, named: str) -> Iterator[str]:
-    """A path strictly below this home, by the home's real name; none for any other. `named`: the home as the user spells it."""
+    """Yield the path, by the home's real name, if it is below this home. `named`: how the user spells the home."""
     path = os.path.normpath(path)
     if is_within_folder(path, named):
         path = home + path[len(named) :]
@@ -172,7 +172,7 @@ def _path_in_home(path: str, home: str, named: str) -> Iterator[str]:
 
 
 def _programs_with_libraries(programs: str, home: str) -> Iterator[str]:
-    """A folder of PATH, and what its programs need beside it."""
+    """Yield a folder on PATH, and the folders beside it that its programs need."""
     yield programs
     above, _, name = programs.rpartition("/")
     if above == home or name not in ("bin", "shims", "condabin"):
@@ -183,7 +183,7 @@ def _programs_with_libraries(programs: str, home: str) -> Iterator[str]:
 
 
 def _dotted_entries(home: str) -> Iterator[str]:
-    """Entries of a home that is worked in which nobody means by that, where they really are."""
+    """Yield the real paths of a home's entries with a dot, except those of a repository in the home."""
     with suppress(OSError), os.scandir(home) as entries:
         for entry in entries:
             if entry.name.startswith(".") and entry.name not in _OF_A_REPOSITORY and os.path.exists(entry.path):
@@ -191,7 +191,7 @@ def _dotted_entries(home: str) -> Iterator[str]:
 
 
 def _targets_of_dotted_links(home: str) -> Iterator[str]:
-    """Where links among the entries of a home that begin with a dot really lead. Linked folders are looked through as well."""
+    """Yield where links among a home's dotted entries lead. Folders that they lead to are searched, too."""
     todo, seen = [(home, True)], {home}
     while todo and len(seen) < _MOST_FOLDERS:
         folder, is_spread = todo.pop()
@@ -212,7 +212,7 @@ def _targets_of_dotted_links(home: str) -> Iterator[str]:
 
 
 def _links_and_folders(folder: str) -> tuple[list[str], list[str]]:
-    """The links and the folders in a folder; listed anew only when it changed, and while a change may not show in its times."""
+    """Return a folder's links and folders. They are listed again if it changed, or so recently that times prove nothing."""
     try:
         about = os.stat(folder)
     except OSError:

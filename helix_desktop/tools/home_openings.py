@@ -1,4 +1,4 @@
-"""What a user can open of their home to a workspace's commands: by name, or folder by folder."""
+"""What a user can open of their home to a workspace's commands, by name or by folder."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,8 +8,8 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HomeOpening:
-    """One thing people do with programs that keep keys in the home. It holds for commands with the network alone. `what_it_gives_away`:
-    what is given away with it; `complaint_pattern`: how programs complain where it is missing.
+    """One thing people do with programs that keep keys in the home. Only commands with network access get it.
+    `what_it_gives_away`: what commands could then do. `complaint_pattern`: how programs complain without it.
     """
 
     name: str
@@ -23,7 +23,7 @@ class HomeOpening:
 
 @dataclass(frozen=True, slots=True)
 class CommandOpenings:
-    """What is open to a command: openings by name, folders the user added, and files that no agent sees, which stay closed."""
+    """What commands can see: named openings and the user's added folders, but never hidden files."""
 
     names: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ _BY_NAME = {opening.name: opening for opening in OPENINGS}
 
 
 def openings_in_force(opened: CommandOpenings, *, network: bool) -> list[HomeOpening]:
-    """Those that hold for a command; a name nobody knows opens nothing."""
+    """Return the openings that apply to a command. Unknown names open nothing."""
     return [_BY_NAME[name] for name in opened.names if name in _BY_NAME] if network else []
 
 
@@ -137,12 +137,12 @@ def opened_paths(opened: CommandOpenings, home: str, *, network: bool) -> Iterat
 
 
 def opened_variables(opened: CommandOpenings, *, network: bool) -> list[str]:
-    """More variables of the environment that a command sees."""
+    """Return further environment variables that a command sees."""
     return [name for opening in openings_in_force(opened, network=network) for name in opening.variables]
 
 
 def opened_sockets(opened: CommandOpenings, environ: Mapping[str, str], *, network: bool) -> Iterator[str]:
-    """Sockets that are reached: by path, by the variable that names them, or below a folder that one names."""
+    """Yield sockets a command can reach: by path, by a variable, or below a folder a variable names."""
     for opening in openings_in_force(opened, network=network):
         for name in opening.sockets:
             variable, slash, below = name.partition("/")
@@ -156,7 +156,7 @@ def titles_of_openings(names: Sequence[str]) -> list[str]:
 
 
 def missing_openings(output: str, opened: CommandOpenings, *, network: bool) -> list[HomeOpening]:
-    """Openings whose absence a program seems to complain of."""
+    """Return the openings whose absence a program seems to complain about."""
     there = openings_in_force(opened, network=network)
     return [
         one

@@ -1,4 +1,4 @@
-"""Turns a page of HTML (standard input) into readable text (standard output), in a process that can be killed. A script."""
+"""A script that converts HTML from standard input to readable text, in a process that can be killed."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 
 
 class ReadableTextParser(HTMLParser):
-    """Collects what a reader sees: headings, items and links marked, all else as it stands."""
+    """Collects what a reader sees. Headings, list items and links are marked; other text is kept as it is."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)

@@ -1,10 +1,9 @@
-"""Opens a path beneath a folder without ever leaving it, whatever happens to the folder meanwhile.
+"""Opens a path within a folder and never leaves it, even if the folder changes meanwhile.
 
-Checking a path and opening it afterwards is a race that a symlink swapper wins more often than not. So nothing is
-checked: the kernel resolves the path and refuses to leave (openat2), or, where it cannot, we go step
-by step from one directory handle to the next and never follow a link the kernel would follow for us.
-
-Both ways follow relative links that stay inside, and raise OSError with EXDEV for what leads out.
+Checking a path and opening it afterwards is a race that a symlink swapper often wins. So nothing is checked:
+the kernel resolves the path and refuses to leave (openat2), or, without it, we go from one directory handle
+to the next and never let the kernel follow a link. Both ways follow relative links that stay inside, and
+raise OSError with EXDEV for what leads out.
 """
 
 import ctypes
@@ -19,7 +18,7 @@ from contextlib import contextmanager, suppress
 OpenWithinFolder = Callable[[int, str, int], int]
 DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 
-_OPENAT2 = 437  # The number of the system call openat2 on all architectures.
+_OPENAT2 = 437  # openat2 has this number on all architectures.
 _NO_MAGICLINKS, _NO_LINKS, _BENEATH = 0x02, 0x04, 0x08
 _MOST_LINKS = 40
 _TRIES = 64
@@ -31,7 +30,7 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_by_kernel(folder: int, path: str, flags: int, more: int = 0) -> int:
-    """openat2 with RESOLVE_BENEATH; EAGAIN means somebody renames right now, and is tried again."""
+    """Call openat2 with RESOLVE_BENEATH. Retry after EAGAIN, which means a rename is in progress."""
     how = _OpenHow(flags | _ALWAYS, 0, _BENEATH | _NO_MAGICLINKS | more)
     for _ in range(_TRIES):
         handle = _load_libc().syscall(_OPENAT2, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
@@ -44,7 +43,7 @@ def open_by_kernel(folder: int, path: str, flags: int, more: int = 0) -> int:
 
 
 def open_by_steps(folder: int, path: str, flags: int) -> int:
-    """The same without openat2: one component at a time, links read and followed by us, `..` by going back."""
+    """Open without openat2: one component at a time. Links are read and followed by us; `..` goes back."""
     trail = [os.dup(folder)]
     parts = deque(path.split("/"))
     links = 0
@@ -70,7 +69,7 @@ def open_by_steps(folder: int, path: str, flags: int) -> int:
 
 
 def open_without_links(folder: int, path: str, flags: int) -> int:
-    """The same, where no part of the path may be a link: OSError with ELOOP or ENOTDIR for one."""
+    """Open a path in which no part may be a link. Raises OSError with ELOOP or ENOTDIR for a link."""
     if choose_opener() is open_by_kernel:
         return open_by_kernel(folder, path, flags | os.O_NOFOLLOW, _NO_LINKS)
     handle = os.dup(folder)
@@ -90,7 +89,7 @@ def _open_component(part: str, folder: int, flags: int) -> int:
 
 
 def _read_link_parts(part: str, folder: int, error: OSError, links: int) -> list[str]:
-    """The components of the link `part`; the error itself where it is no link."""
+    """Return the components of the link `part`. If it is no link, raise the given error."""
     if error.errno not in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
         raise error
     try:
@@ -118,7 +117,7 @@ def closing_handle(handle: int) -> Iterator[int]:
 
 
 def stat_or_none(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Of the entry itself; None where it has gone."""
+    """Return the status of the entry itself, or None if it has been removed."""
     with suppress(OSError):
         return entry.stat(follow_symlinks=False)
     return None
@@ -131,7 +130,7 @@ def write_to_handle(handle: int, content: bytes) -> None:
 
 @functools.cache
 def choose_opener() -> OpenWithinFolder:
-    """The best way this system has. Containers forbid openat2 with EPERM; old kernels lack it."""
+    """Return the best way that this system has. Containers forbid openat2 with EPERM; old kernels lack it."""
     if not sys.platform.startswith("linux"):
         return open_by_steps
     folder = os.open("/", DIRECTORY)

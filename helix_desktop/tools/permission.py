@@ -1,7 +1,7 @@
-"""Who may do what: the mode of a workspace, its rules, and the decision for one action. Plain values, no I/O.
+"""Decides whether an action is allowed, by the workspace's mode and rules. Plain values, no I/O.
 
-Order: a rule that denies, a rule that asks, what always asks, a rule that allows, the mode. Rules come from the user
-alone, never from a model, a summary or an imported file; the record of a decision in the journal authorises nothing.
+In this order: rules that deny, rules that ask, what is always asked, rules that allow, the mode. Only the
+user makes rules, never a model, a summary or an imported file. A recorded decision authorises nothing.
 """
 
 import fnmatch
@@ -33,20 +33,20 @@ class PermissionMode(StrEnum):
 
 
 class ActionEffect(StrEnum):
-    """What an action does to the world. `READ` stays inside the roots and the cache and is never asked for."""
+    """What an action does. `READ` stays inside the roots and the cache, and is never asked about."""
 
     READ = "read"
     EDIT = "edit"
     RUN = "run"
     FETCH = "fetch"
-    FOREIGN = "foreign"  # A tool of one of the user's MCP servers. What it does is unknown.
+    FOREIGN = "foreign"  # A tool of one of the user's MCP servers, with unknown effects.
 
 
 @dataclass(frozen=True, slots=True)
 class ToolAction:
-    """One thing a tool is about to do. `reason_to_ask`: why it is asked for even where a rule or the mode
-    would allow it; `asks_in_every_mode`: in every mode; `separate_permission`: the name it has to be
-    allowed by, where allowing the tool is not enough. `only_reads`: of a server's tool, that the user marked it as one that only reads.
+    """One action of a tool. `reason_to_ask`: why to ask even if a rule or the mode allows it, or in every
+    mode (`asks_in_every_mode`). `separate_permission`: a name to allow it by, if allowing the tool is not
+    enough. `only_reads`: the user marked this server's tool as one that only reads.
     """
 
     tool: str
@@ -64,8 +64,8 @@ class ToolAction:
 
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
-    """Empty fields fit everything; `tool` and `path` are patterns. `command`: of a rule that allows exact, or a prefix when
-    it ends in ` *`; one that asks or denies holds for every command that begins so, however started.
+    """Empty fields match everything; `tool` and `path` are patterns. In a rule that allows, `command` is
+    exact, or a prefix if it ends in ` *`. In others, it matches all commands that begin so.
     """
 
     decision: str
@@ -76,7 +76,7 @@ class PermissionRule:
 
     @classmethod
     def parse_permission_rule(cls, values: Mapping[str, object]) -> "PermissionRule":
-        """From the workspace's settings; a mistake in there must never read as permission."""
+        """Parse a rule from the workspace's settings. A mistake there must never become a permission."""
         known = {item.name for item in fields(cls)}
         strange = [name for name in values if name not in known]
         if strange or values.get("decision") not in DECISIONS:
@@ -88,14 +88,14 @@ class PermissionRule:
         return cls(**texts, network=values.get("network") is True)
 
     def as_rule_table(self) -> dict[str, str | bool]:
-        """For the workspace's settings; defaults are left out."""
+        """Return a table for the workspace's settings, without default values."""
         return {item.name: value for item in fields(self) if (value := getattr(self, item.name)) != item.default}
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionDecision:
-    """`verdict` is allow, ask or deny; `decided_by` is rule or mode; `scopes` is what the user may be offered; `separate_permission`:
-    as of an action, or `held` (by a rule) or `hidden` (nobody can tell what it runs).
+    """`verdict`: allow, ask or deny. `decided_by`: rule or mode. `scopes`: what to offer the user.
+    `separate_permission`: the action's, or `held` (by a rule) or `hidden` (what runs is unknown).
     """
 
     verdict: str
@@ -119,7 +119,7 @@ def decide_permission(
 def _decide_without_allow_rules(
     action: ToolAction, mode: PermissionMode, rules: Sequence[PermissionRule], *, sandboxed: bool
 ) -> PermissionDecision | None:
-    """What no rule that allows can get past."""
+    """Return what no allowing rule can override, or None."""
     if any(rule.decision == "deny" and _match_restricting_rule(rule, action) is _RuleFit.YES for rule in rules):
         return PermissionDecision("deny", "rule", "a rule in this workspace denies it")
     if mode is PermissionMode.READ_ONLY and action.effect in {ActionEffect.EDIT, ActionEffect.RUN}:
@@ -130,7 +130,7 @@ def _decide_without_allow_rules(
 
 
 def _reason_refused_in_plan_mode(action: ToolAction, *, sandboxed: bool) -> str:
-    """Why plan mode does not let this happen; empty for what can change nothing."""
+    """Say why plan mode refuses the action. Return an empty string if it can change nothing."""
     if action.effect is ActionEffect.EDIT:
         return "in plan mode, nothing can be changed; present the plan first"
     if action.effect is ActionEffect.FOREIGN and not action.only_reads:
@@ -145,7 +145,7 @@ def _reason_refused_in_plan_mode(action: ToolAction, *, sandboxed: bool) -> str:
 def _decide_always_asked(
     action: ToolAction, mode: PermissionMode, rules: Sequence[PermissionRule], *, sandboxed: bool
 ) -> PermissionDecision | None:
-    """Why this must be asked each time; None where it need not."""
+    """Return the decision to ask each time, or None if that is not necessary."""
     fits = {_match_restricting_rule(rule, action) for rule in rules if rule.decision != "allow"}
     if _RuleFit.YES in fits:
         return PermissionDecision("ask", "rule", "a rule in this workspace requires approval", ("once",), "held")
@@ -184,7 +184,7 @@ def _decide_by_mode(action: ToolAction, mode: PermissionMode) -> PermissionDecis
 
 
 def rules_allow_action(rules: Iterable[PermissionRule], action: ToolAction) -> bool:
-    """Whether allowing rules cover the whole action; of a command line, every command in it."""
+    """Whether allowing rules cover the whole action, which means every command of a command line."""
     fitting = [rule for rule in rules if rule.decision == "allow" and _tool_fits(rule, action)]
     if action.network:
         fitting = [rule for rule in fitting if rule.network]
@@ -199,7 +199,7 @@ def rules_allow_action(rules: Iterable[PermissionRule], action: ToolAction) -> b
 
 
 def _rule_covers_command(pattern: str, one: WrittenCommand, fitting: Sequence[PermissionRule]) -> bool:
-    """Whether a rule allows this command. One for a prefix allows no code in it, and no other program that has no rule."""
+    """Whether a rule allows this command. A prefix rule covers no inline code, nor started programs without a rule."""
     wanted = _words_of_command_pattern(pattern)
     if not wanted or program_base_name(one.words[0]) in command_analysis.SHELL_KEYWORDS:
         return False
@@ -212,7 +212,7 @@ def _rule_covers_command(pattern: str, one: WrittenCommand, fitting: Sequence[Pe
 
 
 def _words_of_command_pattern(pattern: str) -> tuple[str, ...]:
-    """Words of a rule's command, without the star at its end; none if it is no single command."""
+    """Return the words of a rule's command without a final star, or none if it is not a single command."""
     known = find_started_programs(pattern.removesuffix(" *"))
     if isinstance(known, UnknownPrograms) or not known.is_plain or len(known.commands) != 1:
         return ()
@@ -220,7 +220,7 @@ def _words_of_command_pattern(pattern: str) -> tuple[str, ...]:
 
 
 def rules_to_offer(action: ToolAction) -> tuple[PermissionRule, ...]:
-    """The rules that "always" or "this conversation" could keep, the one to suggest first; none where no rule would be safe."""
+    """Return rules to offer for "always" or "this conversation", best first, or none if none would be safe."""
     if action.effect is ActionEffect.FETCH:
         return (PermissionRule("allow", tool=action.tool, path=action.path),)
     if action.effect is not ActionEffect.RUN:
@@ -234,13 +234,13 @@ def rules_to_offer(action: ToolAction) -> tuple[PermissionRule, ...]:
 
 
 def describe_allowing_rule(rule: PermissionRule) -> str:
-    """What a rule that allows is about, for the user who is about to make it."""
+    """Describe an allowing rule for the user who is about to create it."""
     words = rule.command or rule.path or rule.tool
     return f"{words} (with network access)" if rule.network else words
 
 
 def is_rule_too_wide(rule: PermissionRule) -> bool:
-    """Whether a rule that allows admits other programs than the one it names."""
+    """Whether an allowing rule also admits programs other than the one it names."""
     if rule.decision != "allow" or not rule.command.endswith(" *"):
         return False
     words = _words_of_command_pattern(rule.command)
@@ -257,7 +257,7 @@ class _RuleFit(IntEnum):
 
 
 def _match_restricting_rule(rule: PermissionRule, action: ToolAction) -> _RuleFit:
-    """A rule that holds back fits generously: any program the line would start, any spelling of the path."""
+    """Match generously, since this rule restricts: any program the line starts, any spelling of the path."""
     if not _tool_fits(rule, action) or (rule.network and not action.network):
         return _RuleFit.NO
     if rule.path and not (action.path and _path_fits(rule, action.path, any_spelling=True)):
@@ -290,7 +290,7 @@ def _with_wildcards(words: str) -> str:
 
 
 def _match_words_to_program(wanted: Sequence[str], one: StartedProgram) -> _RuleFit:
-    """Whether these words begin the command. Options may stand anywhere; what the shell fills in may be any word."""
+    """Whether these words begin the command. Options may be anywhere; shell expansions may be any word."""
     if not fnmatch.fnmatchcase(one.program_name.casefold(), program_base_name(wanted[0]).casefold()):
         return _RuleFit.NO
     told = list(takewhile(is_certain_word, one.words[1:]))
@@ -317,7 +317,7 @@ def _occur_in_order(wanted: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def _has_option(want: str, words: Sequence[str]) -> bool:
-    """`-rf` is there also as `-fr` or `-r -f`; `--force` also as `--force=…`, or cut short as `--fo`, which most programs take."""
+    """Whether an option is present: `-rf` also as `-fr` or `-r -f`, `--force` also as `--force=…` or, cut short, `--fo`."""
     if want.startswith("--"):
         names = [name for word in words if len(name := word.partition("=")[0]) > len("--")]
         return any(map(want.startswith, names)) or any(fnmatch.fnmatchcase(word, want) for word in words)

@@ -1,4 +1,4 @@
-"""The tools of builtin_context_cache for the agent inside; what they do is in engine/content_recall.py."""
+"""The agent's tools for the context cache, implemented in engine/content_recall.py."""
 
 from collections.abc import Awaitable, Callable
 
@@ -18,14 +18,14 @@ from helix_desktop.tools.built_in_tool import (
 from helix_desktop.tools.grep import grep_entry_lines
 
 CompactForPurpose = Callable[[Digest, str], Awaitable[str]]  # Given the entry's digest and what is needed of it.
-AROUND = 2  # How many lines are shown before and after each match of a pattern.
+AROUND = 2  # Lines to show before and after each match of a pattern.
 ReadHistory = Callable[[str, str], Awaitable[str]]  # Given the fold and the words to search for.
 
 
 def build_recall_tools(
     compact: CompactForPurpose | None = None, history: ReadHistory | None = None
 ) -> tuple[BuiltInTool, ...]:
-    """The tools there are; what has nobody to do it is not offered."""
+    """Return the recall tools. A tool that nothing implements is left out."""
     out = [BuiltInTool(ToolName.RECALL, _RECALL, _RECALL_SCHEMA, recall_cached_content)]
     out.append(BuiltInTool(ToolName.SEARCH_CACHE, _SEARCH, _SEARCH_SCHEMA, search_cached_content))
     if compact is not None:

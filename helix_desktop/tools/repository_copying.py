@@ -1,8 +1,8 @@
-"""A private copy of a git repository: it borrows objects; refs, index and settings are its own.
+"""A private copy of a git repository, with its own refs, index and settings, but with borrowed objects.
 
-Unlike a worktree of git's it shares nothing that can be written, so whoever works in it reaches
-neither the user's branches nor their hooks. Both may come from anywhere, and an agent has worked in
-the copy: where a file of git's leads elsewhere, nothing is done.
+Unlike a worktree of git's, it shares nothing that can be written, so an agent in it cannot reach the user's
+branches or hooks. The repository may come from anywhere, and an agent has worked in the copy: if a git file
+in them leads elsewhere, nothing is done.
 """
 
 import os
@@ -33,7 +33,7 @@ _UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", 
 
 @dataclass(frozen=True, slots=True)
 class GitCheckout:
-    """`is_copy`: ours, where only its own `.git` counts. `excludes`: the user's ignore patterns."""
+    """`is_copy`: a copy of ours, where only its own `.git` counts. `excludes`: the user's ignore patterns."""
 
     folder: Path
     is_copy: bool = False
@@ -41,7 +41,7 @@ class GitCheckout:
 
     @property
     def git_variables(self) -> dict[str, str]:
-        """Where git finds a copy, whatever the settings in it say."""
+        """Return variables that make git use a copy's folders, whatever its settings say."""
         return {"GIT_DIR": str(self.folder / ".git"), "GIT_WORK_TREE": str(self.folder)} if self.is_copy else {}
 
     def run(self, *arguments: str, given: bytes = b"", remedy: str = _UNCHANGED) -> bytes:
@@ -60,7 +60,7 @@ class GitCheckout:
 
     @property
     def branch(self) -> str:
-        """Empty where HEAD is on none."""
+        """Return the current branch, or an empty string for a detached HEAD."""
         name = self.git_line("rev-parse", "--abbrev-ref", "HEAD")
         return "" if name == "HEAD" else name
 
@@ -68,16 +68,16 @@ class GitCheckout:
         return Path(self.git_line("rev-parse", "--path-format=absolute", "--git-path", name))
 
     def uncommitted_paths(self) -> list[bytes]:
-        """Files that differ from the last commit, tracked or not, but none that are ignored."""
+        """Return files that differ from the last commit, tracked or not, but no ignored ones."""
         options = ("--porcelain=v1", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames")
         return [entry[3:] for entry in self.git_names("status", *options)]
 
     def check_git_folder_is_its_own(self) -> None:
-        """ActionRefused where a file of git's in a copy leads elsewhere."""
+        """Raise ActionRefused if a git file in a copy leads elsewhere."""
         _refuse_links_in_git_folder(self.folder / ".git")
 
     def check_no_merge_open(self) -> None:
-        """ActionRefused where a merge or a rebase has not been finished."""
+        """Raise ActionRefused if a merge or rebase is unfinished."""
         if any(self.git_path(name).exists() for name in _UNFINISHED):
             whose = "the copy" if self.is_copy else "your repository"
             raise ActionRefused(
@@ -88,9 +88,9 @@ class GitCheckout:
 
 @dataclass(frozen=True, slots=True)
 class CopiedRepository:
-    """What a copy was made of. `base`: the commit, empty for a folder without git; `branch`: empty where HEAD was on none; `objects`:
-    folders of the objects it borrows; `notes`: what is not in it, in sentences; `carried`: what was
-    not committed, with its size and its time in the copy, or nothing for a file that is gone.
+    """What a copy was made of. `base`: the commit, or empty without git; `branch`: empty for a detached HEAD;
+    `objects`: folders whose objects it borrows; `notes`: sentences on what it lacks; `carried`: uncommitted
+    files, with size and time in the copy, or nothing for a deleted file.
     """
 
     source: str
@@ -102,7 +102,7 @@ class CopiedRepository:
 
 
 def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> GitCheckout | None:
-    """The repository in which a folder lies. ActionRefused for one made of another's files."""
+    """Return the repository around a folder, or None. ActionRefused if its git folder belongs elsewhere."""
     folder = next((each for each in (root, *root.parents) if os.path.lexists(each / ".git")), None)
     if folder is None:
         return None
@@ -118,7 +118,7 @@ def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> Git
 
 
 def _refuse_links_in_git_folder(git: Path, names: Sequence[str] = ()) -> None:
-    """Whether all of it lies where it seems to. `names`: only these of it, and all in `refs`."""
+    """Raise ActionRefused for links in a git folder. `names`: check only these entries, and all of `refs`."""
     entries = [git / name for name in names] if names else [git]
     for start in [git / "refs"] if names else [git]:
         entries += [Path(above, name) for above, folders, files in os.walk(start) for name in (*folders, *files)]
@@ -129,7 +129,7 @@ def _refuse_links_in_git_folder(git: Path, names: Sequence[str] = ()) -> None:
 
 
 def _is_known_to_its_repository(found: GitCheckout) -> bool:
-    """Whether what a `.git` file names has this folder as its worktree or its submodule."""
+    """Whether the folder that a `.git` file names has this folder as its worktree or submodule."""
     git = Path(found.git_line("rev-parse", "--absolute-git-dir"))
     with suppress(OSError):
         return (git / "gitdir").read_text("utf-8", "surrogateescape").strip() == str(found.folder / ".git")
@@ -138,11 +138,11 @@ def _is_known_to_its_repository(found: GitCheckout) -> bool:
     return False
 
 
-# --- A copy of a repository is created
+# --- Creating a copy of a repository
 
 
 def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_changes: bool) -> CopiedRepository:
-    """Of the commit that the user has now; `with_changes`: with what they have not committed."""
+    """Copy the user's current commit, and with `with_changes` also what they have not committed."""
     try:
         base, branch = source.head, source.branch
     except ActionRefused as error:
@@ -170,7 +170,7 @@ def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_chang
 
 
 def _copy_git_settings(source: GitCheckout, copy: GitCheckout) -> None:
-    """Who commits, and what a checkout needs; nothing else of the user's settings."""
+    """Copy who commits and what a checkout needs, but no other settings of the user's."""
     listed = [entry.partition(b"\n")[::2] for entry in source.git_names("config", "--includes", "--null", "--list")]
     for name, value in {os.fsdecode(name): os.fsdecode(value) for name, value in listed}.items():
         if _TAKEN_OVER.fullmatch(name):
@@ -185,7 +185,7 @@ def _copy_git_settings(source: GitCheckout, copy: GitCheckout) -> None:
 
 
 def _copy_uncommitted_changes(source: GitCheckout, copy: GitCheckout, names: Iterable[bytes]) -> Iterator[str]:
-    """Make these files what they are in the user's folder. What could not be carried over, in sentences."""
+    """Make these files as in the user's folder. Yield sentences on those that could not be carried over."""
     theirs, ours = WorkspaceRoots((source.folder,)), WorkspaceRoots((copy.folder,))
     paths = sorted(map(os.fsdecode, names), reverse=True)
     yield from (f"{path} is a repository of its own, and was not carried over." for path in paths if path.endswith("/"))
@@ -206,7 +206,7 @@ def _copy_uncommitted_changes(source: GitCheckout, copy: GitCheckout, names: Ite
 
 
 def _stat_entry(place: Path) -> tuple[os.stat_result, str] | None:
-    """What is there, and where a link leads; None for a folder and for what lies behind a link."""
+    """Return an entry's status and link target, or None for a folder or something behind a link."""
     with suppress(OSError):
         found = place.lstat()
         if place.parent.resolve() == place.parent and not stat.S_ISDIR(found.st_mode):
@@ -215,18 +215,18 @@ def _stat_entry(place: Path) -> tuple[os.stat_result, str] | None:
 
 
 def _remove_empty_folders(root: Path, path: str) -> None:
-    """The folders that a file was the last one in, as git does."""
+    """Remove the folders that became empty when a file was removed, as git does."""
     for above in [root / each for each in Path(path).parents][:-1]:
         with suppress(OSError):
             if above.resolve() == above:
                 above.rmdir()
 
 
-# --- What a copy changed, and how it gets into the user's repository
+# --- What a copy changed, and bringing it into the user's repository
 
 
 def list_changed_paths(copy: GitCheckout, made: CopiedRepository) -> list[str]:
-    """What is not as it was when the copy was made, committed or not."""
+    """Return what has changed since the copy was made, committed or not."""
     raw = copy.git_names("diff", "-z", "--name-only", "--no-renames", made.base)
     raw += copy.git_names("ls-files", "-z", "--others", "--exclude-standard")
     names = {*map(os.fsdecode, raw), *made.carried}
@@ -252,7 +252,7 @@ def _commits_in_users_repository(source: GitCheckout | None, made: CopiedReposit
 
 
 def bundle_own_content(source: GitCheckout | None, copy: GitCheckout, made: CopiedRepository) -> bytes:
-    """Those commits and what is not committed, for `git fetch`; empty for nothing."""
+    """Bundle the copy's commits and uncommitted files for `git fetch`. Empty if there are none."""
     copy.check_git_folder_is_its_own()
     _commit_everything(copy, copy.uncommitted_paths(), "What was not committed in the copy", "--no-gpg-sign")
     if not list_own_commits(source, copy, made):
@@ -283,7 +283,7 @@ def _commit_everything(copy: GitCheckout, names: list[bytes], message: str, *opt
 
 
 def merge_or_rebase_onto(source: GitCheckout, copy: GitCheckout, *, rebase: bool) -> str:
-    """Merge the user's commit into the copy, or rebase on it. The commit to move to; empty: none."""
+    """Merge the user's commit, or rebase onto it. Return the commit to move to, or an empty string."""
     head = source.head
     if not copy.git_line("rev-list", "--max-count=1", f"{head}..HEAD"):
         return ""
@@ -303,7 +303,7 @@ def merge_or_rebase_onto(source: GitCheckout, copy: GitCheckout, *, rebase: bool
 
 
 def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
-    """A file that other programs run is asked about when a command leaves it in the folder, so no commit may have it alone."""
+    """Refuse the commit of a file that other programs run if it differs from the one in the copy's folder."""
     added = copy.git_names("diff", "-z", "--name-only", "--no-renames", "--diff-filter=d", f"{head}...HEAD")
     for name in filter(is_autorun_path, map(os.fsdecode, added)):
         place = copy.folder / name
@@ -324,8 +324,8 @@ def _check_unfiltered(checkout: GitCheckout, names: list[bytes]) -> None:
 
 
 def move_branch_forward(source: GitCheckout, copy: GitCheckout, commit: str, name: str) -> None:
-    """Take a commit over into the user's repository, as `refs/helix/<name>`, and move their branch there. git refuses
-    where HEAD is no longer what was merged, or where a file they have changed would be overwritten.
+    """Bring a commit into the user's repository as `refs/helix/<name>`, and move their branch to it. Git
+    refuses if HEAD is no longer what was merged, or if that would overwrite a file they changed.
     """
     pack = copy.run("pack-objects", "--revs", "--stdout", "-q", given=f"{commit}\n^{source.head}\n".encode())
     source.run("unpack-objects", "-q", "--strict", given=pack)
@@ -335,7 +335,7 @@ def move_branch_forward(source: GitCheckout, copy: GitCheckout, commit: str, nam
 
 
 def merge_versions(ours: bytes, base: bytes, theirs: bytes) -> bytes:
-    """Three versions of a file as git merges them; ActionRefused for a conflict."""
+    """Merge three versions of a file as git does. Raises ActionRefused for a conflict."""
     if theirs == base:
         return ours
     with tempfile.TemporaryDirectory(prefix="helix-") as name:

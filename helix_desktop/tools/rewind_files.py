@@ -1,4 +1,4 @@
-"""Restores files for a rewind: by checkpoints where there are any, else each change of a file tool by itself."""
+"""Restores files for a rewind, by checkpoints if there are any, or else each change of a file tool."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots, read_file_or_non
 
 
 async def restore_files_to_before(facts: Sequence[Recorded], around: WorkspaceResources) -> FileRestoration:
-    """Put the files back as before these facts, except what others changed; in sentences."""
+    """Restore files as before these facts, except what others changed. Says the outcome in sentences."""
     noted = [r.fact for r in facts if isinstance(r.fact, FilesChanged)]
     known = {fact.call for fact in noted}
     returned = (r.fact for r in facts if isinstance(r.fact, ToolReturned))
@@ -54,13 +54,13 @@ def _describe_restoration(
 async def undo_tool_changes(
     changes: Sequence[FileChanged], roots: WorkspaceRoots, cache: ContentCache
 ) -> tuple[str, ...]:
-    """Back to before the first, a sentence each; what somebody else changed since is left alone."""
+    """Undo these changes, with a sentence for each. What somebody else has changed since is left alone."""
     joined, broken = join_file_changes(changes)
     return tuple([await _undo_file_change(one, roots, cache, broken) for one in reversed(joined)])
 
 
 def join_file_changes(changes: Sequence[FileChanged]) -> tuple[list[FileChanged], set[str]]:
-    """One for each file, unless it came to nothing; and the paths others changed in between."""
+    """Join each file's changes, unless they cancel out. Also return paths that others changed in between."""
     by_path: dict[str, FileChanged] = {}
     broken = set()
     for change in changes:

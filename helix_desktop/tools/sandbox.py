@@ -1,10 +1,10 @@
-"""What keeps a command inside the workspace: bubblewrap, else Landlock, else nothing, and then that is said.
+"""Keeps a command inside the workspace: by bubblewrap, else Landlock. Without either, the user is told.
 
-Inside: the system can be read, but not the program's own data, the desktop's sockets and the user's home, of which
-only toolchains and what the user opened is there (`home_folder.py`); only the roots, caches of the
-workspace's own and a scratch folder in place of /tmp can be written; no network unless allowed.
-What other programs run later stays as it is where it is there already (`autorun_guard.py` sees to
-the rest). No powers of root, no mounts, no new namespaces, and a limit for processes and memory.
+A command can read the system, but not the program's data, desktop sockets, or the user's home, except
+toolchains and what the user opened (`home_folder.py`). It can write only to the roots, the workspace's own
+caches, and a scratch folder in place of /tmp, and has no network unless allowed. Existing files that other
+programs run later are protected (`autorun_guard.py` does the rest). It has no powers of root, cannot mount or
+create namespaces, and has limits for memory and processes.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ PASSED_ON = frozenset(
 PROXIES = frozenset(
     ["http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"]
 )
-# No editor can be used in the sandbox: git takes messages as given, and an interactive rebase fails.
+# The sandbox has no editor, so git takes messages as given, and an interactive rebase fails.
 _EDITORS = {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "false", "GIT_TERMINAL_PROMPT": "0"}
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "NO_COLOR": "1", **_EDITORS}
 
@@ -53,27 +53,27 @@ class SandboxKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """`folders`: the roots; `scratch` replaces /tmp; nobody sees `closed_paths`; builds keep `caches`."""
+    """`folders`: the roots. `scratch` replaces /tmp. `closed_paths` are hidden. Builds keep `caches`."""
 
     kind: SandboxKind
     folders: tuple[Path, ...]
     scratch: Path
     closed_paths: tuple[Path, ...] = ()
-    read_only: bool = False  # True if commands may only read the folders of the workspace.
+    read_only: bool = False  # True if commands may only read the workspace's folders.
     caches: Path | None = None
 
     @property
     def can_hide_paths(self) -> bool:
-        """Landlock only allows: what it allows for a root, it allows for all that is inside."""
+        """Whether closed paths can be hidden. Landlock cannot close what is inside a root that it allows."""
         return self.kind is not SandboxKind.LANDLOCK or not self._paths_within_roots(map(str, self.closed_paths))
 
     @property
     def command_folder(self) -> Path:
-        """The folder of what the program itself gives to commands, to be read: a git identity, and an empty file."""
+        """Return the folder of what the program gives to commands to read: a git identity and an empty file."""
         return self.scratch.with_name(f"{self.scratch.name}{GIVEN}")
 
     def paths_left_visible(self, opened: CommandOpenings = NOTHING_OPENED, *, network: bool = False) -> list[str]:
-        """What a command would see though it is to be absent, because this kind of sandbox cannot take it out of a root."""
+        """Return hidden paths that a command would see, because this kind of sandbox can't take them out of a root."""
         if self.kind is not SandboxKind.LANDLOCK:
             return []
         return [
@@ -91,8 +91,8 @@ class Sandbox:
         held: HeldPaths = ((), ()),
         opened: CommandOpenings = NOTHING_OPENED,
     ) -> list[str]:
-        """The command line that runs `argv` locked in; `outside`: only watched, for what the user allowed outside.
-        `held`: folders inside the roots that stay where they are, and files that stay as they are.
+        """Return the command line that runs `argv` sandboxed, or, with `outside`, only watched. `held`:
+        folders inside the roots that stay in place, and files that stay unchanged.
         """
         if outside or self.kind is SandboxKind.NONE:
             return _wrap_in_jail({"lifeline": lifeline}, argv)
@@ -103,7 +103,7 @@ class Sandbox:
         return _wrap_in_jail(options, [*self._bubblewrap_arguments(held, opened, network=network), "--", *argv])
 
     def wrap_trusted_reader(self, argv: Sequence[str], lifeline: int) -> list[str] | None:
-        """A command line for a trusted program that may read nothing but the system's programs and the roots."""
+        """Return a command line for a trusted program that may read only system programs and the roots."""
         seen = [*_SYSTEM_FOLDERS, str(Path(argv[0]).resolve().parent), *map(str, self.folders)]
         if self.kind is SandboxKind.LANDLOCK:
             options = {"lifeline": lifeline, "landlock": True, "read": seen, "write": [], "network": False}
@@ -140,7 +140,7 @@ class Sandbox:
                 out["GIT_CONFIG_GLOBAL"] = str(self.command_folder / "git" / "config")
         return out
 
-    # --- With Landlock: access rights of the process
+    # --- With Landlock: restricting the rights of the process
 
     def _landlock_options(self, lifeline: int, opened: CommandOpenings, *, network: bool) -> dict[str, object]:
         there = self._closed_home_for(opened, network=network)
@@ -159,7 +159,7 @@ class Sandbox:
         return {**options, "network": network, "limits": process_limits()}
 
     def _cache_variables(self) -> dict[str, str]:
-        """Where programs that look for their caches in the home find them, since nothing can be put there."""
+        """Return variables with folders for programs that keep caches in the home, where they can't write."""
         base = self.caches or self.scratch
         moved = {variable: f"{base}/{name}" for name, variable in home_folder.CACHES if variable}
         moved["MAVEN_OPTS"] = f"-Dmaven.repo.local={base}/.m2/repository"
@@ -168,7 +168,7 @@ class Sandbox:
         moved["JAVA_TOOL_OPTIONS"] = f"-Djava.io.tmpdir={self.scratch}"
         return moved
 
-    # --- With bubblewrap: a file system of its own
+    # --- With bubblewrap: building a separate file system
 
     def _bubblewrap_arguments(self, held: HeldPaths, opened: CommandOpenings, *, network: bool) -> list[str]:
         words = ["bwrap", *_ALONE, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
@@ -197,7 +197,7 @@ class Sandbox:
         return words
 
     def _arguments_to_close_homes(self, there: ClosedHome) -> list[str]:
-        """Homes, and what their links lead to, before anything is shown of them."""
+        """Return arguments that hide homes, and what their links lead to, before parts are shown again."""
         outside = [path for path in there.masked_paths if not self._paths_within_roots([path])]
         own = [
             path
@@ -212,7 +212,7 @@ class Sandbox:
         linked = _caches_to_link(there)
         kept = frozenset(there.cache_paths) - frozenset(linked)
         words: list[str] = []
-        # A folder is mounted after the one that contains it.
+        # A folder must be mounted after the one that contains it.
         for path, place in sorted((*there.readable_paths, *kept), key=lambda pair: len(pair[1])):
             words += ["--bind" if (path, place) in kept else "--ro-bind-try", path, place]
         if linked:
@@ -228,7 +228,7 @@ class Sandbox:
             words += ["--bind-try", real, real]
         if there.emptied_homes and not ("git" in opened.names and network):
             given = str(self.command_folder / "git")
-            with suppress(FileNotFoundError):  # A probe of the sandbox comes before the identity.
+            with suppress(FileNotFoundError):  # Probing the sandbox happens before there is an identity.
                 git_identity.write_attributes_of_hidden(Path(given), opened.hidden)
             words += [word for path in there.emptied_homes for word in ("--ro-bind-try", given, f"{path}/.config/git")]
         return words
@@ -242,7 +242,7 @@ class Sandbox:
         return words + [word for path in held[1] if not os.path.islink(path) for word in ("--ro-bind-try", path, path)]  # noqa: PTH114
 
     def _arguments_to_show_again(self, there: ClosedHome, masked: Sequence[str]) -> list[str]:
-        """What lies in a folder that was just closed inside a root, and is open all the same."""
+        """Return arguments that show open paths again in a folder that was just hidden inside a root."""
         words: list[str] = []
         for path, place in (*there.readable_paths, *there.cache_paths):
             if any(is_within_folder(place, mask) for mask in masked):
@@ -264,8 +264,8 @@ class Sandbox:
                 os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103 -- as above
 
     def _arguments_to_mask(self, paths: Iterable[str], shown: Iterable[str] = ()) -> list[str]:
-        """What lies in a folder that is masked needs no mask: nothing can be made in that one any
-        more, so it begins with places for the folders `shown` in it.
+        """Return arguments that hide these paths. A path in a hidden folder needs no mask; nothing can be
+        created in that folder, so it starts with places for the folders in `shown`.
         """
         masked: list[str] = []
         for path in sorted(paths, key=len):
@@ -275,24 +275,24 @@ class Sandbox:
         return [word for path in masked for word in _arguments_to_mask_path(path, self._ensure_empty_file, roots)]
 
     def _ensure_empty_file(self) -> Path:
-        """The file that stands where one is hidden."""
+        """Return the empty file that takes the place of hidden files."""
         empty = self.command_folder / "empty"
         if not empty.exists():
             self.command_folder.mkdir(mode=0o700, exist_ok=True)
             empty.touch(0o400)
-            os.utime(empty, (1, 1))  # Git reads a file again that is as young as its index.
+            os.utime(empty, (1, 1))  # Git would read a file again that is as young as its index.
         return empty
 
     def _paths_within_roots(self, paths: Iterable[str]) -> list[str]:
         return [path for path in paths if any(is_within_folder(path, str(root)) for root in self.folders)]
 
 
-# No cgroup namespace: Java looks up its limits by the outer names, and Gradle builds would fail.
+# No cgroup namespace: Java looks up its limits by the outer names, so Gradle builds would fail.
 _ALONE = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
-# Parts of /proc with which root could change the system.
+# The parts of /proc by which root could change the system.
 _OF_PROC = "sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver"
 _CACHES_IN_HOME = ".workspace-caches"
-_KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # NixOS keeps programs in these.
+_KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # NixOS has programs here.
 _READ_BY_LANDLOCK = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/snap",
     "/proc", "/sys", "/var/lib", "/var/cache", "/run/systemd/resolve", *_KEPT_OF_RUN,
@@ -307,7 +307,7 @@ def _wrap_in_jail(options: Mapping[str, object], argv: Sequence[str]) -> list[st
 
 
 def process_limits() -> dict[str, int]:
-    """What all processes of a command may take together."""
+    """Return the limits for all processes of a command together."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
     except (ValueError, OSError):
@@ -316,12 +316,12 @@ def process_limits() -> dict[str, int]:
 
 
 def _arguments_to_hold_git(path: str) -> tuple[str, ...]:
-    """Git's folder as a place of its own, which cannot be moved away or replaced; where it is a file, that file."""
+    """Return arguments that mount git's folder separately, so that it can't be moved or replaced, or its file."""
     return ("--bind-try" if Path(path).is_dir() else "--ro-bind-try", path, path)
 
 
 def _arguments_to_mask_path(path: str, empty: Callable[[], Path], roots: Sequence[str]) -> tuple[str, ...]:
-    """An empty folder, with places for the roots in it, or an empty file. The path is a real one: nothing can be put over a link."""
+    """Return arguments that put an empty folder, with places for roots in it, or an empty file over a real path."""
     if os.path.isdir(path):  # noqa: PTH112 -- for each command
         places = [word for root in roots if is_within_folder(root, path) for word in ("--dir", root)]
         return ("--tmpfs", path, *places, "--remount-ro", path)
@@ -329,8 +329,8 @@ def _arguments_to_mask_path(path: str, empty: Callable[[], Path], roots: Sequenc
 
 
 def _caches_to_link(there: ClosedHome) -> list[tuple[str, str]]:
-    """Caches that a link in an emptied home stands for: a mount for each would double the time a
-    command takes to start. Where a toolchain lies in a cache or around it, that cache is mounted.
+    """Return caches to be links in an emptied home, since many mounts would double a command's start time. A
+    cache that contains a toolchain, or is inside one, is mounted instead.
     """
     shown = [place for _, place in there.readable_paths]
     return [
@@ -343,7 +343,7 @@ def _caches_to_link(there: ClosedHome) -> list[tuple[str, str]]:
 
 
 def _is_setuid_program(program: str) -> bool:
-    """Whether a program gains rights when it is started: the kernel forbids that to whoever has locked itself in."""
+    """Whether a program gains rights when started, which the kernel forbids to a sandboxed process."""
     path = shutil.which(program)
     return path is not None and bool(Path(path).stat().st_mode & stat.S_ISUID)
 
@@ -351,9 +351,9 @@ def _is_setuid_program(program: str) -> bool:
 async def find_sandbox(
     folders: Sequence[Path], scratch: Path, closed: Sequence[Path] = (), caches: Path | None = None
 ) -> Sandbox:
-    """The best sandbox that really works here: each is tried with a command that must not be able to
-    write. Where bubblewrap as such works and only the places it would have to close do not let it,
-    it stays: its commands stop with the reason, and nothing weaker takes its place.
+    """Return the best sandbox that works here, tested with a command that must not be able to write. If
+    bubblewrap itself works but cannot close some place here, it is still used: commands then fail with the
+    reason, rather than run in something weaker.
     """
     for kind in (SandboxKind.BUBBLEWRAP, SandboxKind.LANDLOCK):
         sandbox = Sandbox(kind, tuple(folders), scratch, tuple(closed), caches=caches)
@@ -365,7 +365,7 @@ async def find_sandbox(
 
 
 async def _can_start_bubblewrap() -> bool:
-    """Whether it works with nothing to close, as one with other folders would."""
+    """Whether bubblewrap works with nothing to close, and so would work with other folders."""
     return _is_kind_available(SandboxKind.BUBBLEWRAP) and await _can_start_command(
         lambda _: [find_program("bwrap"), *_ALONE, "--ro-bind", "/", "/", "--", *_ECHO]
     )
@@ -378,7 +378,7 @@ def _is_kind_available(kind: SandboxKind) -> bool:
 
 
 async def is_sandbox_effective(sandbox: Sandbox) -> bool:
-    """Whether it is there, starts, and keeps a command from writing beside the scratch folder."""
+    """Whether the sandbox exists, starts, and keeps a command from writing beside the scratch folder."""
     if not _is_kind_available(sandbox.kind):
         return False
     probe = sandbox.scratch.parent / f".probe-{os.getpid()}"
@@ -397,7 +397,7 @@ async def _can_start_command(command_line: CommandLine) -> bool:
             ProcessLaunch(CommandAuthor.PROGRAM, _ECHO, "/", {}, place=ProcessPlace.SANDBOX), command_line
         )
         try:
-            async with asyncio.timeout(30):  # In seconds. Long, because even a slow machine must get a sandbox.
+            async with asyncio.timeout(30):  # Seconds. Long, because even a slow machine must get a sandbox.
                 said = b"".join([piece async for piece in command.iterate_output()])
         finally:
             await command.end_and_wait()
@@ -409,10 +409,10 @@ async def _can_start_command(command_line: CommandLine) -> bool:
 def scrub_environment(
     environment: Mapping[str, str], temporary: str, *, network: bool, extra: Sequence[str] = ()
 ) -> dict[str, str]:
-    """What a command gets of our environment: by name, so that no key, token or address of a bus is among it."""
+    """Return the variables that a command gets, chosen by name, so that no key or token is among them."""
     wanted = PASSED_ON | set(extra) | ({*PROXIES, *home_folder.CERTIFICATES, "SSL_CERT_DIR"} if network else set())
     out = {name: value for name, value in environment.items() if name in wanted or name.startswith("LC_")}
-    if out.get("VIRTUAL_ENV") == sys.prefix:  # The environment of this program, not the user's.
+    if out.get("VIRTUAL_ENV") == sys.prefix:  # This program's own environment, not the user's.
         del out["VIRTUAL_ENV"]
     caches = {"XDG_CACHE_HOME": f"{temporary}/cache", "npm_config_cache": f"{temporary}/npm", "TMPDIR": temporary}
     return {**out, **_QUIET, **caches, "PYTHONUNBUFFERED": "1"}

@@ -1,6 +1,6 @@
-"""The folder that stands in place of /tmp for a program's commands, and what killed programs left of theirs.
+"""Creates the folders that replace /tmp for commands, and removes those that killed programs left behind.
 
-Beside each is one that commands may only read. A lock in it is held as long as the program lives.
+Beside each is a folder that commands can only read. A lock in it is held while the program lives.
 """
 
 import os
@@ -20,15 +20,15 @@ _NAME = re.compile(r"helix-[a-z0-9_]{8}-given")
 
 
 def create_scratch_folder() -> tuple[Path, int]:
-    """A folder of this user's alone, and the lock that says somebody lives there; -1 where none is needed."""
+    """Create a private folder and its lock, which says it is in use (-1 where no lock is needed)."""
     scratch = Path(tempfile.mkdtemp(prefix="helix-"))
     given = scratch.with_name(f"{scratch.name}{GIVEN}")
     given.mkdir(mode=0o700)
-    if sys.platform == "win32":  # Windows tells no program that another one is gone.
+    if sys.platform == "win32":  # On Windows, a program can't tell that another one has ended.
         return scratch, -1
     lock = os.open(given / "new", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     lock_open_file(lock, waits=True)
-    (given / "new").rename(given / _LOCK)  # Nobody meets it under this name without our lock on it.
+    (given / "new").rename(given / _LOCK)  # So nobody finds it under this name without our lock.
     return scratch, lock
 
 
@@ -40,7 +40,7 @@ def remove_scratch_folder(scratch: Path, lock: int = -1) -> None:
 
 
 def remove_abandoned_scratch_folders() -> None:
-    """Those of this user's programs that were killed. Links are not followed."""
+    """Remove the folders of this user's programs that were killed. Links are not followed."""
     for given in Path(tempfile.gettempdir()).glob(f"helix-*{GIVEN}") if sys.platform != "win32" else ():
         with suppress(OSError):
             found = given.lstat()

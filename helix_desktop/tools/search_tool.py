@@ -1,4 +1,4 @@
-"""The tool search_files: ripgrep where it is and can be kept inside the roots, else our own reading and matching."""
+"""The tool search_files: uses ripgrep if it can be kept inside the roots, or else our own search."""
 
 import asyncio
 import base64
@@ -37,14 +37,14 @@ from helix_desktop.tools.workspace_roots import RootPath, read_whole_file, stat_
 MOST_HITS = 500
 _LARGEST_FILE = 4 * 1024 * 1024
 _LONGEST_LINE = 400
-_LONGEST_ROW = 1 << 20  # In bytes of JSON. Parsing a longer row would block the event loop.
+_LONGEST_ROW = 1 << 20  # Bytes of JSON. Parsing a longer row would block the event loop.
 _LONGEST_PATH = 32 * 1024
 _BEGINS = re.compile(rb'\{"type":"(match|context)","data":\{"path":(\{"\w+":"(?:[^"\\]|\\.)*"\})')
 _PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
 def build_search_tool(sandbox: Sandbox) -> tuple[BuiltInTool, ...]:
-    """search_files, with what keeps ripgrep inside."""
+    """Return the tool search_files, which runs ripgrep in this sandbox."""
 
     async def call_search_files(args: ToolArguments, use: ToolResources) -> ToolOutput:
         return await search_files(sandbox, args, use)
@@ -73,7 +73,7 @@ async def search_files(sandbox: Sandbox, args: ToolArguments, use: ToolResources
 async def _search_with_ripgrep(
     sandbox: Sandbox, use: ToolResources, place: RootPath, args: ToolArguments, limit: int
 ) -> GrepResult | None:
-    """None where ripgrep is not there, cannot be locked in, or does not know such a pattern."""
+    """Search by ripgrep. Returns None if it is missing, can't be sandboxed or doesn't know such a pattern."""
     program = shutil.which("rg")
     if program is None or sandbox.wrap_trusted_reader([program], 0) is None or "\0" in args.text_argument("pattern"):
         return None
@@ -103,7 +103,7 @@ async def _search_with_ripgrep(
 
 @dataclass(slots=True)
 class _RipgrepResult:
-    """What ripgrep has said. `is_unreadable`: not the JSON it should be, so it does not know this kind of pattern."""
+    """What ripgrep printed. `is_unreadable`: it was not JSON, so ripgrep can't handle such a pattern."""
 
     lines: list[FoundLine] = field(default_factory=list)
     hits: int = 0
@@ -118,7 +118,7 @@ async def _collect_ripgrep_rows(command: RunningCommand, use: ToolResources, got
                 said = json.loads(row)
             except ValueError:
                 said = None
-            # Otherwise, this is a line of ripgrep's error message, which quotes the pattern.
+            # This is a line of ripgrep's error message, which quotes the pattern.
             if not isinstance(said, dict) or "type" not in said:
                 got.is_unreadable = True
                 continue
@@ -133,7 +133,7 @@ async def _collect_ripgrep_rows(command: RunningCommand, use: ToolResources, got
 
 
 async def _iterate_whole_rows(output: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-    """Whole rows as they come. Of one that is too long (a file that is one line, with every match in it) only a note."""
+    """Yield complete rows. A row that is too long (a match in a file of one line) becomes a short note."""
     rest = head = b""
     async for piece in output:
         *rows, rest = (rest + piece).split(b"\n")
@@ -145,7 +145,7 @@ async def _iterate_whole_rows(output: AsyncIterator[bytes]) -> AsyncIterator[lis
 
 
 def _note_for_long_row(head: bytes) -> bytes:
-    """A row of which only the beginning is there, without its line."""
+    """Return a row without its line, made from the beginning of a row that was too long."""
     begins = _BEGINS.match(head)
     if begins is None:
         return b""
@@ -155,7 +155,7 @@ def _note_for_long_row(head: bytes) -> bytes:
 
 
 def _path_of_row(data: dict[str, Any]) -> Path:
-    """Ripgrep gives a name that is no UTF-8 as bytes."""
+    """Return the path of a row. Ripgrep gives names that are no UTF-8 as bytes."""
     return Path(data["path"].get("text") or os.fsdecode(base64.b64decode(data["path"]["bytes"])))
 
 
@@ -179,7 +179,7 @@ async def _search_without_ripgrep(use: ToolResources, place: RootPath, args: Too
 
 
 def _file_name_patterns(use: ToolResources, args: ToolArguments) -> list[str]:
-    """The patterns of the files to look at, none for all; several may be divided by commas, and stand in full."""
+    """Return patterns for the files to search, or none for all. Commas separate several patterns."""
     files = args.text_argument("files").strip()
     if "," in files and "{" not in files:
         files = f"{{{files}}}"
@@ -188,7 +188,7 @@ def _file_name_patterns(use: ToolResources, args: ToolArguments) -> list[str]:
 
 
 async def _iterate_text_files(use: ToolResources, place: RootPath, files: list[str]) -> AsyncIterator[GrepPiece]:
-    """The text files beneath a place (or the one file it is), each as one piece."""
+    """Yield the text files within a folder, or the single file, each as one piece."""
     for name in await asyncio.to_thread(_list_file_names, use, place, files):
         if not use.is_readable(use.roots.display_path(RootPath(place.root, name))):
             continue

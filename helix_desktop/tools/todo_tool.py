@@ -1,4 +1,4 @@
-"""The tool set_todo: the plan the user sees beside the conversation, which no summary may lose."""
+"""The tool set_todo: the plan that users see beside the conversation. No summary may lose it."""
 
 from collections.abc import Mapping
 

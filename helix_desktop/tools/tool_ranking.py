@@ -1,8 +1,8 @@
-"""Finds a tool among thousands by what somebody wants done: names, descriptions and parameters, word by word.
+"""Finds a tool among thousands by what it is to do: by words in names, descriptions and parameters.
 
-BM25 over stems, with the words of a name counted twice. Names are taken apart (`create_issue`, `createIssue`), and words
-that stand in every question ("can you please find me") count for nothing. The constants were chosen on one
-half of MetaTool's questions; `tests/benchmarks/finding.py` measures both halves and a second set.
+Uses BM25 over stems, with a name's words counted twice. Names are split (`create_issue`, `createIssue`), and
+words of any question ("can you please find me") do not count. The constants were chosen on one half of
+MetaTool's questions; `tests/benchmarks/finding.py` measures both halves and a second set.
 """
 
 import heapq
@@ -18,7 +18,7 @@ _WORD = re.compile(r"[^\W_]+")
 _JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_")
 _SATURATION, _LENGTH = 1.2, 0.5
 _NAME_WEIGHT = 2
-_MOST_LOOKED_AT = 40_000  # At most this many occurrences are scored, beginning with the rarest word, so that a long question stays fast.
+_MOST_LOOKED_AT = 40_000  # At most this many occurrences are scored, rarest words first: long questions stay fast.
 _SUFFIXES = (
     ("ational", "ate"), ("ization", "ize"), ("isation", "ize"), ("ations", "ate"), ("ation", "ate"), ("ements", "e"),
     ("ement", "e"), ("ments", ""), ("ment", ""), ("ingly", ""), ("edly", ""), ("ings", ""), ("ing", ""), ("ies", "y"),
@@ -54,10 +54,10 @@ def stem_word(word: str) -> str:
 
 
 class TextRanking:
-    """Texts in the order in which they fit a question. Made once for a set of texts; asking is a few milliseconds."""
+    """Ranks texts by how well they match a question. Built once for a set of texts; a query takes milliseconds."""
 
     def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
-        """`texts`: a name and all that is said of it."""
+        """`texts`: pairs of a name and everything that is said about it."""
         found = [distinguishing_stems(name) * _NAME_WEIGHT + distinguishing_stems(said) for name, said in texts]
         mean = max(1.0, sum(map(len, found)) / max(1, len(found)))
         places: dict[str, dict[int, int]] = defaultdict(dict)
@@ -81,7 +81,7 @@ class TextRanking:
 
 
 def _weights_of_word(counts: Mapping[int, int], lengths: Sequence[float]) -> "tuple[array[int], array[float]]":
-    """The texts a word stands in, and what it adds to each where it is asked for."""
+    """Return the texts that contain a word, and the score that the word adds to each."""
     weight = math.log(1 + (len(lengths) - len(counts) + 0.5) / (len(counts) + 0.5))
     worth = (
         weight * count * (_SATURATION + 1) / (count + _SATURATION * lengths[number]) for number, count in counts.items()
@@ -90,7 +90,7 @@ def _weights_of_word(counts: Mapping[int, int], lengths: Sequence[float]) -> "tu
 
 
 def _iterate_by_score(scores: Sequence[float]) -> Iterator[int]:
-    """Those that have any of the words, sorted only as far as somebody looks."""
+    """Yield texts with a score above zero, best first, sorted only as far as they are read."""
     heap = [(-score, number) for number, score in enumerate(scores) if score]
     heapq.heapify(heap)
     while heap:

@@ -1,7 +1,7 @@
-"""The Toolbox: every tool of one conversation under one roof, as `ports.ToolSet`.
+"""The Toolbox: all tools of one conversation, as `ports.ToolSet`.
 
-For each call: read and check the arguments, take `keep_answer_as_rule` off them, run the tool (which asks where it must), put what it
-says into the cache. Nothing a model writes and nothing a user refuses raises: it becomes an outcome that says so.
+For each call, it parses and checks the arguments, removes `keep`, runs the tool (which asks if it must), and
+puts the output into the cache. Mistakes of the model and refusals become outcomes that say so.
 """
 
 import json
@@ -45,12 +45,12 @@ class PermissionOutcome:
     decided_by: str = ""
     scope: str = "once"
     refused: bool = False
-    open_step: OpenStep | None = None  # The step of a call that may change the folders; None if it may not.
+    open_step: OpenStep | None = None  # The call's step, if it may change folders, or None.
 
 
 @dataclass(slots=True)
 class WorkspacePermissions:
-    """What the user allows in one workspace. `save_rule` stores a rule for always; the rest ends with the program."""
+    """What the user allows in one workspace. `save_rule` stores a rule; other answers last until the program ends."""
 
     mode: PermissionMode = PermissionMode.ASK
     rules: tuple[PermissionRule, ...] = ()
@@ -65,7 +65,7 @@ class WorkspacePermissions:
     async def ensure_permitted(
         self, call: ToolCall, action: ToolAction, context: CallContext, asked: PermissionOutcome
     ) -> None:
-        """By rules and mode, or as the user answers. ActionRefused where it may not be done; `asked` says who decided, and how far."""
+        """Check rules and mode, and ask the user if needed. Raises ActionRefused; `asked` notes who decided."""
         decision = self.decide_for_conversation(action, context.conversation)
         if action.effect is not ActionEffect.READ:
             asked.decided_by = decision.decided_by
@@ -88,7 +88,7 @@ class WorkspacePermissions:
             self._save_answer_as_rule(action, context.conversation, answer)
 
     def _save_answer_as_rule(self, action: ToolAction, conversation: str, answer: PermissionAnswer) -> None:
-        """The user allowed it for longer than this once, by one of the rules that were shown."""
+        """Keep the user's answer beyond this call, as the rule that the user chose."""
         rules, scope = rules_to_offer(action), answer.scope
         if not 0 <= answer.rule < len(rules):
             return
@@ -101,7 +101,7 @@ class WorkspacePermissions:
 
 
 class ForeignResult(Protocol):
-    """What a tool of an MCP server came to; `images` as media type and bytes."""
+    """The result of an MCP server's tool. `images` are pairs of media type and bytes."""
 
     @property
     def text(self) -> str: ...
@@ -114,7 +114,7 @@ class ForeignResult(Protocol):
 
 
 class CallHooks(Protocol):
-    """What looks at every call: hooks. `run_hooks_before_call` raises ActionRefused."""
+    """Hooks that run for every call. `run_hooks_before_call` raises ActionRefused."""
 
     async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None: ...
 
@@ -122,38 +122,38 @@ class CallHooks(Protocol):
 
 
 class ForeignTool(Protocol):
-    """A tool of one of the user's MCP servers; `spec.name` carries the server's name in front."""
+    """A tool of one of the user's MCP servers. `spec.name` begins with the server's name."""
 
     @property
     def spec(self) -> ToolSpec: ...
 
     @property
     def title_for_question(self) -> str:
-        """What the user is asked: the server and the tool, in words."""
+        """Return the question for the user, with the server and the tool."""
 
     @property
     def has_changed_description(self) -> bool:
-        """Whether its description changed since the user last allowed it."""
+        """Whether the description has changed since the user last allowed the tool."""
 
     @property
     def runs_alone(self) -> bool:
-        """As of a `BuiltInTool`: it may change something."""
+        """Whether it may change something, as in `BuiltInTool`."""
 
     @property
     def only_reads(self) -> bool: ...
 
     def remember_approval(self) -> None:
-        """The user, a rule or the mode has allowed it as it is described now."""
+        """Note that the user, a rule or the mode has allowed the tool with its current description."""
 
     async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> ForeignResult: ...
 
 
-# For each effect that can change files, the cause that is recorded for the changes.
+# For each effect that can change files: the cause to record for the changes.
 _CHANGING = {ActionEffect.EDIT: "tool", ActionEffect.RUN: "command", ActionEffect.FOREIGN: "server"}
 
 
 class Toolbox:
-    """`more` gives the tools of MCP servers as they are now; `only`: the names a sub-agent was given, all when empty."""
+    """`more` returns the current tools of MCP servers. `only` names a sub-agent's tools; empty: all."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Toolbox:
         self._own = tuple(_spec_of_built_in(tool) for name, tool in own.items() if name not in rare)
 
     def offered_specs(self) -> tuple[ToolSpec, ...]:
-        """As offered to the model, in an order that does not change."""
+        """Return the tools offered to the model, in an order that does not change."""
         foreign = sorted((tool.spec for tool in self._foreign_tools_by_name().values()), key=lambda spec: spec.name)
         if self._demand is None:
             return (*self._own, *map(_spec_of_foreign, foreign))
@@ -190,11 +190,11 @@ class Toolbox:
         return (*self._own, *map(_spec_of_foreign, sent))
 
     def _searchable_specs(self) -> Sequence[ToolSpec]:
-        """All that may have to be searched for, of every conversation of the workspace alike."""
+        """Return all tools that one may have to search for, the same for all conversations of a workspace."""
         return (*self._rare, *(tool.spec for tool in self._more()))
 
     def withheld_definitions(self) -> tuple[int, int]:
-        """How many definitions are not sent, and what they would take."""
+        """Return how many definitions are not sent, and how many tokens they would take."""
         return self._demand.withheld_count_and_tokens if self._demand else (0, 0)
 
     def runs_alone(self, name: str) -> bool:
@@ -232,7 +232,7 @@ class Toolbox:
         return outcome
 
     async def _end_open_step(self, result: ToolOutput, window: OpenStep | None) -> FilesChanged | None:
-        """What it did to the folders: a tool for files knows its own paths, of a command it is all that is different."""
+        """Return what the call changed: a file tool knows its paths; for a command, it is every difference."""
         checkpoints = self._around.checkpoints
         if checkpoints is None or window is None:
             return None
@@ -333,7 +333,7 @@ class Toolbox:
         )
 
     def _foreign_tools_by_name(self) -> dict[str, ForeignTool]:
-        """By name; none takes the place of a built-in tool."""
+        """Return foreign tools by name. None replaces a built-in tool."""
         tools = {tool.spec.name: tool for tool in self._more() if not self._only or tool.spec.name in self._only}
         return {name: tool for name, tool in tools.items() if name not in self._tools}
 

@@ -1,7 +1,7 @@
-"""Tools on demand: what is not sent as a definition is found by `find_tools` and called through `call_offered_tool`.
+"""Tools on demand: the model finds tools by `find_tools` and calls them by `call_offered_tool`.
 
-So thousands of tools cost a request the two definitions and a line for each server. What is decided for a server, and its
-line, stays as it is for the conversation: the provider's cache holds the array of tools in front of everything else.
+So thousands of tools cost a request only two definitions and a line for each server. Decisions and lines stay
+as they are for a conversation, since the provider's cache begins with the tools.
 """
 
 import asyncio
@@ -36,14 +36,14 @@ _ABOUT_CALL = "Call a tool find_tools returned."
 _HEADING = "\nMore tools, by source:\n"
 _FIND = object_schema("query", limit=whole_number_schema(least=1))
 _CALL = object_schema("name", arguments={"type": "object"})
-_SHOWN = 600  # In characters. Results show this much of a description.
+_SHOWN = 600  # Characters. Results show this much of a description.
 _SCHEMA_SHOWN = 4_000
-_LEAST_LINE = 12  # In tokens. Enough for a source's name and little else.
+_LEAST_LINE = 12  # Tokens. Enough for a source's name and little else.
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSummary:
-    """One source of tools or skills, as every request lists it: `- name: said`."""
+    """A source of tools or skills, listed in every request as `- name: summary`."""
 
     name: str
     summary: str
@@ -54,7 +54,7 @@ class SourceSummary:
 
 @dataclass(frozen=True, slots=True)
 class SourceCatalogue:
-    """Lines of one kind under a heading: skills, agents."""
+    """Lines of one kind, such as skills or agents, under a heading."""
 
     heading: str
     lines: tuple[SourceSummary, ...]
@@ -62,14 +62,14 @@ class SourceCatalogue:
 
 @dataclass(frozen=True, slots=True)
 class RequestHeadRoom:
-    """How much every request may begin with, in tokens. `definition_tokens`: of servers' tools; `catalogue_tokens`: lines."""
+    """Token limits for the start of each request: `definition_tokens` for servers' tools, `catalogue_tokens` for lines."""
 
     definition_tokens: int = 10_000
     catalogue_tokens: int = 2_000
 
 
 class ToolFinder:
-    """The search over all tools of a workspace, made anew when they have changed."""
+    """Searches all tools of a workspace. Rebuilt when the tools have changed."""
 
     def __init__(self) -> None:
         self._specs: tuple[ToolSpec, ...] = ()
@@ -79,7 +79,7 @@ class ToolFinder:
     async def find_best_tools(
         self, query: str, limit: int, specs: Sequence[ToolSpec], allowed: Callable[[str], bool]
     ) -> list[ToolSpec]:
-        """Of `offered_specs`, those that fit; the search is made, and asked, beside the loop."""
+        """Return the tools of `specs` that match best. Building and asking the search runs in a thread."""
         async with self._making:
             wanted = tuple(specs)
             if wanted != self._specs:
@@ -96,9 +96,9 @@ class ToolFinder:
 
 @dataclass(slots=True)
 class OnDemandTools:
-    """What one conversation is sent of its tools, and what it has to search for.
+    """Decides which tool definitions a conversation is sent, and which it must search for.
 
-    `specs_sent_before`: what was offered last, so that a conversation that is opened again goes on with the same array.
+    `specs_sent_before`: the definitions sent last, which a reopened conversation keeps.
     """
 
     tokens: TokenCounter
@@ -106,15 +106,15 @@ class OnDemandTools:
     token_room: Callable[[], RequestHeadRoom] = RequestHeadRoom
     specs_sent_before: Callable[[], Sequence[ToolSpec]] = tuple
     catalogues: Callable[[], Sequence[SourceCatalogue]] = tuple
-    also_searchable: Callable[[], Sequence[ToolSpec]] = tuple  # What else a search finds, such as skills.
-    # How many definitions are left out, and about how many tokens they have.
+    also_searchable: Callable[[], Sequence[ToolSpec]] = tuple  # Other searchable things, such as skills.
+    # How many definitions are not sent, and roughly how many tokens they have.
     withheld_count_and_tokens: tuple[int, int] = 0, 0
     _sent: dict[str, bool] = field(default_factory=dict)  # By server: whether its definitions are sent.
     _lines: dict[str, SourceSummary] = field(default_factory=dict)
     _begun: bool = False
 
     def definitions_to_send(self, foreign: Sequence[ToolSpec], rare: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-        """The definitions to send: the two tools, then those of the servers that have room."""
+        """Return the definitions to send: the two tools, then those of servers for which there is room."""
         by_server: dict[str, list[ToolSpec]] = {}
         for spec in foreign:
             by_server.setdefault(server_of_tool(spec.name), []).append(spec)
@@ -131,7 +131,7 @@ class OnDemandTools:
     def build_on_demand_tools(
         self, searchable: Callable[[], Sequence[ToolSpec]], names: Callable[[], frozenset[str]]
     ) -> tuple[BuiltInTool, ...]:
-        """`names`: of the tools that may be called now."""
+        """`names`: the tools that may be called now."""
 
         async def call_find_tools(args: ToolArguments, _: ToolResources) -> ToolOutput:
             limit = min(args.number_argument("limit", 5), MOST_FOUND)
@@ -146,7 +146,7 @@ class OnDemandTools:
         )
 
     def _restore_sent_definitions(self, by_server: Mapping[str, object]) -> None:
-        """Go on as the journal says it was."""
+        """Restore the decisions that the journal recorded."""
         if self._begun:
             return
         self._begun = True
@@ -160,7 +160,7 @@ class OnDemandTools:
                 self._sent[server] = True
 
     def _decide_new_servers(self, by_server: Mapping[str, Sequence[ToolSpec]]) -> None:
-        """A server that is new here is sent where all that is sent then still has room."""
+        """Send the definitions of a new server if there is room for all of them besides the others."""
         fresh = [server for server in by_server if server not in self._sent]
         if not fresh:
             return
@@ -170,7 +170,7 @@ class OnDemandTools:
         self._sent.update(dict.fromkeys(fresh, fits))
 
     def _definitions_fit(self, specs: Sequence[ToolSpec], room: int) -> bool:
-        """Counted only until it is known: thousands of definitions are never read whole."""
+        """Whether these definitions fit. Counting stops at the limit: thousands are never read completely."""
         if sum(len(spec.schema) + len(spec.description) for spec in specs) > room * 16:
             return False
         used = 0
@@ -181,13 +181,13 @@ class OnDemandTools:
         return True
 
     def _estimate_definition_tokens(self, specs: Sequence[ToolSpec]) -> int:
-        """By the tokens of some of them."""
+        """Estimate the tokens of definitions from a sample."""
         letters = sum(len(spec.name) + len(spec.description) + len(spec.schema) for spec in specs)
         sample = "".join(spec.name + spec.description + spec.schema for spec in specs[:: max(1, len(specs) // 16)])
         return letters * self.tokens.count_tokens(sample) // len(sample) if sample else 0
 
     def _summarise_server(self, server: str, specs: Sequence[ToolSpec]) -> str:
-        """The names of its tools, as many as there is room for in a line."""
+        """Return as many names of the server's tools as fit into its line."""
         room = max(_LEAST_LINE, self.token_room().catalogue_tokens // max(8, len(self._sent)))
         names = [spec.name.removeprefix(f"{server}__") for spec in specs]
         said = ", ".join(names[:40])
@@ -203,7 +203,7 @@ class OnDemandTools:
         return (_build_spec(FIND_TOOLS, about, _FIND), _build_spec(CALL_TOOL, _ABOUT_CALL, _CALL))
 
     def _catalogue_lines_that_fit(self, catalogues: Sequence[SourceCatalogue]) -> list[str]:
-        """As many lines as there is room for, of all catalogues in turn; the rest is found by searching."""
+        """Return as many lines as fit, from all catalogues in turn. The rest can be searched for."""
         room = self.token_room().catalogue_tokens
         shown: dict[int, list[str]] = {}
         for row in itertools.zip_longest(*(each.lines for each in catalogues)):
@@ -253,7 +253,7 @@ async def _refuse_malformed_call(args: ToolArguments, _: ToolResources) -> ToolO
 
 
 def check_foreign_arguments(values: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> None:
-    """InvalidInput where the arguments do not fit a server's schema. Patterns are left to the server: they could take forever."""
+    """Raise InvalidInput if arguments don't fit a server's schema. Slow patterns are left to the server."""
     import referencing
     from jsonschema import Draft202012Validator, SchemaError, validators  # type: ignore[import-untyped]
 
@@ -261,7 +261,7 @@ def check_foreign_arguments(values: Mapping[str, Any], schema: Mapping[str, Any]
     try:
         wrong = next(iter(loose(schema, registry=referencing.Registry()).iter_errors(values)), None)
     except (SchemaError, referencing.exceptions.Unresolvable, RecursionError, TypeError, ValueError, AttributeError):
-        return  # The schema cannot be read, so the server has to judge the arguments.
+        return  # The schema can't be read, so the server must judge the arguments.
     if wrong is not None:
         where = ".".join(map(str, wrong.absolute_path))
         raise InvalidInput(

@@ -1,8 +1,8 @@
-"""The workspace's folders, and the only way tools touch files: reading, listing, replacing and removing inside them.
+"""The workspace's folders, and the only way for tools to read, list, replace or remove files in them.
 
-Refused, each with a sentence: paths outside the roots, `..`, links that lead out, devices, pipes, sockets, /proc and
-/sys, the program's own data, and writing a file that has a second (hard) link, since that may lie outside.
-Writing never truncates: the new content is written beside the old, synced and renamed over it, with its mode kept.
+These are refused, each with a sentence: paths outside the roots, `..`, links that lead out, devices, pipes,
+sockets, /proc and /sys, the program's own data, and writing to a file with another hard link, which may be
+outside. New content is written beside the old, synced, and renamed over it, with its mode kept.
 """
 
 import errno
@@ -35,7 +35,7 @@ _MOST_LINKS = 40
 
 @dataclass(frozen=True, slots=True)
 class RootPath:
-    """A path in a root: `inside` is relative to it with forward slashes, empty for the root."""
+    """A path in a root. `inside` is relative to it, with forward slashes, and empty for the root."""
 
     root: Path
     inside: str
@@ -47,7 +47,7 @@ class RootPath:
 
 @dataclass(frozen=True, slots=True)
 class FolderEntry:
-    """One entry of a listing. `kind`: file, folder, link or other."""
+    """An entry of a listing. `kind`: file, folder, link or other."""
 
     name: str
     kind: str
@@ -57,8 +57,8 @@ class FolderEntry:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceRoots:
-    """The folders of a workspace; relative paths start at the first. `closed_paths`: never, though
-    inside a root. `names`: of each folder, what the user calls it, where that is a link to it.
+    """A workspace's folders. Relative paths start at the first. `closed_paths` are never opened, even inside
+    a root. `names`: what the user calls each folder, if that is a link to it.
     """
 
     folders: tuple[Path, ...]
@@ -70,11 +70,11 @@ class WorkspaceRoots:
 
     @property
     def with_nothing_hidden(self) -> "WorkspaceRoots":
-        """The same folders with nothing hidden: for what the program does itself, as an undo."""
+        """Return the same folders with nothing hidden, for the program's own work, such as an undo."""
         return replace_field(self, is_hidden_inside=lambda _inside: False)
 
     def is_hidden_path(self, path: Path) -> bool:
-        """Whether no agent sees the file with this full path."""
+        """Whether the file with this full path is hidden from agents."""
         return any(
             path != root and path.is_relative_to(root) and self.is_hidden_inside(path.relative_to(root).as_posix())
             for root in self.folders
@@ -84,7 +84,7 @@ class WorkspaceRoots:
     def from_folders(
         cls, folders: Sequence[Path], closed: Sequence[Path] = (), sample: Path | None = None
     ) -> "WorkspaceRoots":
-        """`sample`: a folder in which `folders` are open, though it lies in a closed one."""
+        """`sample`: a folder in which `folders` are open, although it is inside a closed one."""
         real = tuple(folder.resolve() for folder in folders)
         spared = sample.resolve() if sample is not None else None
         spared = spared if spared is not None and any(root.is_relative_to(spared) for root in real) else None
@@ -92,7 +92,7 @@ class WorkspaceRoots:
         return cls(real, shut, tuple(folder.absolute() for folder in folders), spared)
 
     def resolve_path(self, text: str) -> RootPath:
-        """Where `text` points, or ActionRefused. Nothing is looked up: what it really is shows when it is opened."""
+        """Return where `text` points, or raise ActionRefused. The disk is not read before it is opened."""
         if not text.strip() or "\0" in text:
             raise InvalidInput("The path is empty or contains a null byte.")
         if sys.platform == "win32":
@@ -122,7 +122,7 @@ class WorkspaceRoots:
         return None
 
     def split_full_pattern(self, pattern: str) -> tuple[Path, str] | None:
-        """A pattern with a full path, as a root and the rest; None for any other."""
+        """Split a pattern with a full path into a root and the rest. Returns None for other patterns."""
         for name, root in self._folders_by_name():
             if pattern.startswith(f"{name}/"):
                 return root, pattern[len(str(name)) + 1 :]
@@ -132,11 +132,11 @@ class WorkspaceRoots:
         return [*zip(self.folders, self.folders, strict=True), *zip(self.names, self.folders, strict=False)]
 
     def display_path(self, place: RootPath) -> str:
-        """How the model and the user are told a place: relative to the first root, else in full."""
+        """Return the path to show to model and user: relative to the first root, or else in full."""
         return place.inside or "." if place.root == self.folders[0] else str(place.full_path)
 
     def check_not_closed(self, path: Path) -> None:
-        """ActionRefused for files that no agent sees and for the program's own data, in whatever spelling the file system would accept."""
+        """Raise ActionRefused for hidden files and the program's own data, in any spelling that file systems accept."""
         if self.is_hidden_path(path):
             raise ActionRefused(
                 f"{path.name} is hidden from agents in this workspace.",
@@ -152,7 +152,7 @@ class WorkspaceRoots:
 
 
 def read_whole_file(roots: WorkspaceRoots, place: RootPath, limit: int = LARGEST_READ) -> bytes:
-    """The file's bytes. A larger file than `limit` is refused rather than cut."""
+    """Return a file's bytes. Refuse a file larger than `limit` rather than cut it."""
     with _open_checked(roots, place) as handle:
         size = _require_regular_file(handle, roots.display_path(place)).st_size
         if size > limit:
@@ -167,7 +167,7 @@ def read_whole_file(roots: WorkspaceRoots, place: RootPath, limit: int = LARGEST
 
 @contextmanager
 def open_for_reading(roots: WorkspaceRoots, place: RootPath) -> Iterator[int]:
-    """A regular file's open handle, for reading one of any size."""
+    """Yield the open handle of a regular file of any size."""
     with _open_checked(roots, place) as handle:
         _require_regular_file(handle, roots.display_path(place))
         yield handle
@@ -180,7 +180,7 @@ def read_file_piece(roots: WorkspaceRoots, place: RootPath, start: int, length: 
 
 
 def stat_path(roots: WorkspaceRoots, place: RootPath) -> os.stat_result:
-    """What a file or folder is, refused where it is neither."""
+    """Return the status of a file or folder. Refuse anything else."""
     with _explain_system_errors(roots.display_path(place)):
         if sys.platform == "win32" and place.full_path.is_dir():
             with folders.open_folder(place.root, place.inside):
@@ -198,7 +198,7 @@ def read_file_or_none(roots: WorkspaceRoots, place: RootPath) -> bytes | None:
 
 
 def list_folder(roots: WorkspaceRoots, place: RootPath) -> list[FolderEntry]:
-    """The entries of a folder by name; links are shown as links and not followed."""
+    """Return a folder's entries by name. Links are shown as links and not followed."""
     with _open_checked_folder(roots, place) as folder:
         items = sorted((_build_folder_entry(*entry) for entry in folder.list_entries()), key=lambda item: item.name)
     inside = f"{place.inside}/" if place.inside else ""
@@ -208,7 +208,7 @@ def list_folder(roots: WorkspaceRoots, place: RootPath) -> list[FolderEntry]:
 def walk_files(
     roots: WorkspaceRoots, place: RootPath, skip: frozenset[str] = frozenset()
 ) -> Iterator[tuple[str, FolderEntry]]:
-    """Every file beneath a folder as (path inside the root, item), folder by folder; links are not followed."""
+    """Yield every file within a folder as (path in the root, entry), folder by folder. Follows no links."""
     above = [(place.inside, iter(list_folder(roots, place)))]  # Folders may be nested more deeply than calls.
     while above:
         folder, items = above[-1]
@@ -226,19 +226,19 @@ def walk_files(
 
 
 def replace_file(roots: WorkspaceRoots, place: RootPath, content: bytes, *, expected: Digest | None) -> None:
-    """Put `content` in the file's place, if that is what the caller saw (`expected`; None: no file).
-    It is a new file, so another hard link, which may be outside the roots, keeps the old content.
+    """Replace a file by `content` if it still is what the caller saw (`expected`; None: no file). This
+    creates a new file, so another hard link, perhaps outside the roots, keeps the old content.
     """
     _write_if_unchanged(roots, _follow_links(roots, place), content, expected)
 
 
 def delete_file(roots: WorkspaceRoots, place: RootPath, *, expected: Digest) -> None:
-    """Delete the file, if it still is what the caller saw."""
+    """Delete a file if it still is what the caller saw."""
     _write_if_unchanged(roots, place, None, expected)
 
 
 def restore_entry(roots: WorkspaceRoots, place: RootPath, content: bytes | None, mode: int, link: str = "") -> None:
-    """A file with this content, a link, or nothing (None). A folder in its place is moved aside."""
+    """Put a file with this content, a link, or nothing (None) there. A folder in its place is moved aside."""
     with suppress(NotFound), _open_parent(roots, place, make=content is not None or bool(link)) as folder:
         name = place.full_path.name
         with suppress(FileNotFoundError):
@@ -253,7 +253,7 @@ def restore_entry(roots: WorkspaceRoots, place: RootPath, content: bytes | None,
 
 
 def normalise_spelling(path: str) -> str:
-    """One spelling for all that a file system may take for the same name."""
+    """Return one spelling for all names that a file system may consider the same."""
     return unicodedata.normalize("NFC", path).casefold()
 
 
@@ -284,7 +284,7 @@ def _check_root_exists(place: RootPath) -> None:
 
 
 def _check_handle_not_closed(roots: WorkspaceRoots, handle: int) -> None:
-    """Links in a root may lead to the program's own data: ask the open handle where it is."""
+    """Refuse the program's own data, to which links may lead, by where the open handle really is."""
     if (where := folders.real_path(handle)) is not None:
         roots.check_not_closed(where)
 
@@ -318,7 +318,7 @@ def _open_parent(roots: WorkspaceRoots, place: RootPath, *, make: bool = False) 
 
 
 def _create_missing_folders(roots: WorkspaceRoots, place: RootPath) -> None:
-    """Make a folder and those above it; each is made inside a folder that was opened safely."""
+    """Create a folder and those above it, each inside a folder that was opened safely."""
     try:
         with _open_checked_folder(roots, place):
             return
@@ -330,7 +330,7 @@ def _create_missing_folders(roots: WorkspaceRoots, place: RootPath) -> None:
 
 
 def _follow_links(roots: WorkspaceRoots, place: RootPath) -> RootPath:
-    """Where a link inside the root points, so that writing changes the file and keeps the link."""
+    """Return where a link inside the root points, so that writing changes its target and keeps the link."""
     for _ in range(_MOST_LINKS):
         target = _link_target(roots, place)
         if not target:
@@ -343,7 +343,7 @@ def _follow_links(roots: WorkspaceRoots, place: RootPath) -> RootPath:
 
 
 def _link_target(roots: WorkspaceRoots, place: RootPath) -> str:
-    """What a link says; empty for everything else."""
+    """Return a link's target, or an empty string for anything else."""
     with suppress(NotFound), _open_parent(roots, place) as folder, suppress(OSError):
         return folder.read_link(place.full_path.name)
     return ""
@@ -364,7 +364,7 @@ def _stat_replaceable(folder: folders.OpenFolder, name: str, shown_path: str) ->
 
 
 def _write_if_unchanged(roots: WorkspaceRoots, place: RootPath, content: bytes | None, expected: Digest | None) -> None:
-    """Put content or nothing in a file's place, and look at what came out: others may have saved."""
+    """Replace or remove a file, and check what was replaced, because others may have saved meanwhile."""
     name, shown = place.full_path.name, roots.display_path(place)
     said = f"{shown} has changed since it was read. Nothing was written."
     digest = None if expected is None else expected.raw
@@ -390,7 +390,7 @@ def _write_if_unchanged(roots: WorkspaceRoots, place: RootPath, content: bytes |
 
 
 def _write_beside(folder: folders.OpenFolder, name: str, content: bytes, mode: int, *, replaces: bool) -> str:
-    """A new file, synced, beside the one whose place it is to take, or already has (`replaces`)."""
+    """Write and sync a new file beside the one it will replace, or has already replaced (`replaces`)."""
     beside = f".{name[:60]}.{token_hex(6)}.helix"
     handle = folder.create_file(beside)
     try:
@@ -410,7 +410,7 @@ def _write_beside(folder: folders.OpenFolder, name: str, content: bytes, mode: i
 
 @contextmanager
 def _explain_system_errors(shown_path: str, folder: RootPath | None = None) -> Iterator[None]:
-    """What the system says in a number, said in words. `folder`: what was to be one."""
+    """Convert the system's error numbers to sentences. `folder`: a path that should be a folder."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""One workspace's tools put together: its folders, its sandbox, its running commands; a Toolbox for each conversation."""
+"""A workspace's tools together: its folders, sandbox and running commands, and conversations' Toolboxes."""
 
 import asyncio
 import os
@@ -44,15 +44,15 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceToolOptions:
-    """`closed_paths`: the program's own."""
+    """`closed_paths`: the program's own files."""
 
     closed_paths: tuple[Path, ...] = ()
-    sample_folder: Path | None = None  # A folder that may be open though it lies in a closed one.
+    sample_folder: Path | None = None  # A folder that may be open although it is in a closed one.
     offers_fetch: bool = False
     caches: Path | None = None  # The folder in which build tools keep their caches.
-    # Tells which parts of the user's home a command may use; called for each command.
+    # Tells which parts of the home a command may use. Called for each command.
     opened: Callable[[], CommandOpenings] = CommandOpenings
-    hidden: Callable[[], tuple[str, ...]] = lambda: hidden_files.DEFAULT  # Patterns of files that no agent sees.
+    hidden: Callable[[], tuple[str, ...]] = lambda: hidden_files.DEFAULT  # Patterns of files hidden from agents.
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class WorkspaceTools:
         options: WorkspaceToolOptions = WorkspaceToolOptions(),  # noqa: B008 -- frozen
         checkpoints: Checkpoints | None = None,
     ) -> "WorkspaceTools":
-        """Find out what this system can do to keep commands inside `folders`, and get the tools ready."""
+        """Find out how this system can confine commands to `folders`, and prepare the tools."""
         all_of = WorkspaceRoots.from_folders(folders, options.closed_paths, options.sample_folder)
         roots = replace(
             all_of, is_hidden_inside=lambda inside: hidden_files.matches_hidden_patterns(inside, options.hidden())
@@ -112,7 +112,7 @@ class WorkspaceTools:
         others: Sequence[BuiltInTool] = (),
         guard: CallHooks | None = None,
     ) -> Toolbox:
-        """The tools of one conversation. `place`: its place among the agents it delegates to."""
+        """Return one conversation's tools. `place`: its place among the agents to which it delegates."""
         tools = [*file_tools.TOOLS, *search_tool.build_search_tool(self.sandbox)]
         tools += [*command_tools.build_command_tools(self.commands), *todo_tool.TOOLS]
         tools += recall_tools.build_recall_tools(compact, history)
@@ -127,15 +127,15 @@ class WorkspaceTools:
         return box
 
     async def restore_files_before(self, facts: Sequence[Recorded]) -> FileRestoration:
-        """Put files back as they were before these facts, a sentence for each."""
+        """Restore files as they were before these facts, with a sentence for each."""
         return await restore_files_to_before(facts, self.resources)
 
     async def record_unfinished_changes(self, conversation: str) -> Sequence[FilesChanged]:
-        """The turn is over: what steps changed that were stopped, or go on in the background."""
+        """Return, at a turn's end, the changes of steps that were stopped or go on in the background."""
         checkpoints = self.resources.checkpoints
         if checkpoints is None:
             return ()
-        checkpoints.steps.begin_turn(conversation)  # A turn without calls has not done so.
+        checkpoints.steps.begin_turn(conversation)  # A turn without calls has not called this.
         windows = checkpoints.steps.open_steps_of_conversation(conversation)
         found = [await checkpoints.end_step(window, thorough=True) for window in windows]
         for window in windows:
@@ -143,7 +143,7 @@ class WorkspaceTools:
         return [fact for fact in found if fact is not None]
 
     async def aclose(self) -> None:
-        """Stop the commands in the background and clear the scratch folder away."""
+        """Stop the commands in the background and remove the scratch folder."""
         await self.commands.aclose()
         if self.resources.checkpoints is not None:
             await self.resources.checkpoints.aclose()

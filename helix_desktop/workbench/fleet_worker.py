@@ -269,7 +269,7 @@ class FleetWorker:
         sharing.synced_sessions.branch_by_conversation.pop(task.id, None)
         if task.claims > 1:  # Another machine may have its sub-agents' conversations.
             await sharing.fetch_facts_of_others()
-        await sharing.take_over_conversation(task.id)  # A new primary may have lost claims.
+        await sharing.take_over_conversation(task.id)  # Always, since a failover can lose claims.
         if bench.conversation_row(task.id) is None:
             if order.agent and bench.workforce.roles.find_role_file(order.agent) is None:
                 raise errors.NotFound(f"There is no agent named {order.agent} in {bench.name}.")
