@@ -1,7 +1,7 @@
 """Answers what a foreign agent asks of its client: permission, the workspace's files, commands in terminals, values from the user.
 
-Files are reached through the workspace's roots, as our own file tools reach them, and commands run as calls of our own run_command: by the
-same rules, in the same sandbox. What the agent does by itself, in its own process, none of this can hold back.
+Files are reached through the workspace's roots, as our own file tools reach them, and commands run as calls of our own
+run_command: by the same rules, in the same sandbox. What the agent does by itself, in its own process, none of this can hold back.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""`provider`: add, list, test, remove. Keys are asked for or read from standard input, never taken
-from arguments: those stand in the shell's history and in the list of processes.
+"""`provider`: add, list, test, remove. Keys are asked for or read from standard input,
+never taken from arguments: those stand in the shell's history and in the list of processes.
 """
 
 import argparse

@@ -2,13 +2,13 @@
 
     jail.py '{"lifeline": 5, "write": [...], "read": [...], "network": false, "landlock": true}' command arguments...
 
-It stays the ancestor of everything the command starts (PR_SET_CHILD_SUBREAPER gives it orphans, too). It kills
-all of that when the command ends, when the lifeline (a pipe the program holds) is closed, or when told to end.
-An `attended` command has the terminal: it gets the signals, is asked to end before it is killed, and what it
-leaves in the background when it ends by itself goes on.
-With `scoped`, it reaches no abstract socket of others. With `landlock`, the command itself is locked in first:
-it writes only in `write`, reads only in `read` (empty: anywhere), and in `closed` only what is in `write`.
-It opens no sockets, or with `network` only internet sockets.
+It stays the ancestor of everything the command starts (PR_SET_CHILD_SUBREAPER gives it orphans,
+too). It kills all of that when the command ends, when the lifeline (a pipe the program holds) is
+closed, or when told to end. An `attended` command has the terminal: it gets the signals, is asked
+to end before it is killed, and what it leaves in the background when it ends by itself goes on.
+With `scoped`, it reaches no abstract socket of others. With `landlock`, the command itself is
+locked in first: it writes only in `write`, reads only in `read` (empty: anywhere), and in
+`closed` only what is in `write`. It opens no sockets, or with `network` only internet sockets.
 """
 
 # ruff: noqa: PTH102, PTH106, PTH110, PTH112, PTH123, PTH208 -- a script that must start fast: pathlib alone takes longer than the rest of it

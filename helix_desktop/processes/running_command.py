@@ -47,8 +47,8 @@ class RunningCommand:
         stdin: int = starter.DEVNULL,
         stderr: int = starter.STDOUT,
     ) -> "RunningCommand":
-        """Start the command locked in. Its output and error output are one stream, unless `stderr` is a pipe.
-        If this is cancelled, end the command, since asyncio would kill only its keeper.
+        """Start the command locked in. Its output and error output are one stream, unless `stderr`
+        is a pipe. If this is cancelled, end the command, since asyncio would kill only its keeper.
         """
         return await tasks.finish_making(
             cls._start_with_lifeline(launch, command_line, stdin, stderr), cls.end_and_wait
@@ -99,8 +99,8 @@ class RunningCommand:
             self.lifeline = -1
 
     async def end_and_wait(self) -> int:
-        """Kill the tree, wait until nothing of it is left, and return the exit code. Also works in a task
-        that is being cancelled, where `asyncio.timeout` of Python 3.11.2 never times out.
+        """Kill the tree, wait until nothing of it is left, and return the exit code. Also works in
+        a task that is being cancelled, where `asyncio.timeout` of Python 3.11.2 never times out.
         """
         self.kill_process_tree()
         if not self.is_reading:  # A pipe that nobody reads is never closed and would delay the end of the process.

@@ -149,8 +149,8 @@ def _own_folders() -> list[str]:
 
 
 def find_program(name: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return the absolute path of a program on PATH, or an empty string if there is none. Never searches the
-    current folder, whatever PATH or the system says.
+    """Return the absolute path of a program on PATH, or an empty string if there
+    is none. Never searches the current folder, whatever PATH or the system says.
     """
     if os.path.dirname(name):  # noqa: PTH120 -- a name with a folder in it is no name to look up
         return name if os.path.isabs(name) else ""  # noqa: PTH117

@@ -26,8 +26,8 @@ INHERITS = sys.platform != "win32"  # Gateways inherit the listening socket, so 
 
 
 class GatewayKeeper:
-    """Restarts a killed gateway on the same socket, while new connections wait. `command` starts a gateway,
-    which reads its registrations from standard input and ends when that is closed.
+    """Restarts a killed gateway on the same socket, while new connections wait. `command` starts
+    a gateway, which reads its registrations from standard input and ends when that is closed.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -44,8 +44,8 @@ class GatewayKeeper:
         return self._process.pid if self._process is not None else 0
 
     def start_first_gateway(self, port: int = 0) -> None:
-        """Start the first gateway. It listens on `port`, which this home's agents know, or else on the usual
-        port or any free one.
+        """Start the first gateway. It listens on `port`, which this
+        home's agents know, or else on the usual port or any free one.
         """
         try:
             self._socket = listen_on_loopback(port or GATEWAY_PORT, is_reserved=bool(port))

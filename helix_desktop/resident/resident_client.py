@@ -46,8 +46,8 @@ class CollectingConsole:
 
 
 class HeldRegistration(CollectingConsole):
-    """Keeps an address of the gateway registered within a `with` block. If the resident is killed, starts
-    another and registers again. `starts`: whether to start a resident if none runs.
+    """Keeps an address of the gateway registered within a `with` block. If the resident is killed,
+    starts another and registers again. `starts`: whether to start a resident if none runs.
     """
 
     def __init__(

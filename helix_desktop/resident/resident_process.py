@@ -1,7 +1,7 @@
 """The resident process: knows who is registered with it, and keeps what they need running.
 
-Callers reach it like any running program (`running_instance.py`), by a socket in a private folder of the
-user, where both ends know each other's user. A registration lasts as long as its connection.
+Callers reach it like any running program (`running_instance.py`), by a socket in a private folder
+of the user, where both ends know each other's user. A registration lasts as long as its connection.
 """
 
 import asyncio
@@ -102,8 +102,8 @@ class Resident:
         }
 
     async def read_installed_registrations(self) -> None:
-        """Read which agents have this gateway's address in their settings. If somebody else now has its port,
-        remove the address from these settings, or they would get the agents' keys.
+        """Read which agents have this gateway's address in their settings. If somebody else now
+        has its port, remove the address from these settings, or they would get the agents' keys.
         """
         found = await asyncio.to_thread(agent_settings.written_registrations, self._where.config)
         self._installed = {one.token: one for one in found}

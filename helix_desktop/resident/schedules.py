@@ -26,8 +26,8 @@ _OFF = 9e9  # A schedule that is off counts as handled until 2255, even to older
 
 @dataclass(frozen=True, slots=True)
 class WorkSchedule:
-    """`options` are words of `task add`, `days` are from `WEEKDAYS`. `missed`: "once" runs a due time missed
-    while nothing ran, "never" skips it. Due times up to `handled`, in seconds since 1970, are done.
+    """`options` are words of `task add`, `days` are from `WEEKDAYS`. `missed`: "once" runs a due time
+    missed while nothing ran, "never" skips it. Due times up to `handled`, in seconds since 1970, are done.
     """
 
     id: str
@@ -49,8 +49,8 @@ class WorkSchedule:
         return replace(self, handled=_OFF if self.is_on else time.time())
 
     def next_due(self, after: float) -> float:
-        """Return the first due time after a moment. A time that a clock change skips is due when it would
-        have been without the change. A time that occurs twice is due the first time.
+        """Return the first due time after a moment. A time that a clock change skips is due when
+        it would have been without the change. A time that occurs twice is due the first time.
         """
         zone, (hour, minute) = find_time_zone(self.zone), parse_time_of_day(self.at)
         day = datetime.fromtimestamp(after, zone).date() - timedelta(days=1)

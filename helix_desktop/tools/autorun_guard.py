@@ -1,8 +1,8 @@
 """Reads files that other programs run later before and after a command, and reverts the command's changes.
 
-A command may write anywhere in the roots, including files that git, a shell or an editor runs once the
-command and its sandbox are gone. Such changes are reverted at once and held in memory. Then the user is asked
-about each file by name. This works without the sandbox and without undo.
+A command may write anywhere in the roots, including files that git, a shell or an editor runs
+once the command and its sandbox are gone. Such changes are reverted at once and held in memory.
+Then the user is asked about each file by name. This works without the sandbox and without undo.
 """
 
 # ruff: noqa: PTH111, PTH112, PTH113, PTH114, PTH115, PTH118, PTH119, PTH120 -- every folder of a workspace is looked at: paths as texts are faster
@@ -42,8 +42,8 @@ _SHALLOW = ("pack", "info")  # Inside `objects`, only these folders are searched
 
 @dataclass(frozen=True, slots=True)
 class AutorunFile:
-    """A file that is run later. `runnable_content` can be run, or is empty; `link` is a link's target; `held`
-    is content too large for `content`, to show in a question.
+    """A file that is run later. `runnable_content` can be run, or is empty; `link` is
+    a link's target; `held` is content too large for `content`, to show in a question.
     """
 
     runnable_content: str
@@ -97,8 +97,8 @@ class AutorunGuard:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def read_autorun_state(self, since: int = maxsize) -> AutorunState:
-        """Return all files that are run later, by path. Files changed after `since`, in nanoseconds, are read
-        again: a program can write to a file mapped into memory without changing its times.
+        """Return all files that are run later, by path. Files changed after `since`, in nanoseconds,
+        are read again: a program can write to a file mapped into memory without changing its times.
         """
         with self._lock:
             if (now := self.patterns()) != self._patterns:

@@ -139,9 +139,9 @@ RunTool = Callable[[ToolArguments, ToolResources], Awaitable[ToolOutput]]
 
 @dataclass(frozen=True, slots=True)
 class BuiltInTool:
-    """`schema` is the JSON schema of the arguments, to which the runner adds `keep`. `runs_alone`: it changes
-    what other calls in the reply see, so it runs in their order. `is_rare`: the model finds it by searching,
-    because its definition is not sent. `is_brief`: its output is never long, so it has no `keep`.
+    """`schema` is the JSON schema of the arguments, to which the runner adds `keep`. `runs_alone`: it
+    changes what other calls in the reply see, so it runs in their order. `is_rare`: the model finds it by
+    searching, because its definition is not sent. `is_brief`: its output is never long, so it has no `keep`.
     """
 
     name: str
@@ -154,8 +154,8 @@ class BuiltInTool:
 
 
 def object_schema(*required: str, **properties: Schema) -> Schema:
-    """Return a schema with these properties. A required name that is no property becomes a text. It is in
-    every request, so it is short: `argument_schema` refuses unknown properties without it.
+    """Return a schema with these properties. A required name that is no property becomes a text. It
+    is in every request, so it is short: `argument_schema` refuses unknown properties without it.
     """
     texts = {name: text_schema() for name in required if name not in properties}
     return {"type": "object", "properties": {**texts, **properties}, "required": list(required)}

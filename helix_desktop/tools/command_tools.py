@@ -1,7 +1,7 @@
 """The tools that run commands: run_command, list_commands, read_command_output, stop_command.
 
-Output is streamed into the cache and not held in memory. Beyond the user's limit, only the end is kept, with
-a note of what was cut. Stopping a command also stops everything it started.
+Output is streamed into the cache and not held in memory. Beyond the user's limit, only the
+end is kept, with a note of what was cut. Stopping a command also stops everything it started.
 """
 
 import asyncio

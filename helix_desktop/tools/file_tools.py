@@ -1,7 +1,7 @@
 """The tools that read and change files: read_file, write_file, edit_file, list_files, glob_files.
 
-A file is read unchanged, so its cache entry has the file's hash. Every change keeps the content before and
-after it in the cache, and is only written if the file still is what the question showed.
+A file is read unchanged, so its cache entry has the file's hash. Every change keeps the content
+before and after it in the cache, and is only written if the file still is what the question showed.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The only way the program runs git: with few settings, and with no program of the repository's.
 
-A repository can come from anywhere, and its settings can name programs for nearly everything. They cannot all
-be switched off at once, so we only use commands that read or write objects, override settings that run
-something, and never fetch. Of the user's settings, we use identity, signing and trusted folders.
+A repository can come from anywhere, and its settings can name programs for nearly everything. They cannot
+all be switched off at once, so we only use commands that read or write objects, override settings that
+run something, and never fetch. Of the user's settings, we use identity, signing and trusted folders.
 """
 
 import functools

@@ -1,9 +1,9 @@
 """Matches a regular expression against what it is sent, in a process of its own that can be killed. A script.
 
 Patterns come from a model: one in a thousand needs a thousand years, and Python cannot be interrupted while it tries.
-On standard input: one line of JSON (`pattern`, `context`, `most`, `ignore_case`, `seconds`), then for every piece of content a line
-of JSON (`name`, `size`, `more`: the next piece goes on in the same content) and `size` bytes. On standard
-output: a line of JSON for every line to show. Imports nothing of ours, so that it starts in 20 ms.
+On standard input: one line of JSON (`pattern`, `context`, `most`, `ignore_case`, `seconds`), then for every piece of
+content a line of JSON (`name`, `size`, `more`: the next piece goes on in the same content) and `size` bytes. On
+standard output: a line of JSON for every line to show. Imports nothing of ours, so that it starts in 20 ms.
 """
 
 import json

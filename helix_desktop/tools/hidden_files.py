@@ -64,8 +64,8 @@ def _folder_pattern_fits(pattern: str, parts: Sequence[str]) -> bool:
 def _compile_hidden_patterns(
     patterns: tuple[str, ...],
 ) -> tuple[tuple[tuple[str, bool, bool], ...], re.Pattern[str] | None]:
-    """Return, for each pattern: its comparable form, whether it shows files again, and whether it fits whole
-    paths. If all fit names, also return one expression that every hidden name matches.
+    """Return, for each pattern: its comparable form, whether it shows files again, and whether it
+    fits whole paths. If all fit names, also return one expression that every hidden name matches.
     """
     rows = []
     for text in patterns:

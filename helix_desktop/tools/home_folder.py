@@ -1,8 +1,8 @@
 """Decides what a sandboxed command sees of the user's home: toolchains, caches, and what the user opened.
 
-Everything else is absent, so nobody has to know where the next program keeps its keys. If the home itself is
-a folder of the workspace, its entries that begin with a dot are absent instead. A link is closed where it
-leads to.
+Everything else is absent, so nobody has to know where the next program keeps
+its keys. If the home itself is a folder of the workspace, its entries that
+begin with a dot are absent instead. A link is closed where it leads to.
 """
 
 # ruff: noqa: PTH110, PTH112, PTH116, PTH119 -- for each command: paths as texts are faster
@@ -56,8 +56,8 @@ _SETTLED_NS = 2_000_000_000  # Nanoseconds. Changes closer together may leave a 
 
 @dataclass(frozen=True, slots=True)
 class ClosedHome:
-    """`emptied_homes`: homes hidden except for what follows. `masked_paths`: real paths to hide elsewhere.
-    `readable_paths` and `cache_paths`: what is visible, as pairs of paths outside and inside.
+    """`emptied_homes`: homes hidden except for what follows. `masked_paths`: real paths to hide
+    elsewhere. `readable_paths` and `cache_paths`: what is visible, as pairs of paths outside and inside.
     """
 
     emptied_homes: tuple[str, ...]

@@ -1,9 +1,9 @@
 """Opens a path within a folder and never leaves it, even if the folder changes meanwhile.
 
-Checking a path and opening it afterwards is a race that a symlink swapper often wins. So nothing is checked:
-the kernel resolves the path and refuses to leave (openat2), or, without it, we go from one directory handle
-to the next and never let the kernel follow a link. Both ways follow relative links that stay inside, and
-raise OSError with EXDEV for what leads out.
+Checking a path and opening it afterwards is a race that a symlink swapper often wins. So
+nothing is checked: the kernel resolves the path and refuses to leave (openat2), or, without
+it, we go from one directory handle to the next and never let the kernel follow a link. Both
+ways follow relative links that stay inside, and raise OSError with EXDEV for what leads out.
 """
 
 import ctypes

@@ -44,9 +44,9 @@ class ActionEffect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolAction:
-    """One action of a tool. `reason_to_ask`: why to ask even if a rule or the mode allows it, or in every
-    mode (`asks_in_every_mode`). `separate_permission`: a name to allow it by, if allowing the tool is not
-    enough. `only_reads`: the user marked this server's tool as one that only reads.
+    """One action of a tool. `reason_to_ask`: why to ask even if a rule or the mode allows it, or in
+    every mode (`asks_in_every_mode`). `separate_permission`: a name to allow it by, if allowing the
+    tool is not enough. `only_reads`: the user marked this server's tool as one that only reads.
     """
 
     tool: str
@@ -64,8 +64,8 @@ class ToolAction:
 
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
-    """Empty fields match everything; `tool` and `path` are patterns. In a rule that allows, `command` is
-    exact, or a prefix if it ends in ` *`. In others, it matches all commands that begin so.
+    """Empty fields match everything; `tool` and `path` are patterns. In a rule that allows, `command`
+    is exact, or a prefix if it ends in ` *`. In others, it matches all commands that begin so.
     """
 
     decision: str

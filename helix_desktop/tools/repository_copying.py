@@ -1,8 +1,8 @@
 """A private copy of a git repository, with its own refs, index and settings, but with borrowed objects.
 
-Unlike a worktree of git's, it shares nothing that can be written, so an agent in it cannot reach the user's
-branches or hooks. The repository may come from anywhere, and an agent has worked in the copy: if a git file
-in them leads elsewhere, nothing is done.
+Unlike a worktree of git's, it shares nothing that can be written, so an agent in it
+cannot reach the user's branches or hooks. The repository may come from anywhere, and an
+agent has worked in the copy: if a git file in them leads elsewhere, nothing is done.
 """
 
 import os
@@ -88,9 +88,9 @@ class GitCheckout:
 
 @dataclass(frozen=True, slots=True)
 class CopiedRepository:
-    """What a copy was made of. `base`: the commit, or empty without git; `branch`: empty for a detached HEAD;
-    `objects`: folders whose objects it borrows; `notes`: sentences on what it lacks; `carried`: uncommitted
-    files, with size and time in the copy, or nothing for a deleted file.
+    """What a copy was made of. `base`: the commit, or empty without git; `branch`: empty for a
+    detached HEAD; `objects`: folders whose objects it borrows; `notes`: sentences on what it lacks;
+    `carried`: uncommitted files, with size and time in the copy, or nothing for a deleted file.
     """
 
     source: str
@@ -324,8 +324,8 @@ def _check_unfiltered(checkout: GitCheckout, names: list[bytes]) -> None:
 
 
 def move_branch_forward(source: GitCheckout, copy: GitCheckout, commit: str, name: str) -> None:
-    """Bring a commit into the user's repository as `refs/helix/<name>`, and move their branch to it. Git
-    refuses if HEAD is no longer what was merged, or if that would overwrite a file they changed.
+    """Bring a commit into the user's repository as `refs/helix/<name>`, and move their branch to it.
+    Git refuses if HEAD is no longer what was merged, or if that would overwrite a file they changed.
     """
     pack = copy.run("pack-objects", "--revs", "--stdout", "-q", given=f"{commit}\n^{source.head}\n".encode())
     source.run("unpack-objects", "-q", "--strict", given=pack)

@@ -1,10 +1,10 @@
 """Keeps a command inside the workspace: by bubblewrap, else Landlock. Without either, the user is told.
 
-A command can read the system, but not the program's data, desktop sockets, or the user's home, except
-toolchains and what the user opened (`home_folder.py`). It can write only to the roots, the workspace's own
-caches, and a scratch folder in place of /tmp, and has no network unless allowed. Existing files that other
-programs run later are protected (`autorun_guard.py` does the rest). It has no powers of root, cannot mount or
-create namespaces, and has limits for memory and processes.
+A command can read the system, but not the program's data, desktop sockets, or the user's home,
+except toolchains and what the user opened (`home_folder.py`). It can write only to the roots, the
+workspace's own caches, and a scratch folder in place of /tmp, and has no network unless allowed.
+Existing files that other programs run later are protected (`autorun_guard.py` does the rest). It
+has no powers of root, cannot mount or create namespaces, and has limits for memory and processes.
 """
 
 import asyncio
@@ -91,8 +91,8 @@ class Sandbox:
         held: HeldPaths = ((), ()),
         opened: CommandOpenings = NOTHING_OPENED,
     ) -> list[str]:
-        """Return the command line that runs `argv` sandboxed, or, with `outside`, only watched. `held`:
-        folders inside the roots that stay in place, and files that stay unchanged.
+        """Return the command line that runs `argv` sandboxed, or, with `outside`, only watched.
+        `held`: folders inside the roots that stay in place, and files that stay unchanged.
         """
         if outside or self.kind is SandboxKind.NONE:
             return _wrap_in_jail({"lifeline": lifeline}, argv)
@@ -264,8 +264,8 @@ class Sandbox:
                 os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103 -- as above
 
     def _arguments_to_mask(self, paths: Iterable[str], shown: Iterable[str] = ()) -> list[str]:
-        """Return arguments that hide these paths. A path in a hidden folder needs no mask; nothing can be
-        created in that folder, so it starts with places for the folders in `shown`.
+        """Return arguments that hide these paths. A path in a hidden folder needs no mask; nothing
+        can be created in that folder, so it starts with places for the folders in `shown`.
         """
         masked: list[str] = []
         for path in sorted(paths, key=len):
@@ -329,8 +329,8 @@ def _arguments_to_mask_path(path: str, empty: Callable[[], Path], roots: Sequenc
 
 
 def _caches_to_link(there: ClosedHome) -> list[tuple[str, str]]:
-    """Return caches to be links in an emptied home, since many mounts would double a command's start time. A
-    cache that contains a toolchain, or is inside one, is mounted instead.
+    """Return caches to be links in an emptied home, since many mounts would double a command's
+    start time. A cache that contains a toolchain, or is inside one, is mounted instead.
     """
     shown = [place for _, place in there.readable_paths]
     return [
@@ -351,9 +351,9 @@ def _is_setuid_program(program: str) -> bool:
 async def find_sandbox(
     folders: Sequence[Path], scratch: Path, closed: Sequence[Path] = (), caches: Path | None = None
 ) -> Sandbox:
-    """Return the best sandbox that works here, tested with a command that must not be able to write. If
-    bubblewrap itself works but cannot close some place here, it is still used: commands then fail with the
-    reason, rather than run in something weaker.
+    """Return the best sandbox that works here, tested with a command that must not be
+    able to write. If bubblewrap itself works but cannot close some place here, it is
+    still used: commands then fail with the reason, rather than run in something weaker.
     """
     for kind in (SandboxKind.BUBBLEWRAP, SandboxKind.LANDLOCK):
         sandbox = Sandbox(kind, tuple(folders), scratch, tuple(closed), caches=caches)

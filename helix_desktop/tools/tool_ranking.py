@@ -1,8 +1,8 @@
 """Finds a tool among thousands by what it is to do: by words in names, descriptions and parameters.
 
-Uses BM25 over stems, with a name's words counted twice. Names are split (`create_issue`, `createIssue`), and
-words of any question ("can you please find me") do not count. The constants were chosen on one half of
-MetaTool's questions; `tests/benchmarks/finding.py` measures both halves and a second set.
+Uses BM25 over stems, with a name's words counted twice. Names are split (`create_issue`, `createIssue`),
+and words of any question ("can you please find me") do not count. The constants were chosen on one half
+of MetaTool's questions; `tests/benchmarks/finding.py` measures both halves and a second set.
 """
 
 import heapq

@@ -1,7 +1,7 @@
 """The Toolbox: all tools of one conversation, as `ports.ToolSet`.
 
-For each call, it parses and checks the arguments, removes `keep`, runs the tool (which asks if it must), and
-puts the output into the cache. Mistakes of the model and refusals become outcomes that say so.
+For each call, it parses and checks the arguments, removes `keep`, runs the tool (which asks if it must),
+and puts the output into the cache. Mistakes of the model and refusals become outcomes that say so.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The workspace's folders, and the only way for tools to read, list, replace or remove files in them.
 
-These are refused, each with a sentence: paths outside the roots, `..`, links that lead out, devices, pipes,
-sockets, /proc and /sys, the program's own data, and writing to a file with another hard link, which may be
-outside. New content is written beside the old, synced, and renamed over it, with its mode kept.
+These are refused, each with a sentence: paths outside the roots, `..`, links that lead out, devices,
+pipes, sockets, /proc and /sys, the program's own data, and writing to a file with another hard link, which
+may be outside. New content is written beside the old, synced, and renamed over it, with its mode kept.
 """
 
 import errno
@@ -57,8 +57,8 @@ class FolderEntry:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceRoots:
-    """A workspace's folders. Relative paths start at the first. `closed_paths` are never opened, even inside
-    a root. `names`: what the user calls each folder, if that is a link to it.
+    """A workspace's folders. Relative paths start at the first. `closed_paths` are never opened,
+    even inside a root. `names`: what the user calls each folder, if that is a link to it.
     """
 
     folders: tuple[Path, ...]
@@ -226,8 +226,8 @@ def walk_files(
 
 
 def replace_file(roots: WorkspaceRoots, place: RootPath, content: bytes, *, expected: Digest | None) -> None:
-    """Replace a file by `content` if it still is what the caller saw (`expected`; None: no file). This
-    creates a new file, so another hard link, perhaps outside the roots, keeps the old content.
+    """Replace a file by `content` if it still is what the caller saw (`expected`; None: no file).
+    This creates a new file, so another hard link, perhaps outside the roots, keeps the old content.
     """
     _write_if_unchanged(roots, _follow_links(roots, place), content, expected)
 

@@ -236,8 +236,8 @@ class FileChanges:
         choices: Mapping[str, str] = {},
         undoes: Sequence[int] = (),
     ) -> FileUndoResult:
-        """Put files as they were. `choices`, for files that others have changed since: before, merge or now; without one
-        the file is left alone. `undoes`: the facts it is about, where the files do not name them.
+        """Put files as they were. `choices`, for files that others have changed since: before, merge or now;
+        without one the file is left alone. `undoes`: the facts it is about, where the files do not name them.
         """
         undoes = undoes or turn_changes.undone_seqs((source for file in files for source in file.sources), conversation)
         planned = await self.plan_undo(files)

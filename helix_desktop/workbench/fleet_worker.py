@@ -1,9 +1,9 @@
 """Does the tasks of a workspace: claims them, runs each as a turn of its conversation, and notes what came of it.
 
-A task's conversation has the task's id, on every machine. Who claims a task that another worker had begun fetches what that one sent,
-takes over the conversation's lease and resumes the turn from the journal. A task is done when its conversation says so under
-the head that all machines share; the list of tasks follows. Before each step and each call a worker makes sure that its
-lease still holds, and before each call that the others know of the call: so nobody repeats an effect without knowing.
+A task's conversation has the task's id, on every machine. Who claims a task that another worker had begun fetches what that
+one sent, takes over the conversation's lease and resumes the turn from the journal. A task is done when its conversation says
+so under the head that all machines share; the list of tasks follows. Before each step and each call a worker makes sure that
+its lease still holds, and before each call that the others know of the call: so nobody repeats an effect without knowing.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """Imports histories of other programs as conversations, and later only what is new of them.
 
-Content is stored first; then the facts of a conversation are appended in one transaction, with a `BroughtIn` that tells where they come
-from. So a crash or a stop leaves whole conversations, and the next import goes on with the rest. A file whose size and time are as they
-were is not read again; one that has grown adds what is new. Where the conversation was continued
-here meanwhile, what is new goes into a fork of it.
+Content is stored first; then the facts of a conversation are appended in one transaction, with a `BroughtIn`
+that tells where they come from. So a crash or a stop leaves whole conversations, and the next import goes on
+with the rest. A file whose size and time are as they were is not read again; one that has grown adds what is
+new. Where the conversation was continued here meanwhile, what is new goes into a fork of it.
 """
 
 import asyncio

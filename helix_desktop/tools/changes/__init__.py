@@ -1,1 +1,1 @@
-"""Checkpoints of the workspace's folders in the content store, and restoring files from them."""
+"""Takes checkpoints of the workspace's folders in the content store, and restores files from them."""

@@ -1,7 +1,7 @@
-"""Replaces one entry of a folder in a way that never loses what somebody else put there meanwhile.
+"""Replaces an entry of a folder without ever losing what somebody else put there meanwhile.
 
-What is new is whole and synced before it has a name. It changes places with what is there (renameat2),
-and only then is looked at what came out: if that is not what was expected, the two change back.
+New content is complete and synced before it has a name. It is exchanged with the existing entry (renameat2),
+and only then is the old entry examined: if it is not what was expected, the two are exchanged back.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ _SIMPLE = (errno.ENOSYS, errno.EINVAL)  # The errors of systems and file systems
 
 
 class ChangedMeanwhile(Exception):
-    """What stands there is not what was expected; it was left as it is."""
+    """The entry is not what was expected. It was left as it is."""
 
 
 def temporary_name() -> str:
@@ -37,7 +37,7 @@ def temporary_name() -> str:
 
 
 def create_unnamed_file(folder: int) -> tuple[int, str]:
-    """A file to be written, without a name where the file system can; else with one of ours."""
+    """Create a file to write to, nameless if the file system allows that, or else with a temporary name."""
     if _NAMED_LATER:
         with suppress(OSError):
             return os.open(".", _NAMED_LATER | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder), ""
@@ -46,7 +46,7 @@ def create_unnamed_file(folder: int) -> tuple[int, str]:
 
 
 def ensure_file_name(folder: int, handle: int, name: str) -> str:
-    """The name under which a new file lies beside its place."""
+    """Return the new file's name beside its place, giving it one if it has none."""
     if name:
         return name
     name = temporary_name()
@@ -55,7 +55,7 @@ def ensure_file_name(folder: int, handle: int, name: str) -> str:
 
 
 def swap_into_place(folder: int, name: str, new: str, expected: TreeItem | None, digest: bytes) -> None:
-    """Let `new`, which lies beside it, take the place of `name`. `digest`: the SHA-256 of the expected file."""
+    """Put `new`, a file beside it, in the place of `name`. `digest`: the SHA-256 of the expected file."""
     try:
         if expected is None:
             _rename_with_flags(folder, new, name, _NOREPLACE)
@@ -75,7 +75,7 @@ def swap_into_place(folder: int, name: str, new: str, expected: TreeItem | None,
 
 
 def remove_if_expected(folder: int, name: str, expected: TreeItem, digest: bytes) -> None:
-    """Take away what is expected there; a folder only where it is empty."""
+    """Remove the entry if it is what was expected. A folder must be empty."""
     if expected.kind is PathKind.FOLDER:
         os.rmdir(name, dir_fd=folder)
         return
@@ -92,7 +92,7 @@ def remove_if_expected(folder: int, name: str, expected: TreeItem, digest: bytes
 
 
 def set_entry_mode(folder: int, name: str, mode: int, kind: PathKind) -> None:
-    """Of the entry itself; Changed where it is of another kind by now."""
+    """Set the mode of the entry itself. Raises ChangedMeanwhile if it is of another kind by now."""
     with closing_handle(os.open(name, _PATH | _NO_LINK, dir_fd=folder)) as handle:
         if kind_of_entry(os.fstat(handle)) is not kind and kind is not PathKind.TWIN:
             raise ChangedMeanwhile(name)
@@ -100,7 +100,7 @@ def set_entry_mode(folder: int, name: str, mode: int, kind: PathKind) -> None:
 
 
 def is_as_expected(folder: int, name: str, expected: TreeItem, digest: bytes) -> bool:
-    """Whether an entry is what was expected, to the byte."""
+    """Whether an entry is exactly what was expected."""
     try:
         st = os.stat(name, dir_fd=folder, follow_symlinks=False)
         kind = kind_of_entry(st)
@@ -120,13 +120,13 @@ def is_as_expected(folder: int, name: str, expected: TreeItem, digest: bytes) ->
 
 
 def _is_as_stamped(st: os.stat_result, stamp: bytes) -> bool:
-    """A file that was not read is known by its stamp. The time of its inode is another one since it was moved aside."""
+    """Compare a file that was not read with its stamp. Its inode's time is ignored, since moving changed it."""
     inode, changed, _, mode, size = STAMP.unpack(stamp)
     return bool((st.st_ino, st.st_mtime_ns, st.st_mode, st.st_size) == (inode, changed, mode, size))
 
 
 def read_entry_identity(folder: int, name: str) -> bytes | str:
-    """The SHA-256 of a file; where a link leads; nothing for the rest."""
+    """Return a file's SHA-256, a link's target, or nothing for other entries."""
     kind = kind_of_entry(os.stat(name, dir_fd=folder, follow_symlinks=False))
     if kind is PathKind.LINK:
         return os.readlink(name, dir_fd=folder)
@@ -175,7 +175,7 @@ def _rename_with_flags(folder: int, old: str, new: str, flags: int) -> None:
 
 
 def _rename_in_steps(folder: int, old: str, new: str, flags: int) -> None:
-    """The same in several steps, where the system has no call for it."""
+    """Rename in several steps, where the system has no single call for it."""
     if flags == _NOREPLACE:
         with suppress(FileNotFoundError):
             os.stat(new, dir_fd=folder, follow_symlinks=False)

@@ -1,7 +1,6 @@
-"""Undoes changes: finds what can be restored and what somebody else has changed meanwhile, then restores it.
+"""Undoes changes: finds what can be restored and what others have changed meanwhile, then restores it.
 
-Running it twice is harmless because what is already right is left alone. An undo that was
-interrupted is simply run again.
+What is already right is left alone, so an undo that was interrupted can simply be run again.
 """
 
 import asyncio
@@ -39,7 +38,7 @@ class RestoreStep:
 
 @dataclass(slots=True)
 class RestoreResult:
-    """What came of it: paths that are as they were wanted, those left alone and why, and the fact of it."""
+    """The outcome: paths that are now as wanted, those left alone and why, and the fact that records it."""
 
     restored: list[str] = field(default_factory=list)
     paths_left_alone: list[tuple[str, str]] = field(default_factory=list)
@@ -49,7 +48,7 @@ class RestoreResult:
 async def plan_undo_of_changes(
     checkpoints: Checkpoints, changes: Iterable[PathChange], broken: frozenset[str] = frozenset()
 ) -> tuple[PlannedUndo, ...]:
-    """What taking back these changes (one for each path) comes to. `broken`: paths where somebody else changed something between them."""
+    """Plan to undo these changes, one for each path. `broken`: paths that others changed in between."""
     await checkpoints.look_for_changes()
     return tuple(
         _plan_undo_of_path(change, checkpoints.folders.last_item_at(change.path), change.path in broken)
@@ -67,7 +66,7 @@ def _plan_undo_of_path(change: PathChange, now: TreeItem | None, broken: bool) -
 
 
 async def merge_with_other_changes(checkpoints: Checkpoints, planned: PlannedUndo) -> TreeItem | None:
-    """What stands there now without the agent's change and with everybody else's; None where the two touch each other."""
+    """Return the current file without the agent's change, or None if others changed the same lines."""
     before, after, now = planned.before, planned.after, planned.now
     if any(item is None or item.kind is not PathKind.FILE for item in (before, after, now)) or now is None:
         return None
@@ -81,7 +80,7 @@ async def merge_with_other_changes(checkpoints: Checkpoints, planned: PlannedUnd
 
 
 async def store_merged_version(checkpoints: Checkpoints, content: bytes, like: TreeItem) -> TreeItem:
-    """A version of a file that is in no folder yet, as an item."""
+    """Store a version of a file that is in no folder yet, and return its item."""
     (stored,) = await checkpoints.contents.store_many([(content, ABOUT)])
     return TreeItem(PathKind.FILE, like.mode, stored.size, stored.digest.raw)
 
@@ -89,7 +88,7 @@ async def store_merged_version(checkpoints: Checkpoints, content: bytes, like: T
 def restore_steps(
     planned: Sequence[PlannedUndo], chosen: Mapping[str, TreeItem | None] = {}
 ) -> tuple[RestoreStep, ...]:
-    """What is to be done: all that can be, and for conflicts what the user `chosen`."""
+    """Return what to restore: everything that can be, and for conflicts the user's `chosen` versions."""
     found = [
         RestoreStep(one.path, one.now, one.before)
         for one in planned
@@ -102,7 +101,7 @@ def restore_steps(
 async def restore_paths(
     checkpoints: Checkpoints, wanted: Sequence[RestoreStep], *, already: Sequence[PlannedUndo] = ()
 ) -> RestoreResult:
-    """Do it. The program may end at any moment within; doing it again goes on from there."""
+    """Restore these paths. If the program ends meanwhile, running this again continues from there."""
     done = RestoreResult()
     window = await checkpoints.begin_step("", "", "undo")
     if window is None:
@@ -126,7 +125,7 @@ async def restore_paths(
 
 
 async def _remove_undo_leftovers(checkpoints: Checkpoints, wanted: Sequence[RestoreStep]) -> None:
-    """Remove what an undo that was cut short left behind, where its content is in the store. Anything else stays: it may be somebody's."""
+    """Remove what an interrupted undo left, if its content is stored. Other files may be somebody's."""
     if not checkpoints.leftovers:
         return
     items = [
@@ -150,11 +149,11 @@ class _PathRestorer:
         self._checkpoints = checkpoints
         self._done = done
         self._wanted: set[str] = set()
-        # Folders that were made writable for an undo, with the modes they must get back.
+        # Folders that were made writable for an undo, with the modes to restore.
         self._opened: dict[str, int] = {}
 
     async def restore_all_steps(self, wanted: Sequence[RestoreStep]) -> None:
-        """Removes entries, the deepest first; creates folders, files, links, hard links; sets folder modes last."""
+        """Remove entries, deepest first, then create folders, files and hard links, and set folder modes last."""
         self._wanted = {step.path for step in wanted}
         self._checkpoints.folders.restore_permissions_of_roots()
         away = [step for step in wanted if step.now is not None and not _can_swap_in_place(step)]
@@ -192,7 +191,7 @@ class _PathRestorer:
                     self._opened[step.path] = step.target.mode
 
     async def _try_restore_step(self, step: RestoreStep, act: Callable[[RestoreStep], Awaitable[None]]) -> bool:
-        """Restores one path. A failure is reported, and the rest goes on."""
+        """Restore one path. A failure is reported, and the others are still restored."""
         why = ""
         try:
             await act(step)
@@ -263,7 +262,7 @@ class _PathRestorer:
                 await self._link_to_leader(twin, step.path, self._checkpoints.folders.last_item_at(twin), target.mode)
 
     def _hard_links_to_renew(self, leader: str) -> list[str]:
-        """Further names of a file that stay what they are, so they must be names of the new one."""
+        """Return other names of a file that stay, and so must become names of the new file."""
         raw = leader.encode("utf-8", "surrogateescape")
         found = [twin for twin in self._checkpoints.folders.other_names_of_file(leader) if twin not in self._wanted]
         return [
@@ -296,7 +295,7 @@ class _PathRestorer:
             await self._link_to_leader(step.path, leader, step.now, step.target.mode)
 
     async def _link_to_leader(self, path: str, leader: str, now: TreeItem | None, mode: int) -> None:
-        """Make `path` another name of `leader`. Its content is the leader's as it was, so that is what may be replaced."""
+        """Make `path` another name of `leader`. Only the leader's old content may be replaced."""
         async with (
             self._open_writable_parent(path) as (folder, name),
             self._open_writable_parent(leader) as (other, first),
@@ -325,7 +324,7 @@ class _PathRestorer:
 
     @asynccontextmanager
     async def _open_writable_parent(self, path: str) -> AsyncIterator[tuple[int, str]]:
-        """The folder a path lies in, made where it is gone and opened for us where its mode forbids writing; and its name in it."""
+        """Yield the parent folder and the name in it. Create a missing folder, and open one whose mode forbids writing."""
         above, _, name = path.rpartition("/")
         try:
             folder = self._open_readable_folder(above)

@@ -1,4 +1,4 @@
-"""What checkpoints leave out: rules the user can change, and the few things never covered."""
+"""Decides what checkpoints leave out, by rules that users can change and a few that are fixed."""
 
 import fnmatch
 import functools
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from helix_desktop.fast_dataclass import dataclass
 
-NEVER = ".git"  # The user's Git history is neither stored in checkpoints nor changed by an undo.
+NEVER = ".git"  # Checkpoints do not store the user's Git history, and an undo does not change it.
 UNDO_LEFTOVER = re.compile(r"\.helix-undo-[0-9a-f]{16}")
 CACHE_TAG_FILE = "CACHEDIR.TAG"
 _CONDITION = re.compile(r"(?P<pattern>.+?)\s+(?P<how>beside|with)\s+(?P<other>.*[^/])")
@@ -24,7 +24,7 @@ MOST_FILE_BYTES = 2_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class _LeaveOutRule:
-    """`name/`: folders of this name; `beside` and `with` ask for another name next to or in it."""
+    """`name/` fits folders of this name. `beside` and `with` require another name next to it or in it."""
 
     text: str
     name: str
@@ -39,8 +39,8 @@ class _LeaveOutRule:
 
 @dataclass(frozen=True)
 class CheckpointCoverage:
-    """`leave_out`: rules such as `node_modules/`, `*.iso`, `target/ beside Cargo.toml`. `most_files` and `most_bytes`: what is new
-    beyond them is left out, by name; 0: no limit. `most_file_bytes`: a larger file is left out in any case.
+    """`leave_out`: rules such as `node_modules/`, `*.iso`, `target/ beside Cargo.toml`. `most_files` and `most_bytes`:
+    what is new beyond them is left out, by name; 0: no limit. `most_file_bytes`: a larger file is left out in any case.
     """
 
     leave_out: tuple[str, ...] = DEFAULT
@@ -77,7 +77,7 @@ class CheckpointCoverage:
 
     @functools.cached_property
     def build_file_name_check(self) -> Callable[[str], object]:
-        """A first look at a name: whether any rule for files could be about it."""
+        """Return a quick test of whether any rule for files could apply to a name."""
         wild = [fnmatch.translate(rule.name) for rule in self._parsed_rules if not rule.folder]
         return re.compile("|".join(wild)).match if wild else lambda name: None  # noqa: ARG005
 

@@ -1,7 +1,7 @@
-"""The checkpoints of a workspace's folders: taken before a step that may change files and after it.
+"""Takes checkpoints of a workspace's folders before and after each step that may change files.
 
-Contents are in the cache, synced, before a difference names them, and that before a fact does. So a crash leaves at most contents that
-nothing refers to, which are found again by their hash. What the program knows of the folders' stamps is derived and may be lost.
+Contents are stored and synced before a difference refers to them, and the difference before a fact does. So
+a crash leaves at most unused contents, which are found again by hash. Stamps are derived and may be lost.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ from helix_desktop.tools.changes.folder_walk import STAMP, UncoveredEntry, WalkR
 from helix_desktop.tools.changes.known_folders import KnownFolders
 from helix_desktop.tools.changes.open_steps import OpenStep, OpenSteps
 
-COUNTED = 16 << 20  # In bytes. If a step's files are larger, its changed lines are not counted.
-ROOM = 2  # A new full list of files is stored once the differences since the last take this many times its space.
+COUNTED = 16 << 20  # Bytes. The changed lines of a step with larger files are not counted.
+ROOM = 2  # A new full list is stored once the differences since the last one take this many times its space.
 MOST_NAMES = 5
 DEFAULT_COVERAGE = CheckpointCoverage()
-SHORT = 0.25  # In seconds. If checking all files is faster than this, it is done after each command.
+SHORT = 0.25  # Seconds. If checking all files is faster than this, it is done after every command.
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointProgress:
-    """`state`: waiting, reading, ready, off or failed."""
+    """`state` is waiting, reading, ready, off or failed."""
 
     state: str = "waiting"
     files: int = 0
@@ -46,7 +46,7 @@ class CheckpointProgress:
 
 
 class Checkpoints:
-    """Made with the workspace, closed with it. `file`: where stamps are kept between two starts."""
+    """Created and closed with the workspace. `file`: where the stamps are kept between two starts."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Checkpoints:
         self.listeners: list[Callable[[CheckpointProgress], object]] = []
         self._file = file
         self.latest_checkpoint: Digest | None = None  # The state of the files at the last check.
-        # In bytes: the last full list, and the differences since; then the number of these.
+        # The bytes of the last full list, the bytes of the differences since, and the number of these.
         self._chain = 0, 0, 0
         self.steps = OpenSteps()
         self._lock = asyncio.Lock()
@@ -83,12 +83,12 @@ class Checkpoints:
         return bool(self.roots) and self.progress.state != "off"
 
     def displayed_path(self, path: str) -> str:
-        """A path as people know it: relative to the first root, in full in another one."""
+        """Return a path as users know it: relative to the first root, or in full for other roots."""
         number, _, inside = path.partition("/")
         return inside or "." if number == "0" else f"{self.roots[int(number)]}/{inside}"
 
     def checkpoint_path(self, place: str | Path) -> str:
-        """Converts a readable path back into a checkpoint path. A path outside all roots is returned unchanged."""
+        """Convert a displayed path back to a checkpoint path. A path outside all roots is returned unchanged."""
         for number, root in enumerate(self.roots):
             if Path(place).is_absolute() and Path(place).is_relative_to(root):
                 inside = Path(place).relative_to(root).as_posix()
@@ -96,12 +96,12 @@ class Checkpoints:
         return f"0/{place}"
 
     async def ensure_first_look(self) -> None:
-        """The first look. It is complete when this returns, or `progress` says why there is none."""
+        """Check all files for the first time. Afterwards, `progress` says why if that was not possible."""
         if not self.is_ready:
             await self.look_for_changes(thorough=True)
 
     async def look_for_changes(self, *, thorough: bool = False, ended: OpenStep | None = None) -> None:
-        """`thorough`: at every file, whatever was heard of changes. `ended`: a step whose files are read again."""
+        """Check for changes. `thorough`: check every file. `ended`: a step whose files are read again."""
         if not self.is_undo_available:
             return
         async with self._lock:
@@ -109,12 +109,12 @@ class Checkpoints:
                 if ended is not None:
                     self.folders.distrust_times(ended.met, ended.begun)
                 await self._look_at_folders(thorough=thorough or self.latest_checkpoint is None)
-            except StoreFailed as error:  # Before the next step, the files are checked again.
+            except StoreFailed as error:  # The files are checked again before the next step.
                 self.folders.watch.is_in_doubt = True
                 self._notify_progress(CheckpointProgress("failed", why=str(error)))
 
     async def apply_coverage(self, coverage: CheckpointCoverage) -> None:
-        """Applies new coverage rules and reads all folders again."""
+        """Apply new coverage rules and read all folders again."""
         async with self._lock:
             self.folders.use_coverage(coverage)
             self.latest_checkpoint = None
@@ -122,7 +122,7 @@ class Checkpoints:
         await self.ensure_first_look()
 
     async def begin_step(self, call: str, conversation: str, by: str) -> OpenStep | None:
-        """Begins a step. Changes made before it are not credited to it."""
+        """Begin a step. Changes made before it are not credited to it."""
         await self.ensure_first_look()
         await self.look_for_changes()
         if self.progress.state == "failed":
@@ -139,8 +139,8 @@ class Checkpoints:
     async def end_step(
         self, window: OpenStep, only: Iterable[str] | None = None, *, thorough: bool = False
     ) -> FilesChanged | None:
-        """What it changed so far, as a fact, if anything. `only`: the paths it says it changed."""
-        is_told = True  # If False, the step is recorded later, when the disk has space again.
+        """Return the step's changes so far as a fact, if any. `only`: the paths it says it has changed."""
+        is_told = True  # False if the step is recorded later, when the disk has space again.
         try:
             self.folders.restore_permissions_of_roots()
             thorough = thorough or (window.changed_by != "tool" and self.folders.full_walk_seconds < SHORT)
@@ -167,7 +167,7 @@ class Checkpoints:
                 self.steps.close_open_step(window)
 
     async def record_end_of_step(self, step: OpenStep) -> None:
-        """A command in the background has ended, perhaps between two turns."""
+        """Record what a command in the background changed, which may have ended between two turns."""
         if (fact := await self.end_step(step)) is not None and self.record_changes is not None:
             await self.record_changes(step.conversation, fact)
 
@@ -181,7 +181,7 @@ class Checkpoints:
         by: str = "command",
         left_out: Sequence[str] = (),
     ) -> FilesChanged | None:
-        """The fact of some changes, with all it names in the cache; None where there are none and nothing new is left out."""
+        """Return the fact of these changes, with all contents stored, or None if nothing changed or is newly left out."""
         counted = folder_state.without_implied_changes(changes)
         if not changes and not left_out:
             return None
@@ -194,7 +194,7 @@ class Checkpoints:
         )
 
     async def aclose(self) -> None:
-        """Saves the stamps for the next start."""
+        """Save the stamps for the next start."""
         async with self._lock:
             self.folders.watch.close()
             await self._save_known_state()
@@ -221,7 +221,7 @@ class Checkpoints:
             await self._save_known_state()
 
     async def _read_known_state(self) -> None:
-        """What was known when the program ended, as far as its contents are there."""
+        """Read the state saved at the program's end, as far as its contents are still stored."""
         if self._file is None:
             return
         roots, coverage = tuple(map(str, self.roots)), self.folders.coverage
@@ -245,7 +245,7 @@ class Checkpoints:
         self.latest_checkpoint, self._chain = kept.checkpoint, kept.chain_sizes
 
     async def _store_wanted_contents(self, found: WalkResult, began: float) -> None:
-        """Have the contents that are wanted in the cache, and their records in what was found."""
+        """Store the contents that are wanted, and add their records to what was found."""
         done = 0
         wanted = {one.path: one for one in found.wanted}
         async for batch in content_storing.store_wanted_files(self.contents, self.reader, found.wanted):
@@ -269,7 +269,7 @@ class Checkpoints:
                 )
 
     async def _store_checkpoint(self, changes: Sequence[PathChange]) -> None:
-        """The state as a checkpoint: one more difference, or a manifest where there is none or the chain is long."""
+        """Store the state as a difference, or as a manifest if there is none yet or the chain is long."""
         if self.latest_checkpoint is not None and not changes:
             return
         manifest, room, length = self._chain
@@ -294,7 +294,7 @@ class Checkpoints:
         return await asyncio.to_thread(folder_state.build_tree, read[::-1])
 
     async def read_item_content(self, item: TreeItem | None) -> bytes:
-        """What a file held, where a link leads; nothing for the rest."""
+        """Return a file's content, a link's target, or nothing for other items."""
         if item is None:
             return b""
         if item.kind is PathKind.LINK:
@@ -306,7 +306,7 @@ class Checkpoints:
         return await self.contents.read_content(Digest(item.content)) if item.kind is PathKind.FILE else b""
 
     async def _count_added_and_removed(self, changes: Sequence[PathChange]) -> tuple[int, int]:
-        """Lines that came and went, where that is not much work."""
+        """Count the lines that were added and removed, unless that is too much work."""
         sizes = sum(max(item.size for item in change[1:] if item is not None) for change in changes)
         if sizes > COUNTED:
             return 0, 0

@@ -1,4 +1,4 @@
-"""Stores the contents of files in the cache, in batches, so that reading and storing go on side by side."""
+"""Stores the contents of files in the cache in batches, reading one batch while another is stored."""
 
 import asyncio
 import os
@@ -17,23 +17,23 @@ from helix_desktop.tools.changes.folder_walk import GONE, STAMP, UNREADABLE, UNR
 from helix_desktop.tools.opening_within_folder import DIRECTORY, closing_handle, open_without_links
 
 ABOUT = EntryOrigin("checkpoint", "", "")  # Short, because a great many entries have this origin.
-LARGE = 4 << 20  # In bytes. Larger files are stored in pieces.
-BATCH, MOST = 8 << 20, 2_000  # At most this many bytes, and this many files, are stored together.
+LARGE = 4 << 20  # Files of more bytes are stored in pieces.
+BATCH, MOST = 8 << 20, 2_000  # The most bytes and the most files that are stored together.
 _PIECE = 1 << 20
 _TRIES = 3
-_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # Opening what has become a pipe must not block.
+_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # Opening a file that has become a pipe must not block.
 _FOLDER = DIRECTORY | getattr(os, "O_CLOEXEC", 0)
 
 
 class BatchContentCache(ContentCache, Protocol):
-    """The content store: a cache that takes many at once."""
+    """The content store: a cache that can store many contents at once."""
 
     async def store_many(self, contents: Sequence[tuple[bytes, EntryOrigin]]) -> Sequence[Stored]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class WantedFileRecord:
-    """An empty `record`: it has gone, or there is a reason why it was not read."""
+    """Without a `record`, it was removed or not read. `reason_unread` says why."""
 
     path: str
     record: bytes
@@ -43,7 +43,7 @@ class WantedFileRecord:
 
 @dataclass(frozen=True, slots=True)
 class _ReadFile:
-    """A small file as it was read. No `content`: it has gone, or is `reason_unread` for a reason."""
+    """A small file. Without `content`, it was removed, or `reason_unread` says why it was not read."""
 
     wanted: WantedFile
     content: bytes | None
@@ -52,7 +52,7 @@ class _ReadFile:
 
 
 class RootFileOpener:
-    """Opens files beneath the roots, never through a link."""
+    """Opens files within the roots, never through a link."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
         self._roots = tuple(roots)
@@ -69,7 +69,7 @@ class RootFileOpener:
 async def store_wanted_files(
     contents: BatchContentCache, reader: RootFileOpener, wanted: Sequence[WantedFile]
 ) -> AsyncIterator[Sequence[WantedFileRecord]]:
-    """Read and store them, batch after batch: each is yielded when its contents are on the disk."""
+    """Read and store files in batches. Each batch is yielded once its contents are on disk."""
     small = [one for one in wanted if one.size <= LARGE]
     batches = list(_group_into_batches(small))
     reading = await asyncio.to_thread(_read_batch, reader, batches[0]) if batches else []
@@ -103,7 +103,7 @@ def _read_batch(reader: RootFileOpener, wanted: Sequence[WantedFile]) -> list[_R
 
 
 def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
-    """The content, with the file's stamp around reading it; None where it is gone or not readable."""
+    """Read a file between two looks at its stamp. Content is None if it was removed or is unreadable."""
     content, same = b"", False
     try:
         for _ in range(_TRIES):
@@ -126,7 +126,7 @@ def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
 
 
 def _reason_not_read(error: OSError) -> str:
-    """Why a file was not read; nothing where it has gone."""
+    """Say why a file was not read. Return an empty string if it has been removed."""
     return "" if error.errno in GONE else UNREADABLE
 
 
@@ -135,7 +135,7 @@ def pack_stat_stamp(st: os.stat_result) -> bytes:
 
 
 def _read_opened_size(handle: int, size: int) -> bytes:
-    """As much as the file had when it was opened: it may grow faster than it is read."""
+    """Read as many bytes as the file had when opened, because it may grow faster than we read."""
     pieces = []
     while size > 0 and (piece := os.read(handle, size)):
         pieces.append(piece)

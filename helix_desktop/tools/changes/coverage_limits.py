@@ -1,4 +1,4 @@
-"""Leaves out files beyond the limits of checkpoints: new files first, the largest of them. What was covered stays."""
+"""Leaves out files beyond the limits of checkpoints: new ones, the largest first. Covered ones stay."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes import folder_walk
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 
-_NAMED = 20  # In each folder, at most this many of the files that are not covered are named.
+_NAMED = 20  # At most this many uncovered files of each folder are named.
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class CoveredAmount:
 def leave_out_beyond_limits(
     found: folder_walk.WalkResult, known: folder_walk.KnownRecords, coverage: CheckpointCoverage, covered: CoveredAmount
 ) -> None:
-    """Take out of what was found what would go beyond the limits. `covered`: all that is known."""
+    """Remove from `found` what exceeds the limits. `covered`: the amount of everything known."""
     amount = CoveredAmount(
         covered.files + len(found.wanted), covered.size_bytes + sum(one.size for one in found.wanted)
     )
@@ -77,7 +77,7 @@ def _choose_largest_files(
 def _choose_from_fullest_folders(
     wanted: list[folder_walk.WantedFile], known: folder_walk.KnownRecords, without: set[str], excess: int
 ) -> set[str]:
-    """New files of the folders that have most; a file that was covered is no further file."""
+    """Choose new files from the folders with the most of them. Covered files do not count as new."""
     by_folder: dict[str, list[str]] = {}
     for one in wanted:
         if one.path not in without and _is_new_file(one, known):
@@ -91,7 +91,7 @@ def _choose_from_fullest_folders(
 
 
 def _shorten_uncovered_list(folder: str, left: list[folder_walk.UncoveredEntry]) -> list[folder_walk.UncoveredEntry]:
-    """Replaces a list of thousands of names by the folder and their number."""
+    """Replace a list of thousands of names by the folder and their number."""
     over = [one for one in left if one.why == folder_walk.OVER]
     if len(over) <= _NAMED:
         return left

@@ -1,7 +1,7 @@
-"""Walks through the folders to find what is new since the last look, without reading a file whose inode, size, mode and times are known.
+"""Walks through folders for changes, without reading files whose inode, size, mode and times are known.
 
-Everything is reached by handles, from a folder to what is in it, and no link is followed. What a time cannot be trusted
-for, because the file changed within the clock's resolution of the look, is read again at the next.
+Everything is opened by handles, from each folder to its entries, and no link is followed. A file
+that changed too shortly before the walk for its times to be trusted is read again in the next one.
 """
 
 import errno
@@ -23,9 +23,9 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes.checkpoint_coverage import NEVER, UNDO_LEFTOVER, CheckpointCoverage
 from helix_desktop.tools.opening_within_folder import DIRECTORY, closing_handle, open_without_links
 
-STAMP = struct.Struct("<QqqIQ")  # Inode, the times of changes to content and inode, mode, size
+STAMP = struct.Struct("<QqqIQ")  # Inode, times of changes to content and inode, mode, size.
 UNRELIABLE_STAMP = bytes(STAMP.size)
-# In nanoseconds: how exact file times are, usually and on file systems that count whole seconds.
+# Nanoseconds: the precision of file times, usually and on file systems that count whole seconds.
 FINE, COARSE = 20_000_000, 2_000_000_000
 _stat_entry = methodcaller("stat", follow_symlinks=False)
 _stat_fields = attrgetter("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_size", "st_nlink")
@@ -33,15 +33,15 @@ _TOLD = struct.Struct("<QqqIQI")
 _FOLDER = DIRECTORY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _PATH = getattr(os, "O_PATH", 0)
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # Errors of an entry that was removed or replaced meanwhile.
-_DEEPEST = 200  # Folders that are nested more deeply are not covered.
-_LONGEST = 60_000  # In bytes. Longer paths are not covered.
+_DEEPEST = 200  # Folders nested more deeply than this are not covered.
+_LONGEST = 60_000  # Paths of more bytes are not covered.
 
 KnownRecords = dict[str, dict[str, bytes]]  # By folder, then by name: the stamp of the entry, and the packed item.
 
 
 @dataclass(frozen=True, slots=True)
 class UncoveredEntry:
-    """A path that is not covered, and why: the rule, or in words. `is_beyond_limits`: not by a rule, but as it could not be read."""
+    """A path that is not covered, and why. `is_beyond_limits`: for its size or as unreadable, not by a rule."""
 
     path: str
     why: str
@@ -50,18 +50,18 @@ class UncoveredEntry:
 
 @dataclass(frozen=True, slots=True)
 class WantedFile:
-    """A file whose content must be read; it had this stamp."""
+    """A file whose content must be read. It had this stamp."""
 
     path: str
     stamp: bytes
     mode: int
     size: int
-    stamp_met: bytes = b""  # The stamp that was met, even if it may not reveal the next change.
+    stamp_met: bytes = b""  # The stamp that was read, even if it may not reveal the next change.
 
 
 @dataclass(frozen=True, slots=True)
 class UnchangedFolder:
-    """A folder in which nothing was new. While `mark` is that of its names and times, all the rest holds."""
+    """A folder without changes. The rest is valid as long as `mark` fits its names and times."""
 
     mark: bytes
     inner: tuple[str, ...]
@@ -72,23 +72,23 @@ class UnchangedFolder:
 
 @dataclass(slots=True)
 class WalkResult:
-    """What a look found. `folders`: those in which something is different, as they are now; None for one that is gone."""
+    """What a walk found. `folders`: those that differ, with their new state, or None if removed."""
 
     folders: dict[str, dict[str, bytes] | None] = field(default_factory=dict)
     wanted: list[WantedFile] = field(default_factory=list)
     uncovered: dict[str, list[UncoveredEntry]] = field(default_factory=dict)  # By folder: entries that are not covered.
-    # Files with hard links, by device and inode: their paths, each with the number of links.
+    # Files with hard links, by device and inode: their paths, and the number of links.
     linked: dict[tuple[int, int], list[tuple[str, int]]] = field(default_factory=dict)
     leftovers: list[str] = field(default_factory=list)
-    # Folders that were made readable for this walk, with the modes they must get back.
+    # Folders that were made readable for this walk, with the modes to restore.
     opened: list[tuple[int, int]] = field(default_factory=list)
     files: int = 0
     bytes: int = 0
 
 
 class FolderWalk:
-    """One look. `known` is only read; `seen` is for the next look. `watch_listed_folder` hears of
-    each folder before it is listed, and whether it is the same one as at the last look.
+    """One walk. `known` is only read; `seen` is for the next walk. `enter` is called with each
+    folder before it is listed, and with whether it is the same folder as in the last walk.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class FolderWalk:
         self.found = WalkResult()
 
     def walk_all_roots(self) -> WalkResult:
-        """All folders of all roots; what was known and not met is gone. Of a root that is missing nothing is gone."""
+        """Walk all folders of all roots. Known entries not found are removed, unless their whole root is missing."""
         met: set[str] = set()
         for number, root in enumerate(self._roots):
             try:
@@ -125,7 +125,7 @@ class FolderWalk:
         return self.found
 
     def walk_some_folders(self, folders: set[str]) -> WalkResult:
-        """Only these folders, and what is new beneath them."""
+        """Walk only these folders, and new ones in them."""
         for path in sorted(folders):
             if path in self.found.folders:
                 continue
@@ -148,7 +148,7 @@ class FolderWalk:
         return self.found
 
     def _walk_tree(self, handle: int, path: str, met: set[str]) -> None:
-        """A folder and all beneath it; closes the handle. Deep trees without Python's recursion."""
+        """Walk a folder and everything in it, and close the handle. Deep trees need no recursion."""
         stack: list[tuple[int, str, list[str], bool]] = []
         met.add(path)
         stack.append((handle, path, *self._list_changed_folder(handle, path)))
@@ -180,7 +180,7 @@ class FolderWalk:
             raise
 
     def _walk_one_folder(self, handle: int, path: str) -> None:
-        """A folder by itself, and what is new beneath it."""
+        """Walk a single folder, and new folders in it."""
         with closing_handle(handle):
             known = self._known.get(path, {})
             below = [name for name in self._list_changed_folder(handle, path)[0] if f"{path}/{name}" not in self._known]
@@ -199,7 +199,7 @@ class FolderWalk:
             return self._open_with_owner_access(os.open(root, DIRECTORY | _PATH))
 
     def _open_covered_folder(self, name: str, folder: int, path: str) -> int:
-        """A folder. One that was covered and that somebody has closed since is opened for us until the look is over."""
+        """Open a folder. A covered folder that was closed since is made accessible until the walk ends."""
         try:
             return os.open(name, _FOLDER, dir_fd=folder)
         except PermissionError:
@@ -208,7 +208,7 @@ class FolderWalk:
             return self._open_with_owner_access(os.open(name, _FOLDER | _PATH, dir_fd=folder))
 
     def _open_with_owner_access(self, place: int) -> int:
-        """`place` as a handle that can be listed and searched. Only the owner of a folder can do that."""
+        """Return a handle that can list and search the folder. Only its owner can get one."""
         if not _grant_owner_access(place, self.found.opened):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         return os.open(".", _FOLDER, dir_fd=place)
@@ -220,7 +220,7 @@ class FolderWalk:
                 self.found.folders[known] = None
 
     def _list_changed_folder(self, handle: int, path: str, *, same: bool = False) -> tuple[list[str], bool]:
-        """What is in a folder: the folders to go into, and whether nothing in it is new. `same`: it is the one of the last look."""
+        """Return the folders to go into, and whether nothing is new. `same`: it is the last walk's folder."""
         if self._enter is not None:
             self._enter(path, handle, same)
         with os.scandir(handle) as listed:
@@ -254,7 +254,7 @@ class FolderWalk:
     def _compare_folder_entries(  # noqa: C901
         self, handle: int, path: str, entries: list[os.DirEntry[str]], told: bytes
     ) -> list[str]:
-        """A folder in which something may be new, name by name; returns the folders to go into."""
+        """Compare a folder's entries with what is known, and return the folders to go into."""
         known, found = self._known.get(path, {}), self.found
         pack, get, may_leave_out = STAMP.pack, known.get, self._may_leave_out
         now: dict[str, bytes] = {}
@@ -330,12 +330,12 @@ class FolderWalk:
                 self._add_uncovered_entry(path, whole, "a socket, pipe or device")
 
     def _is_stamp_reliable(self, st: os.stat_result) -> bool:
-        """Whether a later change must show in the times."""
+        """Whether a later change is certain to change the file's times."""
         whole_seconds = st.st_mtime_ns % 1_000_000_000 == 0 and st.st_ctime_ns % 1_000_000_000 == 0
         return st.st_ctime_ns < self._began - (COARSE if whole_seconds else FINE)
 
     def _add_if_undo_leftover(self, path: str, name: str) -> bool:
-        """What an undo that was cut short has left behind."""
+        """Note a file that an interrupted undo left behind. Return True if it is one."""
         ours = UNDO_LEFTOVER.fullmatch(name) is not None
         if ours:
             self.found.leftovers.append(f"{path}/{name}")
@@ -349,7 +349,7 @@ class FolderWalk:
             self._add_uncovered_entry(path, f"{path}/{name}", "belongs to Helix Desktop")
             return True
         if folder and is_record_of_kind(self._known.get(path, {}).get(name, b""), PathKind.FOLDER):
-            return False  # What was covered stays covered, whatever is put into it or beside it.
+            return False  # What is covered stays covered, whatever is put into it or beside it.
 
         def has_entry_within(wanted: str) -> bool:
             return _entry_exists(handle, f"{name}/{wanted}")
@@ -372,7 +372,7 @@ LARGE, OVER, UNREADABLE = "larger than the limit for one file", "over the limit"
 
 
 def leave_out_file(found: WalkResult, known: KnownRecords, wanted: WantedFile, now: dict[str, bytes], why: str) -> None:
-    """A file is not read. One that takes the place of something that was covered is still told from what was there."""
+    """Leave a file unread. If it replaces something covered, it still counts as changed."""
     folder, _, name = wanted.path.rpartition("/")
     if known.get(folder, {}).get(name):
         now[name] = wanted.stamp + pack_item(TreeItem(PathKind.OTHER, wanted.mode, wanted.size, wanted.stamp_met))
@@ -382,7 +382,7 @@ def leave_out_file(found: WalkResult, known: KnownRecords, wanted: WantedFile, n
 
 
 def open_closed_entries(root: str, inside: str, access: int, opened: list[tuple[int, int]]) -> None:
-    """Give us this access to an entry and to the folders above it, where somebody has closed what is ours."""
+    """Give us this access to an entry and the folders above it, if they are ours but were closed."""
     place = os.open(root, _PATH | DIRECTORY)
     try:
         for part in (*inside.split("/"), ""):
@@ -407,7 +407,7 @@ def _grant_owner_access(place: int, opened: list[tuple[int, int]]) -> bool:
 
 
 def restore_folder_modes(opened: list[tuple[int, int]]) -> None:
-    """Give what was opened for a look its modes back."""
+    """Restore the modes of entries that were opened for a walk."""
     while opened:
         handle, mode = opened.pop()
         with suppress(OSError):
@@ -437,7 +437,7 @@ def iterate_packed_items(known: KnownRecords) -> Iterator[tuple[str, bytes]]:
 def measure_top_folders(
     roots: tuple[Path, ...], coverage: CheckpointCoverage, closed: frozenset[tuple[int, int]]
 ) -> list[tuple[str, int, int]]:
-    """What each folder right below the roots holds: name, files, bytes, the largest first. An empty name: files in none."""
+    """Return each folder directly in the roots, largest first: name, files, bytes. No name: files in none."""
     found = FolderWalk(roots, {}, coverage, closed).walk_all_roots()
     held: dict[str, list[int]] = {}
     for one in found.wanted:

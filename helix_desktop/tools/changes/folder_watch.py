@@ -1,7 +1,7 @@
 """Hears from the kernel which folders may have changed since the last look (inotify): a hint, in doubt all are looked at.
 
-The kernel queues a change before the call that made it returns, so what is read here holds everything that happened before. A queue that
-ran over says so. Writes through a mapping of memory, or by another name of the file, are not told: who looks thoroughly walks.
+The kernel queues a change before the call that made it returns, so what is read here holds everything that happened before. A queue
+that ran over says so. Writes through a mapping of memory, or by another name of the file, are not told: who looks thoroughly walks.
 """
 
 import ctypes
@@ -19,13 +19,13 @@ _READ = 1 << 20
 
 
 class FolderWatch:
-    """`is_in_doubt`: something is not watched, or was missed; a walk ends it."""
+    """`is_in_doubt`: something is not watched, or was missed. A full walk ends that."""
 
     def __init__(self) -> None:
         self.is_in_doubt = True
         self._handle = -1
         self._folders: dict[int, str] = {}
-        self._watched: set[str] = set()  # Watched folders, by their paths at the last walk.
+        self._watched: set[str] = set()  # Watched folders, by their paths in the last walk.
         if sys.platform.startswith("linux"):
             self._libc = ctypes.CDLL(None, use_errno=True)
             self._handle = int(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
@@ -35,12 +35,12 @@ class FolderWatch:
         return self._handle >= 0
 
     def begin_full_walk(self) -> None:
-        """Before a walk of everything: forget what is behind."""
+        """Prepare for a full walk by forgetting earlier changes."""
         self.is_in_doubt = not self.is_watching
         self.pop_changed_folders()
 
     def watch_listed_folder(self, path: str, handle: int, same: bool = False) -> None:  # noqa: FBT001, FBT002 -- as the walk calls it
-        """A folder is about to be listed: what changes in it from now on is told. `same`: it is the one of the last walk."""
+        """Watch a folder that is about to be listed. `same`: it is the last walk's folder."""
         if not self.is_watching or (same and path in self._watched):
             return
         place = f"/proc/self/fd/{handle}/.".encode()
@@ -52,7 +52,7 @@ class FolderWatch:
             self._watched.add(path)
 
     def pop_changed_folders(self) -> set[str]:
-        """The folders in which something may be different; taken off the queue."""
+        """Return the folders that may have changed, and remove them from the queue."""
         found: set[str] = set()
         while self.is_watching:
             try:
@@ -74,11 +74,11 @@ class FolderWatch:
             self._watched.discard(self._folders.pop(number, ""))
         elif number in self._folders:
             found.add(self._folders[number])
-            if mask & _MOVED or (mask & _FROM and mask & _FOLDER):  # Everything in a moved folder has another path.
+            if mask & _MOVED or (mask & _FROM and mask & _FOLDER):  # Everything in a moved folder has a new path.
                 self._mark_changes_missed()
 
     def _mark_changes_missed(self) -> None:
-        """What was heard is not enough: all folders are looked at, and watched anew."""
+        """Note that changes were missed, so that all folders are walked and watched again."""
         self.is_in_doubt = True
         self._watched.clear()
 
@@ -88,4 +88,4 @@ class FolderWatch:
                 os.close(self._handle)
             self._handle = -1
 
-    __del__ = close  # After an interrupted opening: a user may have only 128 of these.
+    __del__ = close  # After an interrupted opening, because a user may have only 128 of these.

@@ -1,4 +1,4 @@
-"""Remembers the folders of a workspace as they were at the last look: stamps and items of files, what is not covered and why."""
+"""Remembers a workspace's folders at the last walk: stamps and items of files, and what is not covered."""
 
 import os
 import time
@@ -15,17 +15,17 @@ from helix_desktop.tools.changes.coverage_limits import CoveredAmount, leave_out
 from helix_desktop.tools.changes.folder_walk import STAMP, UNRELIABLE_STAMP, UncoveredEntry, WalkResult
 from helix_desktop.tools.changes.folder_watch import FolderWatch
 
-FEW_CHANGES = 200  # If no more folders than this may have changed, only these are checked.
+FEW_CHANGES = 200  # If at most this many folders may have changed, only these are checked.
 
 
 class KnownFolders:
-    """Looked through in a thread (`walk_folders`), and brought up to date by what was found (`adopt_walk_result`)."""
+    """Searched in a thread by `walk_folders`, and updated by `adopt_walk_result`."""
 
     def __init__(self, roots: tuple[Path, ...], coverage: CheckpointCoverage, closed: Sequence[Path]) -> None:
         self.coverage = coverage
         self.records: folder_walk.KnownRecords = {}
         self.watch = FolderWatch()
-        self.full_walk_seconds = 0.0  # In seconds. How long it took to check all files the last time.
+        self.full_walk_seconds = 0.0  # How many seconds the last check of all files took.
         self._roots = roots
         self._closed = closed
         self._covered = CoveredAmount()
@@ -34,7 +34,7 @@ class KnownFolders:
         self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
         self._unsure: set[str] = set()  # Folders with files changed so recently that their times prove nothing.
         self._modes: dict[Path, int] = {}  # The permission modes of the workspace's folders at the first check.
-        # Device and inode of each workspace folder at the last check; None if it was missing.
+        # The device and inode of each workspace folder at the last check, or None if it was missing.
         self._standing: tuple[tuple[int, int] | None, ...] = ()
 
     @property
@@ -42,7 +42,7 @@ class KnownFolders:
         return None in self._standing
 
     def use_coverage(self, coverage: CheckpointCoverage) -> None:
-        """Nothing is known under these rules before the next look."""
+        """Use these rules. Nothing is known under them before the next walk."""
         self.coverage = coverage
         self.records, self._covered = {}, CoveredAmount()
         self._seen.clear()
@@ -58,14 +58,14 @@ class KnownFolders:
         self._modes = {root: root.stat().st_mode & 0o7777 for root in self._roots if root.is_dir()}
 
     def restore_permissions_of_roots(self) -> None:
-        """Give the folders themselves the mode again that they had when they were looked at first, where they were closed since."""
+        """Restore the roots' modes of the first check, if they were closed since."""
         for root, mode in self._modes.items():
             with suppress(OSError):
                 if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
                     root.chmod(mode)
 
     def largest_top_folders(self) -> list[tuple[str, int, int]]:
-        """The folders right below the roots as the rules leave them: name, files, bytes. An empty name: files in none."""
+        """Return folders directly in the roots, as the rules leave them: name, files, bytes. No name: files in none."""
         closed = frozenset(filter(None, map(_device_and_inode, self._closed)))
         return folder_walk.measure_top_folders(
             self._roots, replace(self.coverage, most_files=0, most_bytes=0, most_file_bytes=1 << 63), closed
@@ -79,7 +79,7 @@ class KnownFolders:
         return tuple(sorted(found, key=lambda left: left.path))
 
     def paths_uncovered_by_limits(self) -> frozenset[str]:
-        """What is not covered for its size or because it cannot be read: not by a rule, which the user knows."""
+        """Return paths that are uncovered for their size or because they are unreadable, not by a rule."""
         return frozenset(left.path for lefts in self._left.values() for left in lefts if left.is_beyond_limits)
 
     def last_item_at(self, path: str) -> TreeItem | None:
@@ -87,7 +87,7 @@ class KnownFolders:
         return folder_state.unpack_item(self.records.get(folder, {}).get(name, b"")[STAMP.size :])
 
     def known_items(self) -> dict[str, TreeItem]:
-        """Everything that was there at the last look."""
+        """Return everything that existed at the last walk."""
         return {
             path: item
             for path, body in folder_walk.iterate_packed_items(self.records)
@@ -107,7 +107,7 @@ class KnownFolders:
             self._roots, self.records, self.coverage, closed, self.watch.watch_listed_folder, self._seen
         )
         before, self._standing = self._standing, tuple(map(_device_and_inode, self._roots))
-        # A workspace folder was moved, or its drive was mounted or unmounted, without any notice.
+        # A workspace folder was moved, mounted or unmounted, without any notice.
         thorough |= before != self._standing
         folders = self.watch.pop_changed_folders()
         folders |= {path.rpartition("/")[0] for group in self._linked.values() for path, _ in group}
@@ -126,7 +126,7 @@ class KnownFolders:
         return looking.found
 
     def distrust_times(self, folders: Iterable[str], begun: int) -> None:
-        """Of what has changed since then: what has mapped a file into memory may write to it without moving its times again."""
+        """Distrust files changed since `begun`, since mapped memory can change them without changing their times."""
         since = begun - folder_walk.COARSE
         for folder in self.records.keys() & folders:
             for name, record in self.records[folder].items():
@@ -136,7 +136,7 @@ class KnownFolders:
                     self._seen.pop(folder, None)
 
     def adopt_walk_result(self, found: WalkResult) -> list[PathChange]:
-        """Take over what was found; what is different in it."""
+        """Take over what a walk found, and return the differences."""
         self._resolve_hard_links(found)
         changes: list[PathChange] = []
         for folder, names in found.folders.items():
@@ -162,7 +162,7 @@ class KnownFolders:
         return sorted(changes)
 
     def _resolve_hard_links(self, found: WalkResult) -> None:
-        """Hard links: the first name in order is the file, the others are twins of it."""
+        """Resolve hard links: the first name in order is the file, and the others are its twins."""
         self._linked = found.linked
         for group in found.linked.values():
             paths = sorted(path for path, _ in group)

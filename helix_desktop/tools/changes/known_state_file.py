@@ -1,4 +1,4 @@
-"""Saves the known state of the folders between two starts: stamps and digests, in a file beside the stores.
+"""Saves the known state of the folders in a file beside the stores, for the next start.
 
 It is derived. Without it, all files are read again.
 """
@@ -22,7 +22,7 @@ _SIZE = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class KnownFolderState:
-    """`chain_sizes`: bytes of the checkpoint's manifest, bytes of the differences behind it, and their number."""
+    """`chain_sizes`: bytes of the checkpoint's manifest, bytes of the differences after it, and their number."""
 
     known: KnownRecords
     checkpoint: Digest
@@ -40,7 +40,7 @@ def write_known_state(path: Path, kept: KnownFolderState, roots: tuple[str, ...]
 
 
 def read_known_state(path: Path, roots: tuple[str, ...], coverage: CheckpointCoverage) -> KnownFolderState | None:
-    """None where there is none, or it is damaged, or made for other folders or rules."""
+    """Read the state. None if it is missing, damaged, or made for other folders or rules."""
     with suppress(OSError, ValueError, struct.error, KeyError):
         content = path.read_bytes()
         body = memoryview(content)[len(_HEAD) + 32 :]

@@ -1,4 +1,4 @@
-"""The steps that are open now, and which of the changes that are found belongs to which of them."""
+"""The steps that are open, and which of the changes found belong to which step."""
 
 import time
 from collections.abc import Collection, Iterable
@@ -13,8 +13,8 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(slots=True, eq=False)
 class OpenStep:
-    """The time of one step: from the state it met on. `goes_on`: its command runs in the background,
-    also when the call has ended. `is_between_turns`: its changes cannot be told from the user's.
+    """One step, from the state at its start. `goes_on`: its command runs in the background,
+    even after the call. `is_between_turns`: its changes cannot be told from the user's.
     """
 
     call: str
@@ -22,19 +22,19 @@ class OpenStep:
     changed_by: str
     since_look: int  # The number of the last check of the files before this step.
     checkpoint: Digest
-    left_out: frozenset[str] = frozenset()  # Paths that were not covered even before the step.
-    begun: int = field(default_factory=time.time_ns)  # In nanoseconds.
-    met: set[str] = field(default_factory=set)  # Folders in which something changed since then.
+    left_out: frozenset[str] = frozenset()  # Paths that were not covered before the step either.
+    begun: int = field(default_factory=time.time_ns)  # Nanoseconds.
+    met: set[str] = field(default_factory=set)  # Folders in which something has changed since then.
     goes_on: bool = False
     is_between_turns: bool = False
 
 
 class OpenSteps:
-    """Looks are counted: a step owns what was found after the look before it, until it ends, and what no other step has claimed."""
+    """A step owns changes found between its start and its end that no other step has claimed."""
 
     def __init__(self) -> None:
         self.looks = 0
-        self._found: dict[int, dict[str, PathChange]] = {}  # By look and path: changes that no step has claimed yet.
+        self._found: dict[int, dict[str, PathChange]] = {}  # Unclaimed changes, by check and path.
         self._open: list[OpenStep] = []
 
     def open_step(
@@ -44,7 +44,7 @@ class OpenSteps:
         return self._open[-1]
 
     def add_look(self, folders: Iterable[str], changes: Collection[PathChange]) -> None:
-        """One more look found these changes. `folders`: those that differ."""
+        """Record the changes of another check. `folders`: those that differ."""
         self.looks += 1
         for step in self._open:
             step.met.update(folders)
@@ -52,7 +52,7 @@ class OpenSteps:
             self._found[self.looks] = {change.path: change for change in changes}
 
     def claim_unowned_changes(self, since: int, paths: set[str] | None, until: int = maxsize) -> tuple[PathChange, ...]:
-        """What was found since a look and belongs to nobody yet; it belongs to this step from now on."""
+        """Return changes found since a check that no step has claimed, and claim them for this step."""
         found: list[PathChange] = []
         for changes in [changes for look, changes in self._found.items() if since < look <= until]:
             mine = [
@@ -64,7 +64,7 @@ class OpenSteps:
         return folder_state.merge_changes_per_path(found)[0]
 
     def leave_step_open(self, call: str, conversation: str) -> OpenStep | None:
-        """The step of a call whose command goes on in the background."""
+        """Return the step of a call whose command continues in the background."""
         for step in self.open_steps_of_conversation(conversation):
             if step.call == call and not step.goes_on:
                 step.changed_by, step.goes_on = "background", True
@@ -72,13 +72,13 @@ class OpenSteps:
         return None
 
     def begin_turn(self, conversation: str) -> None:
-        """What differs at the next look is nobody's, since the user works between turns, too."""
+        """Let changes up to the next check belong to nobody, since users work between turns."""
         for step in self.open_steps_of_conversation(conversation):
             if step.is_between_turns:
                 step.since_look, step.is_between_turns = self.looks + 1, False
 
     def first_look_of_a_call(self) -> int:
-        """What differs since then belongs to a call that still runs, not to a command in the background."""
+        """Return the first check whose changes belong to a running call, not to a background command."""
         return min((each.since_look for each in self._open if each.changed_by == "command"), default=maxsize)
 
     def close_open_step(self, window: OpenStep) -> None:
@@ -88,5 +88,5 @@ class OpenSteps:
             del self._found[number]
 
     def open_steps_of_conversation(self, conversation: str) -> tuple[OpenStep, ...]:
-        """Steps whose end nobody has told."""
+        """Return the conversation's steps that have not ended."""
         return tuple(window for window in self._open if window.conversation == conversation)

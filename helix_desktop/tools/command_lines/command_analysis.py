@@ -1,10 +1,5 @@
-"""Finds the programs that a command line would start: through assignments, wrappers, shells, xargs, find, git's own options.
-
-    programs("timeout 5 env A=1 git -C sub push")  # Known: timeout, env, git -C sub push, git push
-    programs("$TOOL push")                         # Unknown: the program to run comes from a shell expansion
-
-`UnknownPrograms` is what the shell itself hides. What a program does inside (make, scripts, code of
-its own) is the sandbox's matter. Pure: nothing is looked up on the disk.
+"""Finds the programs a command line would start: through
+assignments, wrappers, shells, xargs, find, git's options.
 """
 
 import re
@@ -28,7 +23,7 @@ from helix_desktop.tools.command_lines.shell_parser import ANY, MANY, Unreadable
 
 
 def find_behind_git(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    """The same command without git's own options, and what those and its subcommand start."""
+    """Find the command without git's own options, and what these and its subcommand start."""
     found: list[StartedProgram] = []
     at = 0
     while at < len(rest) and rest[at].startswith("-"):
@@ -89,7 +84,7 @@ _REPLACED = re.compile(r"\{[\d#%./+-]*\}")
 
 
 def find_behind_shell(finder: ProgramFinder, words: list[str]) -> list[StartedProgram]:
-    """`sh -c text`, or a script; a shell that reads commands from its input hides them. The first word is its name."""
+    """Find programs in `sh -c text` or a script. Refuses commands that a shell reads from its input."""
     name, *rest = words
     if any(word in ("--version", "--help") for word in rest[:1]):
         return []
@@ -136,7 +131,7 @@ def find_behind_command(finder: ProgramFinder, rest: list[str]) -> list[StartedP
 
 
 def refuse_renaming(_: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    """`alias`, `hash -p`, `enable -f`, `bind`: afterwards a name is another program."""
+    """Refuse `alias`, `hash -p`, `enable -f` and `bind`, which change which program a name means."""
     if rest and rest not in (["-p"], ["-r"], ["-a"]):
         raise UnreadableCommand("it changes which program a name refers to")
     return []
@@ -151,7 +146,7 @@ def find_behind_declare(finder: ProgramFinder, rest: list[str]) -> list[StartedP
 
 
 def refuse_risky_variables(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    """`read A`, `printf -v A`, `getopts`: whatever is named may be set."""
+    """Refuse `read A`, `printf -v A` and `getopts` for risky variables, since they can set any."""
     finder.has_arithmetic |= any("[" in word for word in rest)
     for word in rest:
         if word == "PATH" or word in program_tables.LOADING_VARIABLES or word in program_tables.COMMAND_VARIABLES:
@@ -173,7 +168,7 @@ def mark_arithmetic_of_test(finder: ProgramFinder, rest: list[str]) -> list[Star
     return []
 
 
-# --- Commands that run another one, each with its own rules for arguments
+# --- Commands that run others, each with its own rules for arguments
 
 
 def find_behind_env(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
@@ -236,7 +231,7 @@ def find_behind_find(finder: ProgramFinder, rest: list[str]) -> list[StartedProg
 
 
 def find_behind_parallel(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    """The command is a text for a shell; without one, each argument is."""
+    """Find programs in GNU parallel's command, which is text for a shell. Refuses to guess without one."""
     ends = [n for n, word in enumerate(rest) if re.fullmatch(r":::[:+]*", word)]
     words = rest[: min(ends, default=len(rest))]
     while words and words[0].startswith("-"):
@@ -271,7 +266,7 @@ def find_behind_flock(finder: ProgramFinder, rest: list[str]) -> list[StartedPro
 
 
 def find_behind_su_or_script(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    """`script -c text`, `su -c text`; without that, a shell reads what to run."""
+    """Find programs in `script -c text` and `su -c text`. Without that, a shell reads what to run."""
     found = option_values(rest, ("-c", "--command", "--session-command"), clusters=True)
     if "--" in rest:
         return finder.guess_programs(rest)
@@ -361,8 +356,8 @@ WRAPPER_READERS: dict[str, WrapperReader] = {
 
 @dataclass(frozen=True, slots=True)
 class KnownPrograms:
-    """`is_plain`: nothing but commands written out in full. `doubts`: where a program is told what
-    to start in a way that is not read. `texts`: words in which another program may be named.
+    """`is_plain`: only commands written out in full. `doubts`: places that may start
+    programs in ways not understood. `texts`: words that may name another program.
     """
 
     commands: tuple[WrittenCommand, ...]
@@ -372,7 +367,7 @@ class KnownPrograms:
 
     @property
     def all_programs(self) -> tuple[StartedProgram, ...]:
-        """All that would be started, each before what it starts itself."""
+        """Return all programs that would be started, each before those it starts itself."""
         return tuple(
             one for command in self.commands for one in (StartedProgram(command.words), *command.started_programs)
         )
@@ -380,14 +375,14 @@ class KnownPrograms:
 
 @dataclass(frozen=True, slots=True)
 class UnknownPrograms:
-    """What would run is hidden. `reason`: the end of a sentence."""
+    """What would run is hidden. `reason` is the end of a sentence."""
 
     reason: str
 
 
 @lru_cache(maxsize=64)
 def find_started_programs(line: str) -> KnownPrograms | UnknownPrograms:
-    """What the line would start in a shell of this system."""
+    """Return the programs that the line would start in a shell of this system."""
     if sys.platform == "win32":
         return UnknownPrograms("commands for PowerShell cannot be read")
     try:
@@ -442,7 +437,7 @@ SHELL_KEYWORDS = word_set(". source eval exec command builtin trap alias export 
 
 
 def is_safe_prefix(words: Sequence[str]) -> bool:
-    """Whether more arguments behind these words cannot make it start another program."""
+    """Whether no further arguments could make this command start another program."""
     name = words[0]
     return name in SAFE_PROGRAMS or (len(words) > 1 and words[1] in SAFE_SUBCOMMANDS.get(name, ()))
 

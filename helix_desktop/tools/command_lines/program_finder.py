@@ -1,6 +1,6 @@
-"""A command line taken apart so far: the commands found, and the programs each of them would start.
+"""Takes a command line apart: finds its commands and the programs that each of them would start.
 
-`command_analysis.py` is what others call; it knows the programs that start others in a way of their own.
+Others call `command_analysis.py`, which knows programs that start others in their own ways.
 """
 
 import re
@@ -20,10 +20,10 @@ from helix_desktop.tools.command_lines.shell_parser import (
 )
 
 _VERSION = re.compile(r"[\d.]+$")
-# No two parts of these fit the same characters: a model's words must not take longer than their length.
+# No two parts match the same characters, so a model's long words cannot make these slow.
 _SED_RUNS = re.compile(
     r"(?:^\s*|[;{}\n$!/\d][^\S\n]*)e(?:\s|$)|(?:^\s*|[;{}\n][^\S\n]*)(?:\d+|\$|/[^/\n]*/)"
-    r"(?:,\s*(?:[+~]?\d+|\$|/[^/\n]*/))?\s*(?:!\s*)?e"  # In `1egit push` nothing is between command and text.
+    r"(?:,\s*(?:[+~]?\d+|\$|/[^/\n]*/))?\s*(?:!\s*)?e"  # In `1egit push`, nothing separates command and text.
     r"|^\s*e\S+\s"
 )
 _SED_SIGN, _SED_FLAG = re.compile(r"[^\w\s\\]"), re.compile(r"[gpiImM0-9]*e")
@@ -34,13 +34,13 @@ def program_base_name(word: str) -> str:
 
 
 def name_without_version(word: str) -> str:
-    """The same without a version: `python` for `/usr/bin/python3.11`."""
+    """Return the program's name without its version: `python` for `/usr/bin/python3.11`."""
     name = program_base_name(word)
     return name if name in program_tables.WRAPPERS else _VERSION.sub("", name) or name
 
 
 def is_given_code(words: Sequence[str]) -> bool:
-    """Whether an interpreter is given a program in its options, or reads one from its input."""
+    """Whether an interpreter gets code by its options or from its input."""
     name = name_without_version(words[0])
     letters = program_tables.CODE_OPTIONS.get(name)
     if letters is None:
@@ -62,18 +62,18 @@ def _is_code_option(word: str, letters: str) -> bool:
 
 
 def may_start_programs(text: str) -> bool:
-    """Whether code may start other programs, or cannot be seen whole."""
+    """Whether code may start other programs, or is not fully known."""
     return bool(re.search(program_tables.STARTING_CODE, text)) or not is_certain_word(text)
 
 
 _DEEPEST = 10
-_NO_PROGRAMS = RESERVED - {"time"}  # The shell itself understands these; they start no program.
+_NO_PROGRAMS = RESERVED - {"time"}  # Words of the shell that start no program.
 
 
 @dataclass(frozen=True, slots=True)
 class StartedProgram:
-    """A program that would be started, with its words as it gets them; `ANY` and `MANY` stand for
-    what the shell fills in. `is_certain`: it surely is one; else it is a word that may be one.
+    """A program that would be started, with its words. `ANY` and `MANY` stand for
+    shell expansions. `is_certain`: false if the word merely might be a program.
     """
 
     words: tuple[str, ...]
@@ -86,7 +86,7 @@ class StartedProgram:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCommand:
-    """`has_own_code`: it brings code of its own, or settings that start something."""
+    """`has_own_code`: it contains code, or settings that start something."""
 
     words: tuple[str, ...]
     started_programs: tuple[StartedProgram, ...] = ()
@@ -98,7 +98,7 @@ WrapperReader = Callable[["ProgramFinder", list[str]], list[StartedProgram]]
 
 @dataclass(slots=True)
 class ProgramFinder:
-    """What was found in a line so far. `readers_by_program`: how the words of a program that starts others are read, by its name."""
+    """Collects what a line starts. `readers_by_program`: for programs that start others, how to read their words."""
 
     readers_by_program: Mapping[str, WrapperReader]
     doubts: list[str] = field(default_factory=list)
@@ -116,7 +116,7 @@ class ProgramFinder:
     has_arithmetic: bool = False
 
     def find_commands(self, text: str, *, bash: bool = True) -> tuple[list[WrittenCommand], bool]:
-        """The commands of a text a shell gets, and whether they are plain."""
+        """Return the commands in a text for a shell, and whether they are plain."""
         self.depth += 1
         if self.depth > _DEEPEST:
             raise UnreadableCommand("it nests too many shells")
@@ -131,7 +131,7 @@ class ProgramFinder:
         return commands, reading.is_plain
 
     def check_whole_line(self) -> None:
-        """What only the whole line shows: files it makes and runs, text it makes a program of."""
+        """Check what only the whole line shows: files it creates and runs, and text it runs as a program."""
         made = [*self.written_files, *self.placed_files]
         is_unsure = any(not is_certain_word(word) and ">" not in word for word in self.written_files)
         for name in map(program_base_name, self.scripts):
@@ -156,7 +156,7 @@ class ProgramFinder:
         return [WrittenCommand(tuple(simple.words), tuple(starts), code)]
 
     def collect_texts_and_placed_files(self, name: str, rest: Sequence[str]) -> None:
-        """What is told of a program for the rules that hold something back."""
+        """Collect words and files that only rules that deny or ask need."""
         if name in program_tables.FILE_PLACING_PROGRAMS:
             self.places_files = True
             self.placed_files += [word for word in rest if is_certain_word(word)]
@@ -180,7 +180,7 @@ class ProgramFinder:
         return self.find_in_text(value)
 
     def find_in_assignments(self, words: Sequence[str]) -> list[StartedProgram]:
-        """Variables set by `export A=b`, `env A=b` and the like."""
+        """Find programs in variables that `export A=b`, `env A=b` and the like set."""
         pairs = [word.partition("=") for word in words if "=" in word]
         if any(not is_certain_word(name) for name, _, _ in pairs):
             raise UnreadableCommand("the name of a variable comes from a shell expansion")
@@ -189,7 +189,7 @@ class ProgramFinder:
     # --- Programs that other commands start
 
     def find_in_text(self, text: str, *, bash: bool = True, sure: bool = True) -> list[StartedProgram]:
-        """A command line inside a word, as a shell would run it."""
+        """Find programs in a word that a shell would run as a command line."""
         if not is_certain_word(text):
             raise UnreadableCommand("a second shell would run commands produced by a shell expansion")
         commands, _ = self.find_commands(text, bash=bash)
@@ -200,7 +200,7 @@ class ProgramFinder:
         ]
 
     def find_in_words(self, words: tuple[str, ...], *, sure: bool) -> list[StartedProgram]:
-        """The program these words start, and those it starts in turn."""
+        """Return the program that these words start, and those that it starts in turn."""
         if not words:
             return []
         self.depth += 1
@@ -251,7 +251,7 @@ class ProgramFinder:
         return [*found, *self.find_in_words(tuple(rest[at:]), sure=True)]
 
     def guess_programs(self, rest: Sequence[str]) -> list[StartedProgram]:
-        """Any of these words may be a program with the words behind it."""
+        """Treat each of these words as a possible program with the words after it."""
         if self.is_guessing:
             self.doubts.append("it starts programs through other programs, so it is not clear what will run")
             return []
@@ -282,7 +282,7 @@ class ProgramFinder:
         return []
 
     def check_inline_code(self, words: Sequence[str]) -> None:
-        """Whether a program is given code of its own, as behind `python -c`, and whether that may start others."""
+        """Check for code in the arguments, as in `python -c`, and whether it may start programs."""
         name = name_without_version(words[0])
         self.has_inline_code |= is_given_code(words)
         reads = name in program_tables.CODE_OPTIONS and all(word.startswith("-") for word in words[1:])
@@ -296,13 +296,13 @@ class ProgramFinder:
 
 
 def _sed_may_run(script: str) -> bool:
-    """Whether it has the command `e`, or that flag after a line's third delimiter (`s/a/b/e`)."""
+    """Whether a sed script has the command `e`, or the flag `e` after the third delimiter (`s/a/b/e`)."""
     pieces = (line.split(sign)[3:] for line in script.split("\n") for sign in set(_SED_SIGN.findall(line)))
     return bool(_SED_RUNS.search(script)) or any(_SED_FLAG.match(one) for behind in pieces for one in behind)
 
 
 def find_end_of_options(prefix: WrapperProgram, rest: Sequence[str]) -> int | None:
-    """Where a wrapper's own options end; None where one of them is not known."""
+    """Return where a wrapper's own options end, or None if one is unknown."""
     at = 0
     while at < len(rest) and rest[at].startswith("-") and rest[at] != "-":
         word = rest[at]
@@ -329,7 +329,7 @@ def find_end_of_options(prefix: WrapperProgram, rest: Sequence[str]) -> int | No
 
 
 def option_values(rest: Sequence[str], options: Sequence[str], *, clusters: bool = False) -> list[str]:
-    """The values of these options, however they are attached, and if long ones are cut short."""
+    """Return the values of these options, however attached, even if long ones are cut short."""
     found = []
     for at, word in enumerate(rest):
         name, equals, value = word.partition("=")

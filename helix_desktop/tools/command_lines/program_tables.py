@@ -1,4 +1,4 @@
-"""Programs that start other programs, and where in their arguments those stand. Tables only; `command_analysis.py` reads them."""
+"""Tables of programs that start other programs, and where these are in the arguments. For `command_analysis.py`."""
 
 from helix_desktop.fast_dataclass import dataclass
 
@@ -67,7 +67,7 @@ WRAPPERS = {
     "unbuffer": WrapperProgram("p"),
 }  # fmt: skip
 
-# Programs that also start another one, which may be named by any of their arguments.
+# Programs that start another one, which any of their arguments may name.
 LOOSE_WRAPPERS = word_set(
     """setarch strace ltrace valgrind perf gdb lldb xvfb-run dbus-run-session dbus-launch systemd-run systemd-inhibit firejail bwrap
     proot fakeroot fakechroot faketime nsenter setpriv capsh prlimit numactl cgexec runcon chpst pkexec npx bunx pnpx uvx pipx
@@ -77,7 +77,7 @@ LOOSE_WRAPPERS = word_set(
     xdg-open run-one cpulimit ssh sshpass mosh docker podman nerdctl kubectl lxc-attach vagrant machinectl at batch
     crontab expect socat nc ncat netcat xterm gnome-terminal konsole"""
 )
-# Programs that start another one after certain words, as in `uv run` and `npm exec`.
+# Programs that start another one after certain words, such as `uv run` and `npm exec`.
 LOOSE_AFTER = {
     "uv": {"run", "tool", "x"}, "poetry": {"run"}, "pipenv": {"run"}, "pdm": {"run"}, "hatch": {"run", "-e"}, "rye": {"run"},
     "pixi": {"run", "exec"}, "conda": {"run"}, "mamba": {"run"}, "micromamba": {"run"}, "npm": {"exec", "x", "explore"},
@@ -131,9 +131,9 @@ COMMAND_OPTIONS = {
     "pylint": ("--init-hook",),
 }  # fmt: skip
 
-# Options that others among these begin with, but that are options themselves.
+# Options that are complete, although others here begin like them.
 WHOLE_OPTIONS = word_set("-- --cc --edit --pdb --strip")
-# Options by which these programs are given code on the command line.
+# Options that pass code to these programs on the command line.
 CODE_OPTIONS = {
     "python": "c", "pypy": "c", "perl": "eE", "ruby": "e", "node": "ep", "nodejs": "ep", "php": "rRBE", "lua": "e", "luajit": "e",
     "Rscript": "e", "R": "e", "julia": "eE", "osascript": "e", "bun": "ep", "deno": "", "guile": "c", "racket": "e", "sbcl": "",
@@ -142,16 +142,16 @@ CODE_OPTIONS = {
 }  # fmt: skip
 CODE_WORDS = word_set("eval evaluate print execute command cmd batch run code ex iex p")
 EDITORS = word_set("vim vi nvim ex view gvim emacs")  # Without a file, these editors read no code from their input.
-# Programs whose first argument that is not an option is code.
+# Programs whose first argument, apart from options, is code.
 SCRIPT_LANGUAGES = frozenset({"awk", "gawk", "mawk", "nawk", "original-awk", "sed", "gsed"})
 
-# Matches what, in a program's own code, starts other programs or builds code.
+# Matches code that starts other programs or builds code.
 STARTING_CODE = (
     r"system|popen|subprocess|\bexec|execv|spawn|\bfork\b|\bpty\b|ctypes|__import__|importlib|\beval\b|compile\(|child_process|"
     r"proc_open|shell_exec|passthru|\bqx\b|`|%x|(?m:^)(?>.*?\bopen\b).*\||\|\s*getline|\|\s*[\"']|\"\s*\||Process\b|\bsh\b|\bcmd\b|:!|!"
 )
 
-# Variables whose value is a command line that another program runs.
+# Variables whose value is a command line for another program to run.
 COMMAND_VARIABLES = word_set(
     """GIT_SSH GIT_SSH_COMMAND GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_PAGER GIT_EXTERNAL_DIFF GIT_ASKPASS GIT_PROXY_COMMAND
     SSH_ASKPASS PAGER MANPAGER EDITOR VISUAL FCEDIT BROWSER LESSOPEN LESSCLOSE SHELL SUDO_ASKPASS SUDO_EDITOR RSYNC_RSH CVS_RSH
@@ -165,7 +165,7 @@ LOADING_VARIABLES = word_set(
 )
 LOADING_BEGINNINGS = ("BASH_FUNC_", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_")
 
-# Programs whose arguments are data: a program's name among them starts nothing.
+# Programs whose arguments are data, so a program's name in them starts nothing.
 DATA_PROGRAMS = word_set(
     """echo printf cat ls head tail wc grep egrep fgrep true false : test [ cd pwd mkdir rmdir touch rm mv cp ln chmod chown
     stat file du df date sleep basename dirname realpath readlink diff cmp comm cut tr uniq tee tac rev nl seq sha256sum md5sum
@@ -173,7 +173,7 @@ DATA_PROGRAMS = word_set(
     umask ulimit getopts pushd popd dirs id whoami uname hostname env printenv column fold fmt paste join jq tree less more
     od xxd hexdump strings base64 git ps top free uptime curl ping"""
 )
-# Programs whose first argument is a subcommand, whatever it is called.
+# Programs whose first argument is a subcommand, whatever its name.
 SUBCOMMANDS = word_set(
     "npm pnpm yarn cargo go pip uv poetry docker podman kubectl gh apt brew dotnet conda helm aws gcloud az svn hg"
 )

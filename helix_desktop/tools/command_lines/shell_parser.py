@@ -1,9 +1,9 @@
-"""Parses a shell command line: which commands are in it, wherever they are written, and with which words.
+"""Parses a shell command line into its commands, wherever they are, and their words.
 
-It reads what bash and POSIX shells read: quotes, expansions, substitutions, groups, loops, `case`, functions, here
-documents. Quotes are taken off; what the shell would fill in becomes `ANY` (some text inside a word) or `MANY`
-(any number of words). What it does not know for certain raises `UnreadableCommand`, so that nobody
-takes a guess for an answer. Grammars made for editors leave a substitution in a here document as plain text.
+It reads what bash and POSIX shells read: quotes, expansions, substitutions, groups, loops, `case`,
+functions, here documents. Quotes are removed; expansions become `ANY` (some text in a word) or `MANY`
+(any number of words). What is not certain raises `UnreadableCommand`, so that nobody mistakes a guess
+for an answer. Grammars made for editors leave a substitution in a here document as plain text.
 """
 
 import re
@@ -13,7 +13,7 @@ from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
 
-ANY, MANY = "\0", "\1"  # Stand for one unknown character, and for any number. Neither can occur in a command line.
+ANY, MANY = "\0", "\1"  # One unknown character, and any number of them. Neither can occur in a command line.
 DEEPEST = 30
 ENDS = frozenset(" \t\n;&|<>()")
 _WRITTEN = re.compile(r"""(?:'[^']*'|"[^"$`\\!]*"|[A-Za-z0-9_@%+=:,./^~-])++""")
@@ -33,12 +33,12 @@ _SUBSTITUTION = re.compile(r"\$\(|`|<\(")
 
 
 class UnreadableCommand(Exception):
-    """What would run cannot be told from the line; why, as the end of a sentence."""
+    """It is not clear what the line would run. The message is the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShellWord:
-    """`text` without quotes; `is_literal`: it is there word for word, in plain quotes at most."""
+    """`text` has no quotes. `is_literal`: it was written word for word, at most in plain quotes."""
 
     text: str
     is_literal: bool
@@ -46,7 +46,7 @@ class ShellWord:
 
 @dataclass(slots=True)
 class SimpleCommand:
-    """One command. `assignments`: variables set in front of it, or alone; `here_documents`: texts it reads from here documents."""
+    """One command. `assignments`: variables set in front of it, or alone. `here_documents`: its input texts."""
 
     words: list[str] = field(default_factory=list)
     assignments: list[tuple[str, str]] = field(default_factory=list)
@@ -55,9 +55,9 @@ class SimpleCommand:
 
 @dataclass(slots=True)
 class ParsedLine:
-    """All commands of a line. `is_plain`: nothing but commands written out in full, joined by `;`, `&&`, `||`, `|` and line
-    ends. `written_files`: the files it writes by itself. `only_bash`: other shells read it in another way.
-    `has_arithmetic`: it calculates, perhaps with `has_quoted_substitution`: one that stands there as text is run then.
+    """All commands of a line. `is_plain`: only commands written out in full, joined by `;`, `&&`,
+    `||`, `|` and line ends. `written_files`: files that redirections write. `only_bash`: other shells
+    read it differently. `has_arithmetic`: it calculates, which runs a `has_quoted_substitution`, too.
     """
 
     commands: list[SimpleCommand] = field(default_factory=list)
@@ -69,13 +69,13 @@ class ParsedLine:
 
 
 def is_certain_word(word: str) -> bool:
-    """Whether nothing of the word is filled in by the shell."""
+    """Whether the word contains no shell expansion."""
     return ANY not in word and MANY not in word
 
 
 @dataclass(slots=True)
 class HereDocument:
-    """A here document that was announced: its text begins on the next line."""
+    """A here document whose text begins on the next line."""
 
     delimiter: str
     quoted: bool
@@ -84,7 +84,7 @@ class HereDocument:
 
 
 class ShellWordParser(ABC):
-    """A place in a text, and the word there. Substitutions have the same reader, those in backquotes their own."""
+    """Parses the word at a position in a text. Substitutions use the same parser, except those in backquotes."""
 
     def __init__(self, text: str, found: ParsedLine, depth: int) -> None:
         self.text, self.found, self.depth = text, found, depth
@@ -93,7 +93,7 @@ class ShellWordParser(ABC):
 
     @abstractmethod
     def parse_commands(self, closing: str) -> None:
-        """What a substitution runs, up to the bracket that closes it."""
+        """Parse what a substitution runs, up to its closing bracket."""
 
     def next_character(self) -> str:
         self.skip_blanks()
@@ -113,7 +113,7 @@ class ShellWordParser(ABC):
         return self.text.startswith(("<(", ">("), self.at)
 
     def parse_word(self) -> ShellWord | None:
-        """The next word without its quotes; None where there is none."""
+        """Return the next word without quotes, or None if there is none."""
         char = self.next_character()
         if not char or char == "#" or (char in ENDS and not self.is_at_substitution()):
             return None
@@ -132,7 +132,7 @@ class ShellWordParser(ABC):
         return self._build_word(begin, "".join(pieces), "".join(bare))
 
     def _build_word(self, begin: int, text: str, bare: str) -> ShellWord:
-        """`bare`: the characters without quotes, which may mean more than themselves."""
+        """`bare`: the unquoted characters, which may have a special meaning."""
         raw = self.text[begin : self.at]
         self.found.has_quoted_substitution |= bool(_SUBSTITUTION.search(text))
         if text in RESERVED and raw != text and "\\" not in raw and not set(raw) & set("'\""):
@@ -148,7 +148,7 @@ class ShellWordParser(ABC):
         return ShellWord(text, _WRITTEN.fullmatch(raw) is not None)
 
     def _parse_unit(self) -> tuple[str, str]:  # noqa: PLR0911 -- one for each kind of quote
-        """One character, quoted piece or expansion: as read, and what of it stands without quotes."""
+        """Parse a character, quoted piece or expansion. Return its text and its unquoted part."""
         char = self.text[self.at]
         if char == "'":
             return self._parse_single_quotes(), ""
@@ -174,7 +174,7 @@ class ShellWordParser(ABC):
         return (MANY, char) if char in "*?[" and not self._is_lone_bracket() else (char, char)
 
     def _is_lone_bracket(self) -> bool:
-        """Whether the bracket just read is a word of its own: the command `[`."""
+        """Whether the bracket just read is a word of its own, the command `[`."""
         before, behind = self.text[self.at - 2 : self.at - 1], self.text[self.at : self.at + 1]
         return self.text[self.at - 1] == "[" and (not before or before in ENDS) and (not behind or behind in ENDS)
 
@@ -192,7 +192,7 @@ class ShellWordParser(ABC):
             raise UnreadableCommand("it contains a here-document whose start cannot be determined")
 
     def parse_expanded_text(self, closing: str, *, lines: bool = False) -> str:
-        """Text in which the shell fills in expansions, up to its closing quote. `lines`: of a here document."""
+        """Parse text with expansions up to its closing quote. `lines`: in a here document."""
         pieces: list[str] = []
         while self.at < len(self.text):
             char = self.text[self.at]
@@ -215,7 +215,7 @@ class ShellWordParser(ABC):
         return "".join(pieces)
 
     def _parse_escape(self, *, lines: bool) -> str:
-        """A backslash between double quotes keeps its meaning before five characters only."""
+        """Parse a backslash in double quotes, which escapes only five characters."""
         behind = self.text[self.at + 1 : self.at + 2]
         self.at += 2
         if behind == "\n":
@@ -223,7 +223,7 @@ class ShellWordParser(ABC):
         return behind if behind and behind in ("$`\\" if lines else '$`"\\') else f"\\{behind}"
 
     def _parse_dollar(self, *, quoted: bool = False) -> tuple[str, str]:
-        """What begins with a dollar: as read, and what of it stands without quotes."""
+        """Parse what follows a dollar sign. Return its text and its unquoted part."""
         self.found.is_plain = False
         self.at += 1
         behind = self.text[self.at : self.at + 1]
@@ -255,7 +255,7 @@ class ShellWordParser(ABC):
         return filled, ""
 
     def _skip_parameter(self, *, quoted: bool) -> bool:
-        """Past `${…}`; whether it can come to several words even between quotes."""
+        """Skip `${…}`. Return whether it can become several words even in quotes."""
         begin = self.at
         if self.text[begin : begin + 1] in (" ", "\t", "\n", "|", "\\"):
             raise UnreadableCommand("it has an expansion that could not be parsed")
@@ -282,7 +282,7 @@ class ShellWordParser(ABC):
         return "@" in raw
 
     def skip_arithmetic(self, also: str = "") -> None:
-        """Past a calculation, up to its two closing brackets."""
+        """Skip a calculation, up to its two closing brackets."""
         self.found.has_arithmetic = True
         open_ = 0
         while self.at < len(self.text):
@@ -301,7 +301,7 @@ class ShellWordParser(ABC):
         self.at += 2
 
     def _parse_backquotes(self, *, quoted: bool) -> None:
-        """Past a substitution in backquotes: what is in it is read when one layer of backslashes is off."""
+        """Parse a substitution in backquotes, after removing one layer of backslashes."""
         self.found.is_plain = False
         match = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL).match(self.text, self.at)
         if not match:
@@ -312,7 +312,7 @@ class ShellWordParser(ABC):
         self.at = match.end()
 
     def _parse_ansi_quotes(self) -> str:
-        """`$'…'`, in which characters may be written by their number."""
+        """Parse `$'…'`, in which characters may be written as numbers."""
         match = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL).match(self.text, self.at)
         if not match:
             raise UnreadableCommand("it has an unclosed quote")
@@ -322,7 +322,7 @@ class ShellWordParser(ABC):
 
 
 def _decode_escape(match: re.Match[str]) -> str:
-    """A character of `$'…'`; one that ends or breaks the text reads as ANY."""
+    """Decode a character of `$'…'`. One that ends or breaks the text becomes ANY."""
     hexadecimal, octal, short, long, control, other = match.groups()
     if control:
         return ANY
@@ -352,7 +352,7 @@ _DELIMITER = re.compile(r"""(['"]?)([\w.,:+=@%/!-]+)\1|\\([\w.-]+)""")
 
 
 def parse_command_line(line: str) -> ParsedLine:
-    """Parses a line. Raises UnreadableCommand if that cannot be done with certainty."""
+    """Parse a line. Raises UnreadableCommand if that is not possible with certainty."""
     if len(line) > MOST_CHARACTERS:
         raise UnreadableCommand("it is too long to analyse")
     if _STRANGE.search(line):
@@ -363,16 +363,16 @@ def parse_command_line(line: str) -> ParsedLine:
 
 
 class _CommandParser(ShellWordParser):
-    """A place in a text, and the commands that begin there."""
+    """Parses the commands at a position in a text."""
 
-    # --- Commands and what separates them
+    # --- Commands, and what separates them
 
     def parse_commands(self, closing: str) -> None:
-        """Everything up to the end, or to the bracket that closes a group."""
+        """Parse everything up to the end, or to the bracket that closes a group."""
         self.depth += 1
         if self.depth > DEEPEST:
             raise UnreadableCommand("it is nested too deeply")
-        begins = True  # True if a command may begin here, False if one has just ended.
+        begins = True  # True if a command may begin here.
         while (char := self.next_character()) not in ("", ")"):
             begins = self._parse_next_piece(char, begins=begins)
         if char != closing or self.documents:
@@ -420,7 +420,7 @@ class _CommandParser(ShellWordParser):
             self.parse_commands(")")
 
     def _parse_reserved_word(self, match: re.Match[str]) -> bool:
-        """Past a reserved word and what belongs to it; whether a command may begin behind it."""
+        """Skip a reserved word and what belongs to it. Return whether a command may follow."""
         self.found.is_plain = False
         self.at = match.end()
         match match[1]:
@@ -460,7 +460,7 @@ class _CommandParser(ShellWordParser):
                 pass
 
     def _parse_case_patterns(self) -> None:
-        """What stands in front of the commands of a case, up to the bracket behind it."""
+        """Skip the patterns of a case branch, up to the closing bracket."""
         self._skip_space_and_comments()
         if re.compile("esac" + _BREAK).match(self.text, self.at):
             return
@@ -471,7 +471,7 @@ class _CommandParser(ShellWordParser):
             self._require_word()
 
     def _parse_test(self) -> None:
-        """`[[ … ]]`: its words may hold substitutions; it runs nothing else."""
+        """Parse `[[ … ]]`. Its words may contain substitutions; it runs nothing else."""
         self.found.only_bash = True
         while True:
             self._skip_space_and_comments()
@@ -485,7 +485,7 @@ class _CommandParser(ShellWordParser):
                 self.found.has_arithmetic |= calculates
 
     def _parse_simple_command(self) -> bool:
-        """A command with everything in front of it and behind it; or the head of a function, behind which one begins."""
+        """Parse a whole simple command, or a function's head. Return whether a command may follow."""
         one = SimpleCommand()
         while True:
             self.skip_blanks()
@@ -506,7 +506,7 @@ class _CommandParser(ShellWordParser):
         return False
 
     def _parse_assigned_value(self, assigns: re.Match[str], word: ShellWord) -> str:
-        """What a variable is set to; a list of values is read word by word."""
+        """Return a variable's value. A list of values is read word by word."""
         if self.at > assigns.end() or not self.text.startswith("(", self.at):
             return word.text[len(assigns[0]) :]
         self.at += 1
@@ -525,7 +525,7 @@ class _CommandParser(ShellWordParser):
         return True
 
     def _skip_space_and_comments(self) -> None:
-        """Past blanks, comments and line ends."""
+        """Skip blanks, comments and line ends."""
         while self.next_character() in ("\n", "#"):
             if self.text[self.at] == "#":
                 self._skip_comment()
@@ -557,10 +557,10 @@ class _CommandParser(ShellWordParser):
             raise UnreadableCommand("it is not valid shell syntax")
         return word
 
-    # --- Redirections, and here documents
+    # --- Redirections and here documents
 
     def _parse_redirection(self, match: re.Match[str], given: list[str]) -> bool:
-        """Past `> file` and the like; no command begins behind it."""
+        """Skip `> file` and the like, after which no command begins."""
         self.at, operator = match.end(), match[2]
         self.skip_blanks()
         begin = self.at
@@ -586,7 +586,7 @@ class _CommandParser(ShellWordParser):
             document.texts_of_command.append(text)
 
     def _read_here_document(self, document: HereDocument) -> str:
-        """The text up to its delimiter. Where lines are joined, a delimiter could be read in two ways."""
+        """Return the text up to its delimiter. Refuses joined lines that make the delimiter ambiguous."""
         lines: list[str] = []
         continued = False
         while self.at < len(self.text):
@@ -604,7 +604,7 @@ class _CommandParser(ShellWordParser):
         raise UnreadableCommand("it has a here-document with no clear end")
 
     def _parse_expanded_document(self, text: str) -> str:
-        """A here document the shell fills in, with marks in place of what it fills in."""
+        """Return a here document with marks in place of its expansions."""
         reader = _CommandParser(text, self.found, self.depth)
         return reader.parse_expanded_text("", lines=True)
 
