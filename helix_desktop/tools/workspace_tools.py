@@ -18,6 +18,7 @@ from helix_desktop.tools import (
     file_tools,
     hidden_files,
     recall_tools,
+    scratch_folders,
     search_tool,
     todo_tool,
 )
@@ -32,11 +33,6 @@ from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.recall_tools import CompactForPurpose, ReadHistory
 from helix_desktop.tools.rewind_files import restore_files_to_before
 from helix_desktop.tools.sandbox import Sandbox, SandboxKind, find_sandbox
-from helix_desktop.tools.scratch_folders import (
-    create_scratch_folder,
-    remove_abandoned_scratch_folders,
-    remove_scratch_folder,
-)
 from helix_desktop.tools.toolbox import CallHooks, ForeignTool, Toolbox, WorkspacePermissions
 from helix_desktop.tools.tools_on_demand import OnDemandTools, ToolFinder
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
@@ -81,15 +77,15 @@ class WorkspaceTools:
         roots = replace(
             all_of, is_hidden_inside=lambda inside: hidden_files.matches_hidden_patterns(inside, options.hidden())
         )
-        await asyncio.to_thread(remove_abandoned_scratch_folders)
-        scratch, lock = create_scratch_folder()
+        await asyncio.to_thread(scratch_folders.remove_abandoned_scratch_folders)
+        scratch, lock = scratch_folders.create_scratch_folder()
         try:
             caches = options.caches or scratch / "caches"
             sandbox = await find_sandbox(roots.folders, scratch, roots.closed_paths, caches)
             writing = asyncio.to_thread(write_identity, sandbox.command_folder / "git", roots.folders)
-            await finish_making(writing, lambda _: asyncio.to_thread(remove_scratch_folder, scratch))
+            await finish_making(writing, lambda _: asyncio.to_thread(scratch_folders.remove_scratch_folder, scratch))
         except BaseException:
-            remove_scratch_folder(scratch, lock)
+            scratch_folders.remove_scratch_folder(scratch, lock)
             raise
         permissions.sandboxed = sandbox.kind is not SandboxKind.NONE
         guard = FileGuard(all_of, options.hidden)
@@ -148,4 +144,4 @@ class WorkspaceTools:
         if self.resources.checkpoints is not None:
             await self.resources.checkpoints.aclose()
         lock, self.scratch_lock = self.scratch_lock, -1
-        await asyncio.to_thread(remove_scratch_folder, self.sandbox.scratch, lock)
+        await asyncio.to_thread(scratch_folders.remove_scratch_folder, self.sandbox.scratch, lock)

@@ -28,14 +28,10 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_notes import FleetNotes
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskList, FleetTaskResult, FleetTaskState
 from helix_desktop.store.shared.known_leases import seconds_since_start_of_computer
+from helix_desktop.workbench import unattended_permissions
 from helix_desktop.workbench.conversation_fences import ConversationFence
 from helix_desktop.workbench.delegated_agents import result_of_agent
 from helix_desktop.workbench.open_workbench import Workbench
-from helix_desktop.workbench.unattended_permissions import (
-    describe_missing_permission,
-    is_allowed_unattended,
-    name_to_allow,
-)
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -292,7 +288,7 @@ class FleetWorker:
                 self._owned.spawn_task(self._pause_provider(claimed, event.delta.seconds), name="pause a provider")
             if not isinstance(event, QuestionAsked):
                 return
-            if is_allowed_unattended(event.question, allowed):
+            if unattended_permissions.is_allowed_unattended(event.question, allowed):
                 session.answer_question(event.number, PermissionAnswer(allowed=True))
             else:
                 claimed.question = event.question
@@ -373,8 +369,8 @@ class FleetWorker:
         if claimed.is_stopped:
             return FleetTaskState.CANCELLED, FleetTaskResult(STOPPED, cost=cost)
         if claimed.question is not None:
-            asked = name_to_allow(claimed.question)
-            why = describe_missing_permission(claimed.question)
+            asked = unattended_permissions.name_to_allow(claimed.question)
+            why = unattended_permissions.describe_missing_permission(claimed.question)
             return FleetTaskState.NEEDS_YOU, FleetTaskResult(why, cost=cost, asked=asked)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
             return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)
