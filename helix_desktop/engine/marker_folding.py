@@ -108,11 +108,9 @@ class PartClearer:
         self, made: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
     ) -> tuple[facts.Recorded, ...]:
         """One transaction; under the lock every part must still show what it showed."""
-
-        def make_folds(_: int) -> Sequence[facts.Fact]:
-            return list(self._folds_of_shortened(made, batch, why, panic=panic))
-
-        return await self.conversation.append_facts_from(make_folds)
+        return await self.conversation.append_facts_from(
+            lambda _: list(self._folds_of_shortened(made, batch, why, panic=panic))
+        )
 
     def _folds_of_shortened(
         self, made: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool

@@ -4,7 +4,6 @@ Every provider names the part a piece belongs to in its own way (an index, an it
 all); the draft keeps parts by a `key` of the provider's choice, in the order in which they began.
 """
 
-import json
 import re
 import secrets
 from collections.abc import Callable, Hashable
@@ -14,7 +13,7 @@ from typing import Literal
 from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, TextDelta
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import Json
+from helix_desktop.json_values import Json, format_json_value
 
 UNNAMED = "unnamed"  # Given to a nameless call: the model hears that no such tool exists.
 LOST = "\N{REPLACEMENT CHARACTER}"
@@ -84,9 +83,9 @@ class ReplyDraft:
         piece = part.add_piece(piece)
         return [ReasoningDelta(piece)] if piece else []
 
-    def seal_reasoning(self, key: Hashable, opaque: str) -> None:
+    def seal_reasoning(self, key: Hashable, /, **needed: Json) -> None:
         """What the provider needs back with this reasoning; replaces what was there."""
-        self._parts.setdefault(key, _DraftPart("reasoning")).opaque = opaque
+        self._parts.setdefault(key, _DraftPart("reasoning")).opaque = format_json_value(needed)
 
     def add_call_piece(self, key: Hashable, *, call_id: str = "", name: str = "", arguments: str = "") -> list[Delta]:
         """Begin or continue a call. The first delta of a call carries its id and name."""
@@ -137,8 +136,3 @@ class ReplyDraft:
             call_id = f"{call_id or 'call'}_{self._new_id()}"
         self._call_ids.add(call_id)
         return call_id
-
-
-def encode_provider_reasoning_data(**values: Json) -> str:
-    """What a provider needs back, as compact JSON for `Reasoning.opaque`."""
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))

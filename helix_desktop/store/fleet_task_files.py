@@ -53,12 +53,8 @@ async def open_fleet_task_list(workspace: StoredWorkspace | KnownWorkspace) -> A
     """The tasks of this workspace, in the file of one that is not open. SharedStoreUnreachable where their store does not answer."""
     if isinstance(workspace, KnownWorkspace) or workspace.link is None:
         tables = await asyncio.to_thread(SqliteTaskTables, workspace.folder / NAME)
-
-        async def run_in_file(statements: Sequence[Statement]) -> list[Rows]:
-            return await asyncio.to_thread(tables.run_statements, statements)
-
         try:
-            yield FleetTaskList(run_in_file, SQLITE)
+            yield FleetTaskList(lambda statements: asyncio.to_thread(tables.run_statements, statements), SQLITE)
         finally:
             await asyncio.to_thread(tables.close)
         return

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +46,7 @@ _PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 def build_search_tool(sandbox: Sandbox) -> tuple[BuiltInTool, ...]:
     """Return the tool search_files, which runs ripgrep in this sandbox."""
-
-    async def call_search_files(args: ToolArguments, use: ToolResources) -> ToolOutput:
-        return await search_files(sandbox, args, use)
-
-    return (BuiltInTool(ToolName.SEARCH_FILES, _ABOUT, _SCHEMA, call_search_files),)
+    return (BuiltInTool(ToolName.SEARCH_FILES, _ABOUT, _SCHEMA, partial(search_files, sandbox)),)
 
 
 async def search_files(sandbox: Sandbox, args: ToolArguments, use: ToolResources) -> ToolOutput:

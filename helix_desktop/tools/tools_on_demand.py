@@ -17,6 +17,7 @@ from helix_desktop.engine.tool_call_parsing import CALL_TOOL, FIND_TOOLS
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import object_at, parse_json_or_none
+from helix_desktop.tools.argument_schema import build_spec
 from helix_desktop.tools.built_in_tool import (
     BuiltInTool,
     ToolArguments,
@@ -200,7 +201,7 @@ class OnDemandTools:
         servers = SourceCatalogue(_HEADING.strip(), tuple(self._lines.values()))
         shown = self._catalogue_lines_that_fit([servers, *self.catalogues()])
         about = "\n\n".join([_ABOUT_FIND, *shown]).replace(f"\n{_HEADING}", _HEADING)
-        return (_build_spec(FIND_TOOLS, about, _FIND), _build_spec(CALL_TOOL, _ABOUT_CALL, _CALL))
+        return (build_spec(FIND_TOOLS, about, _FIND), build_spec(CALL_TOOL, _ABOUT_CALL, _CALL))
 
     def _catalogue_lines_that_fit(self, catalogues: Sequence[SourceCatalogue]) -> list[str]:
         """Return as many lines as fit, from all catalogues in turn. The rest can be searched for."""
@@ -223,10 +224,6 @@ class OnDemandTools:
 
 def server_of_tool(name: str) -> str:
     return name.partition("__")[0]
-
-
-def _build_spec(name: str, about: str, schema: Mapping[str, object]) -> ToolSpec:
-    return ToolSpec(name, about, json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
 
 
 def _parameter_words(schema: str) -> str:

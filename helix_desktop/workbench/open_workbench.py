@@ -389,15 +389,12 @@ class Workbench:
             await conversation.append_facts(*bills)
             return answer
 
-        async def recall_folded_history(fold: str, words: str) -> str:
-            return await content_recall.recall_folded_messages(
-                conversation.state, self.workspace.cache, self.token_counter, fold, words
-            )
-
         kit = self.copies.tools_of_copy(conversation.state.own_copy)
         toolbox = kit.build_toolbox(
             compact=compact_stored_entry,
-            history=recall_folded_history,
+            history=partial(
+                content_recall.recall_folded_messages, conversation.state, self.workspace.cache, self.token_counter
+            ),
             start_child=self.workforce.delegate_to_agent,
             place=self.workforce.place_in_tree(conversation.id, depth),
             more=self.mcp_servers.list_offered_server_tools,

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable
@@ -13,7 +14,6 @@ from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.store.shared import row_encryption
 from helix_desktop.store.shared import store_address as addresses
 from helix_desktop.store.shared.async_rows import AsyncRowStore
-from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
 from helix_desktop.store.shared.store_address import StoreAddress
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -78,12 +78,9 @@ async def share_from_environment(workspace: StoredWorkspace, *, acknowledge: str
     about = await _probe_with_key(where, key_, quota)
     changes = {"shared.environment": space, "shared.acknowledge": acknowledge or "local"}
     await asyncio.to_thread(workspace.change_settings, changes)
-
-    async def connect_to_environment_store() -> SharedStoreConnection:
-        return await asyncio.to_thread(workspace_link.build_store_connection, where, key_)
-
+    connect = partial(asyncio.to_thread, workspace_link.build_store_connection, where, key_)
     await workspace.stop_sharing()
-    await workspace.share_content(where.url, connect_to_environment_store, acknowledge=acknowledge).announce_used_rows()
+    await workspace.share_content(where.url, connect, acknowledge=acknowledge).announce_used_rows()
     return about
 
 

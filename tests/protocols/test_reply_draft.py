@@ -7,7 +7,7 @@ import pytest
 from helix_desktop.engine.blocks import CallDelta, ReasoningDelta, TextDelta
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.protocols import reply_draft
-from helix_desktop.protocols.reply_draft import ReplyDraft, encode_provider_reasoning_data
+from helix_desktop.protocols.reply_draft import ReplyDraft
 
 
 def draft() -> ReplyDraft:
@@ -21,9 +21,9 @@ def test_parts_stand_in_the_order_they_began_in() -> None:
     assert made.add_text("t", "Yes") == [TextDelta("Yes")]
     assert made.add_call_piece("c", call_id="call_00000001", name="read") == [CallDelta(0, "call_00000001", "read", "")]
     assert made.add_reasoning("r", " so") == [ReasoningDelta(" so")]
-    made.seal_reasoning("r", "opaque")
+    made.seal_reasoning("r", signature="ä", id=1)
     assert made.finished_parts() == (
-        Reasoning("hm so", opaque="opaque", provider="tag"),
+        Reasoning("hm so", opaque='{"signature":"ä","id":1}', provider="tag"),
         Text("Yes"),
         ToolCall("call_00000001", "read", "{}"),
     )
@@ -72,7 +72,7 @@ def test_whole_arguments_add_what_was_missing_or_correct_what_came() -> None:
 def test_what_a_draft_tells_of_its_parts() -> None:
     made = draft()
     assert (made.has_begun, made.count_calls, made.last_key, made.sort_of("t")) == (False, 0, None, "")
-    made.seal_reasoning("r", "opaque")
+    made.seal_reasoning("r", signature="opaque")
     assert not made.has_begun, "what the provider needs back is nothing that anybody saw"
     made.add_text("t", "Yes")
     assert (made.has_begun, made.last_key, made.first_key_of_sort("call")) == (True, "t", None)
@@ -98,10 +98,6 @@ def test_whole_arguments_add_only_what_had_not_come() -> None:
     assert made.set_whole_arguments("c", '{"a": 1}') == []
     assert made.set_whole_arguments("c", "[]") == [CallDelta(0, "call_00000001", "read", "[]")]
     assert made.finished_parts() == (ToolCall("call_00000001", "read", "[]"),)
-
-
-def test_what_a_provider_needs_back_is_compact_json() -> None:
-    assert encode_provider_reasoning_data(signature="ä", id=1) == '{"signature":"ä","id":1}'
 
 
 def test_a_reply_has_as_many_calls_as_may_be_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,6 @@ from helix_desktop.protocols.protocol_dialect import (
     sampling_options,
     without_refused_option,
 )
-from helix_desktop.protocols.reply_draft import encode_provider_reasoning_data
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
 from helix_desktop.protocols.request_parts import arguments_as_object, base64_text, legal_ids, text_for_omitted_image
 
@@ -233,9 +232,7 @@ class AnthropicReplyReader(ReplyReaderBase):
                 self._store_signed_thinking(index, text_at(block, "thinking"), text_at(block, "signature"))
                 return self._draft.add_reasoning(index, text_at(block, "thinking"))
             case "redacted_thinking":
-                self._draft.seal_reasoning(
-                    index, encode_provider_reasoning_data(type="redacted_thinking", data=text_at(block, "data"))
-                )
+                self._draft.seal_reasoning(index, type="redacted_thinking", data=text_at(block, "data"))
             case "tool_use":
                 given = object_at(block, "input")
                 arguments = dump_json(given).decode() if given else ""
@@ -266,9 +263,7 @@ class AnthropicReplyReader(ReplyReaderBase):
         """With each block of thinking as it has to go back. Without a signature it cannot go back at all."""
         for index, (texts, signatures) in self._thinking.items():
             if signature := "".join(signatures):
-                self._draft.seal_reasoning(
-                    index, encode_provider_reasoning_data(type="thinking", thinking="".join(texts), signature=signature)
-                )
+                self._draft.seal_reasoning(index, type="thinking", thinking="".join(texts), signature=signature)
         return super().reply_so_far(cut)
 
     def _read_whole_message(self, message: Object) -> list[Delta]:

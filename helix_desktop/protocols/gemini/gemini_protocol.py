@@ -31,7 +31,6 @@ from helix_desktop.json_values import (
 from helix_desktop.protocols import protocol_dialect, request_parts
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.gemini import gemini_wire
-from helix_desktop.protocols.reply_draft import encode_provider_reasoning_data
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
 
 KIND = "gemini"
@@ -200,7 +199,7 @@ class GeminiReplyReader(ReplyReaderBase):
         if signature:
             last_is_sealed = self._sealed is not None and self._draft.last_key == self._sealed
             key = self._key_for_part("reasoning", fresh=last_is_sealed)
-            self._draft.seal_reasoning(key, encode_provider_reasoning_data(signature=signature))
+            self._draft.seal_reasoning(key, signature=signature)
             self._sealed = self._draft.last_key
         if call:
             arguments = dump_json(object_at(call, "args")).decode()

@@ -8,7 +8,6 @@ from helix_desktop.engine.facts import Stop
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.openai_chat import chat_wire
 from helix_desktop.protocols.protocol_dialect import find_error_in
-from helix_desktop.protocols.reply_draft import encode_provider_reasoning_data
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
 
 _FAILED = frozenset(
@@ -173,11 +172,9 @@ class ChatReplyReader(ReplyReaderBase):
         if key is None:
             return
         if self._details:
-            self._draft.seal_reasoning(
-                key, encode_provider_reasoning_data(details=merge_reasoning_details(self._details))
-            )
+            self._draft.seal_reasoning(key, details=merge_reasoning_details(self._details))
         elif self._field:
-            self._draft.seal_reasoning(key, encode_provider_reasoning_data(field=self._field))
+            self._draft.seal_reasoning(key, field=self._field)
 
 
 def _object_or_none(value: json_values.Json, name: str) -> json_values.Object:

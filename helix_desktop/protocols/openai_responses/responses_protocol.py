@@ -37,7 +37,6 @@ from helix_desktop.protocols.protocol_dialect import (
     sampling_options,
     without_refused_option,
 )
-from helix_desktop.protocols.reply_draft import encode_provider_reasoning_data
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
 
 KIND = "openai-responses"
@@ -207,8 +206,7 @@ class ResponsesReplyReader(ReplyReaderBase):
         deltas = self._draft.add_reasoning(index, "" if self._draft.sort_of(index) else summary)
         if text_at(item, "encrypted_content"):
             kept = without_fields(item, "status", "content")
-            told = {name: value for name, value in kept.items() if value is not None}
-            self._draft.seal_reasoning(index, encode_provider_reasoning_data(**told))
+            self._draft.seal_reasoning(index, **{name: value for name, value in kept.items() if value is not None})
         return deltas
 
     def _read_whole_response(self, response: Object) -> list[Delta]:

@@ -350,11 +350,9 @@ class FolderWalk:
             return True
         if folder and is_record_of_kind(self._known.get(path, {}).get(name, b""), PathKind.FOLDER):
             return False  # What is covered stays covered, whatever is put into it or beside it.
-
-        def has_entry_within(wanted: str) -> bool:
-            return _entry_exists(handle, f"{name}/{wanted}")
-
-        rule = self._coverage.find_rule_leaving_out(name, beside.__contains__, has_entry_within, folder=folder)
+        rule = self._coverage.find_rule_leaving_out(
+            name, beside.__contains__, lambda wanted: _entry_exists(handle, f"{name}/{wanted}"), folder=folder
+        )
         if rule:
             self._add_uncovered_entry(path, f"{path}/{name}", rule)
         return bool(rule)
