@@ -15,6 +15,7 @@ HelixError                       something the user can be told in a sentence
 ├── ModelFailed                  the model or the way to it failed
 │   ├── ContextTooLong           the request does not fit the model's window
 │   ├── ProviderKeyRefused       there is no key, or the provider refuses it
+│   ├── NoCreditLeft             the account with the provider has no credit left (402)
 │   ├── UnknownModel             the provider does not know this model
 │   ├── ModelOverloaded          429, 529, 5xx: worth another try, perhaps after `retry_after` seconds
 │   └── ProviderUnreachable      connection refused, lost, silent or cut
@@ -100,6 +101,10 @@ class ContextTooLong(ModelFailed):
 
 class ProviderKeyRefused(ModelFailed):
     """No key, or the provider refuses it."""
+
+
+class NoCreditLeft(ModelFailed):
+    """The account with the provider has no credit left."""
 
 
 class UnknownModel(ModelFailed):

@@ -24,10 +24,9 @@ from helix_desktop.engine.ports import Clock
 from helix_desktop.engine.request_shortening import PanicReduction, PanicSupport
 from helix_desktop.engine.session_events import FoldProgress
 from helix_desktop.engine.session_setup import FoldServices
-from helix_desktop.engine.strategies import markers, output_admission
+from helix_desktop.engine.strategies import handover, markers, output_admission
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, first_seq_of_tail
-from helix_desktop.engine.strategies.handover import latest_start_tokens, least_context_tokens
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoppedByUser
@@ -162,9 +161,8 @@ class FoldSteward:
             raise ActionRefused("There is nothing to fold yet: the most recent part of a conversation is never folded.")
         await self._discard_ready_fold()
         if self._flying is not None:
-            raise ActionRefused(
-                "A fold is already in progress.", remedy="Wait for the current fold to finish, or cancel it."
-            )
+            remedy = "Wait for the current fold to finish, or stop it."
+            raise ActionRefused("A fold is already in progress.", remedy=remedy)
         reading = document_writer.gather_material(plan, self.current_situation())
         if kind is facts.FoldKind.TRUNCATION:
             written = await self._writer.write_truncation(reading, self.conversation.new_fold_name(kind))
@@ -230,6 +228,11 @@ class FoldSteward:
         )
 
     @property
+    def kind_in_progress(self) -> facts.FoldKind | None:
+        """The kind of the fold that is being written; `cancel_fold` stops it."""
+        return self._flying_plan.kind if self._flying_plan is not None else None
+
+    @property
     def has_no_fold_in_work(self) -> bool:
         """Returns whether no fold is being made and none waits to be adopted."""
         return self._flying is None and self._ready is None
@@ -272,6 +275,18 @@ class FoldSteward:
         chosen = self.conversation.policy_at(state)
         return FoldSituation(state, chosen, context_usage.measure_window(state, chosen), self._clock.current_time())
 
+    def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
+        """About what a fold asked for now costs, in dollars; None where no price is known. Nobody is paid for markers."""
+        chosen = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
+        plan = None if kind is facts.FoldKind.MARKER else self._plan_on_demand(kind, "")
+        if plan is None:
+            return 0.0
+        if chosen is None or chosen.price_input <= 0:
+            return None
+        of_transcript = kind is not facts.FoldKind.HANDOVER
+        tokens = handover.expected_cost(self.current_situation(), plan.span, of_transcript=of_transcript)
+        return tokens * chosen.price_input / context_usage.PER_MILLION
+
     def _plan_on_demand(self, kind: facts.FoldKind, wish: str) -> FoldPlan | None:
         situation = self.current_situation()
         if kind not in STRATEGIES:
@@ -312,13 +327,14 @@ class FoldSteward:
 
     async def _adopt_finished_fold(self) -> tuple[facts.Recorded, ...]:
         """What the fold in flight came to, adopted."""
-        flying = self._flying
+        flying, before = self._flying, self.conversation.state.last_seq
         if flying is not None:
             await asyncio.wait([flying])
         if self._ready is None:
-            failures = [r.fact for r in self.conversation.state.facts[-3:] if isinstance(r.fact, facts.FoldFailed)]
+            later = [recorded.fact for recorded in self.conversation.state.facts[before:]]
+            failures = [fact.why for fact in later if isinstance(fact, facts.FoldFailed)]
             raise document_writer.NoDocumentWritten(
-                f"Nothing was folded: {failures[-1].why if failures else 'the operation was cancelled'}"
+                f"Nothing was folded: {failures[-1] if failures else 'you stopped it'}"
             )
         recorded = await self.adopt_ready_fold()
         if not recorded and self._ready is None:
@@ -435,8 +451,8 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
     if policy.observation:
         later.append(f"above {policy.observation_share * window:,.0f} tokens, older messages become observations")
     if policy.handover == "pays":
-        least = least_context_tokens(situation)
+        least = handover.least_context_tokens(situation)
         later.append(f"above {least:,.0f} tokens, a handover document is written if that saves money")
     if policy.handover in ("share", "pays"):
-        later.append(f"a handover document is always written at {latest_start_tokens(situation):,.0f} tokens")
+        later.append(f"a handover document is always written at {handover.latest_start_tokens(situation):,.0f} tokens")
     return f"Later: {'; '.join(later)}." if later else "This preset never folds (shortens) anything."

@@ -382,7 +382,7 @@ class TurnEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """`cause`: of a failure, what a way on can be offered by: key, model, window, busy, connection, store; or nothing."""
+    """`cause`: of a failure, what a way on can be offered by: key, credit, model, window, busy, connection, store; or nothing."""
 
     reason: TurnEnd
     why: str = ""

@@ -24,6 +24,7 @@ CUTS_IN_A_ROW = 3
 OVERFLOWS_IN_A_ROW = 3
 _CAUSES: Mapping[type[errors.HelixError], str] = {
     errors.ProviderKeyRefused: "key",
+    errors.NoCreditLeft: "credit",
     errors.UnknownModel: "model",
     errors.ContextTooLong: "window",
     errors.ModelOverloaded: "busy",
@@ -112,6 +113,7 @@ class TurnLoop:
         end = turn_end_at_spending_limit(self._crew, self._conversation, self._paid_before)
         try:
             while end is None:
+                self._talk.running(ConversationActivity.THINKING)
                 await record_changed_settings(self._crew, self._conversation)
                 await self._steward.apply_due_folds()
                 self._refuse_pins_over_window()
@@ -170,7 +172,6 @@ class TurnLoop:
 
     async def _ask_until_answered(self) -> Reply:
         """One reply, recorded. A request that is too long is folded and asked again, unless that changed nothing."""
-        self._talk.running(ConversationActivity.THINKING)
         for _ in range(OVERFLOWS_IN_A_ROW):
             try:
                 return await self._stream_and_record_reply()

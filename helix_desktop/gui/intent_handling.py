@@ -9,6 +9,7 @@ from helix_desktop.gui.deep_links import WindowPlace, open_in_browser
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_which_way
+from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript import chat_intents
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.workbench_types import Session
@@ -81,8 +82,8 @@ def _handle_conversation_intent(window: MainWindow, want: chat_intents.ChatInten
             run(session.switch_to_answer(end))
         case chat_intents.PinPart(ref):
             run(session.context.pin_part(ref))
-        case chat_intents.FoldAgain(kind):
-            run(session.start_fold(kind))
+        case chat_intents.AskToFold(kind):
+            FoldNowDialog(session, window.background_runner, window, kind).open()
         case chat_intents.UnpinPart(ref):
             run(session.context.unpin_part(ref))
         case _:

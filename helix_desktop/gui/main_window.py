@@ -408,9 +408,8 @@ class MainWindow(WindowFrame):
     def _show_model(self) -> None:
         self.top.model.show_choice(self.foreign_agent_name or self.current_model)
         self.chat.empty.show_demo_suggestions(scripted=self.current_model == DEMO_MODEL)
-        self.chat.empty.show_folder_use(
-            has_folder=self.current_workbench is None or bool(self.current_workbench.allowed_folders)
-        )
+        if (bench := self.current_workbench) is not None:
+            self.chat.empty.show_folder_use(has_folder=bool(bench.allowed_folders), mode=bench.permission_mode)
         self.top.fit_top_bar()
 
     def _follow_workspace(self, bench: Workbench) -> None:
@@ -568,7 +567,7 @@ class MainWindow(WindowFrame):
             loads=bool(awaited),
             scripted=bench.model_of_conversation(session.id if session else "") == DEMO_MODEL,
         )
-        composer.show_run_state(session.running if session else session_events.ConversationActivity.IDLE)
+        self._show_run_state(chat)
         if session is not None:
             composer.show_waiting_messages([waiting.parts for waiting in session.queue])
         if session is not None and not session.queue:
@@ -610,10 +609,9 @@ class MainWindow(WindowFrame):
         other = next((chat.composer.draft_place[1] for chat in self.chats if chat is not self.chat), "new")
         for key, shown in (("conversation", name), ("beside", other)) if workspace else ():
             self.memory.remember_value(key, workspace, value="" if shown == "new" else shown)
-        self.top.show_background_work("")
         self._show_model()
         self.sidebar.list.select_conversation(name)
-        self.enable_possible_actions()
+        self._show_run_state(self.chat)
         self._update_window_title()
 
     def _open_second_chat_beside(self) -> None:
@@ -699,9 +697,8 @@ class MainWindow(WindowFrame):
 
     def _show_session_event(self, chat: ChatPage, session: Session, event: session_events.Event) -> None:
         if isinstance(event, session_events.ActivityChanged):
-            chat.composer.show_run_state(event.running)
+            self._show_run_state(chat)
             chat.way_on.show_last_turn_end(session)
-            self.enable_possible_actions()
             if event.running not in WORKING_STATES:
                 chat.measuring.start()
                 chat.rewrite_cost.explain_last_turn(session)
@@ -712,13 +709,21 @@ class MainWindow(WindowFrame):
         elif isinstance(event, session_events.MessagesQueued):
             chat.composer.show_waiting_messages(event.messages)
             chat.way_on.show_last_turn_end(session)
-        elif isinstance(event, session_events.FoldProgress) and chat is self.chat:
-            words = tr("Folding: {kind}…", kind=describe_fold_kind(event.kind))
-            self.top.show_background_work("" if event.done else words)
+        elif isinstance(event, session_events.FoldProgress):
+            self._show_run_state(chat)
         elif isinstance(event, session_events.FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):
             chat.cost += event.recorded.fact.usage.cost
             if session.running not in WORKING_STATES:  # A connected agent's turn runs elsewhere.
                 chat.rewrite_cost.explain_last_turn(session)
+
+    def _show_run_state(self, chat: ChatPage) -> None:
+        """What runs in a conversation, and what can be stopped of it."""
+        running = chat.session.running if chat.session else session_events.ConversationActivity.IDLE
+        kind = chat.session.steward.kind_in_progress if chat.session else None
+        chat.composer.show_run_state(running, folds=kind is not None)
+        if chat is self.chat:
+            self.top.show_background_work(tr("Folding: {kind}…", kind=describe_fold_kind(kind)) if kind else "")
+            self.enable_possible_actions()
 
     def _focus_question(self, chat: ChatPage, event: session_events.QuestionAsked) -> None:
         """Focus the question, unless the user is writing, is in the other conversation, or could not read it."""
@@ -778,7 +783,7 @@ class MainWindow(WindowFrame):
         allow(CONVERSATION_ACTIONS, when=self.current_session is not None)
         allow(QUESTION_ACTIONS, when=running is session_events.ConversationActivity.ASKING)
         allow(("regenerate", "resume"), when=self.current_session is not None and not works)
-        allow(("stop",), when=works)
+        allow(("stop",), when=works or bool(self.current_session and self.current_session.steward.kind_in_progress))
         allow(("other-side", "close-side"), when=len(self.chats) > 1)
 
     def build_attachment_receiver(self) -> Callable[[Attachment], None]:

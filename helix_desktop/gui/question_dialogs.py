@@ -39,9 +39,7 @@ def ask_to_confirm(parent: QWidget, title: str, text: str, yes: str, then: Calla
 
 
 def ask_allow_all(parent: QWidget, then: Callable[[], object]) -> QMessageBox:
-    text = tr(
-        "In all conversations of this workspace, agents can run commands, change files and use tools without asking you first. Rules that deny something still apply."
-    )
+    text = tr("In all conversations of this workspace, agents can run commands, change files and use tools without asking you first. Rules that deny something still apply.")  # fmt: skip
     return ask_to_confirm(parent, tr("Allow everything?"), text, tr("Allow everything"), then)
 
 

@@ -105,10 +105,7 @@ class WindowServices(QObject):
 
         def show_missing_folder(gone: Sequence[Path]) -> None:
             if gone and window.current_workbench is bench and not window.notices.shown_text:
-                words = tr(
-                    "The folder {folder} is missing. History and cache are intact. Restore the folder, or choose another.",
-                    folder=gone[0],
-                )
+                words = tr("The folder {folder} is missing. History and cache are intact. Restore the folder, or choose another.", folder=gone[0])  # fmt: skip
                 choose = window.window_actions["workspace-folder"].trigger
                 window.notices.show_notice(words, button=tr("Choose a folder…"), act=choose, stays=60_000)
 

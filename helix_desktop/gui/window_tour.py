@@ -171,60 +171,28 @@ class WindowTour(QObject):
     def _build_tour_steps(self) -> tuple[WindowTourStep, ...]:
         chat = self._window.chat
         return (
-            WindowTourStep(
-                tr("Send a message"),
-                tr(
-                    "Click the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. The script asks before it runs a command: click “Allow once”."
-                ),
-                tr(
-                    "You have just seen a complete turn. When the script reads files or runs commands during a turn, each call is shown, and you are asked before each command."
-                ),
-                self._place_of_question_or_suggestion,
-                lambda: self._count_ended_turns() > 0,
-            ),
-            WindowTourStep(
-                tr("See what was left out"),
-                tr(
-                    "One command printed 52,000 tokens. The model saw a short excerpt; the rest is in the cache. Click the label to see both."
-                ),
-                tr(
-                    "On the right, you see what the model saw, and how to get the original back. Folding never deletes anything."
-                ),
-                self._place_of_excerpt,
-                lambda: self._step_number == 1 and self._window.showing.page == "timeline",
-            ),
-            WindowTourStep(
-                tr("Fold now"),
-                tr(
-                    "When the context fills up, older parts are folded: something shorter takes their place. You can also start folding yourself: click the meter, then Fold now, then Start."
-                ),
+            WindowTourStep(tr("Send a message"),
+                tr("Click the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. The script asks before it runs a command: click “Allow once”."),
+                tr("You have just seen a complete turn. When the script reads files or runs commands during a turn, each call is shown, and you are asked before each command."),
+                self._place_of_question_or_suggestion, lambda: self._count_ended_turns() > 0),
+            WindowTourStep(tr("See what was left out"),
+                tr("One command printed 52,000 tokens. The model saw a short excerpt; the rest is in the cache. Click the label to see both."),
+                tr("On the right, you see what the model saw, and how to get the original back. Folding never deletes anything."),
+                self._place_of_excerpt, lambda: self._step_number == 1 and self._window.showing.page == "timeline"),
+            WindowTourStep(tr("Fold now"),
+                tr("When the context fills up, older parts are folded: something shorter takes their place. You can also start folding yourself: click the meter, then Fold now, then Start."),
                 tr("The line across the chat is the fold. From here on, the shorter text is sent to the model."),
-                self._place_of_fold_button,
-                self._has_folded,
-            ),
-            WindowTourStep(
-                tr("Undo it"),
+                self._place_of_fold_button, self._has_folded),
+            WindowTourStep(tr("Undo it"),
                 tr("Every fold can be undone. Click the fold's line, then click Undo."),
                 tr("The original is sent to the model again, word for word. Redo brings the fold back."),
-                self._place_of_undo,
-                lambda: any(isinstance(fact, Unfolded) for fact in self._facts_of_session()),
-            ),
-            WindowTourStep(
-                tr("Recall something"),
-                tr(
-                    "The cache holds every tool output. Open the Cache page, choose an entry, and click “Add to next message”."
-                ),
+                self._place_of_undo, lambda: any(isinstance(fact, Unfolded) for fact in self._facts_of_session())),
+            WindowTourStep(tr("Recall something"),
+                tr("The cache holds every tool output. Open the Cache page, choose an entry, and click “Add to next message”."),
                 tr("The entry is attached to your next message. You can remove the entry there."),
-                self._place_of_recall,
-                lambda: self._step_number == 4 and bool(chat.composer.attachments.listed_attachments),
-            ),
-            WindowTourStep(
-                tr("Connect a model"),
-                tr(
-                    "The agent in this tour follows a script and cannot do real work. To connect a provider or a server on this computer (such as Ollama), click the model's name."
-                ),
+                self._place_of_recall, lambda: self._step_number == 4 and bool(chat.composer.attachments.listed_attachments)),
+            WindowTourStep(tr("Connect a model"),
+                tr("The agent in this tour follows a script and cannot do real work. To connect a provider or a server on this computer (such as Ollama), click the model's name."),
                 tr("Choose a model, then open a folder of your own with the + on the left."),
-                lambda: self._place_in_window(self._window.top.model),
-                lambda: False,
-            ),
-        )
+                lambda: self._place_in_window(self._window.top.model), lambda: False),
+        )  # fmt: skip

@@ -21,7 +21,9 @@ from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.help_dialog import CONTENTS
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_folder, ask_which_way
+from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.chat_intents import AskToFold
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import QUESTION_ACTIONS
 from helix_desktop.gui.workbench_types import Session, Workbench
@@ -30,7 +32,6 @@ from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.program_settings import THEME, ZOOM, ProgramSettings
 
 FOLD_KIND_BY_ACTION = {
-    "fold-marker": FoldKind.MARKER,
     "fold-observations": FoldKind.OBSERVATIONS,
     "fold-reflection": FoldKind.REFLECTION,
     "fold-handover": FoldKind.HANDOVER,
@@ -221,12 +222,13 @@ def _focus_composer_in_chat(window: MainWindow) -> None:
 def _wire_top_bar(window: MainWindow) -> None:
     top, on = window.top, window.window_actions.set_action_handler
     top.page_chosen.connect(window.switch_to_page)
+    top.stop_wanted.connect(window.window_actions["stop"].trigger)
     panel = window.context_panel
     panel.policy.chosen.connect(lambda name: _choose_policy_or_mode(window, "policy", name))
     panel.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
     panel.comparison_wanted.connect(window.window_actions["lab"].trigger)
     panel.side_panel_wanted.connect(window.toggle_side_panel)
-    panel.fold_wanted.connect(window.pages.inspector.ask_to_fold_now)
+    panel.fold_wanted.connect(window.window_actions["fold-handover"].trigger)
     panel.request_wanted.connect(window.pages.inspector.show_request_of_step)
     window.pages.inspector.closing_wanted.connect(window.toggle_side_panel)
     for page in PAGES:
@@ -314,7 +316,7 @@ def _wire_writing(window: MainWindow) -> None:
     window.workbench_shown.connect(partial(message_sending.send_messages_of_new_conversation, window))
     on("compose", partial(_focus_composer, window))
     on("attach", lambda: ask_files(window, tr("Attach files"), window.attaching.attach_files))
-    on("stop", lambda: _act_on_shown_session(window, lambda session: session.stop_turn()))
+    on("stop", lambda: _act_on_shown_session(window, _stop_turn_or_fold))
     on("resume", partial(_retry_and_resume, window))
     for scope in ("once", "conversation", "always"):
         on(f"allow-{scope}", partial(_answer_shown_question, window, scope))
@@ -346,6 +348,13 @@ def _act_on_shown_session(window: MainWindow, act: Callable[[Session], object]) 
             act(window.current_session)
         except HelixError as error:
             window.notices.show_error_notice(error)
+
+
+def _stop_turn_or_fold(session: Session) -> None:
+    if session.running in WORKING_STATES:
+        session.stop_turn()
+    else:
+        session.steward.cancel_fold()
 
 
 def _answer_shown_question(window: MainWindow, scope: str = "") -> None:
@@ -435,12 +444,10 @@ def _wire_conversation_actions(window: MainWindow) -> None:
         if window.current_session is not None:
             window.run_for_window(act(window.current_session))
 
-    def start_fold(kind: FoldKind) -> None:
-        run_on_session(lambda session: session.start_fold(kind))
-
+    on("fold-marker", lambda: run_on_session(lambda session: session.start_fold(FoldKind.MARKER)))
     on("regenerate", lambda: run_on_session(lambda session: session.ask_again()))
     for name, kind in FOLD_KIND_BY_ACTION.items():
-        on(name, partial(start_fold, kind))
+        on(name, partial(intent_handling.handle_intent, window, AskToFold(kind)))
     window.enable_possible_actions()
 
 

@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from helix_desktop.errors import ContextTooLong, ModelFailed, ModelOverloaded, ProviderKeyRefused, UnknownModel
+from helix_desktop.errors import (
+    ContextTooLong,
+    ModelFailed,
+    ModelOverloaded,
+    NoCreditLeft,
+    ProviderKeyRefused,
+    UnknownModel,
+)
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, list_at, parse_json, text_at, value_at
 
@@ -132,7 +139,7 @@ def _window_in_refusal(body: Json, sentence: str) -> int:
 
 def _account_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> ModelFailed | None:
     if refusal.status == 402 or _MONEY.search(evidence):
-        return ModelFailed(sentence, remedy="Check your account's balance and limits with the provider.")
+        return NoCreditLeft(sentence, remedy="Add credit at the provider, or choose another model.")
     if refusal.status == 401 or (refusal.status < 500 and _KEY.search(evidence)):
         return ProviderKeyRefused(sentence, remedy="Set a new key for this provider.")
     if refusal.status < 500 and _MODEL.search(evidence):

@@ -19,6 +19,7 @@ from helix_desktop.engine.facts import (
     DocumentEdited,
     Excluded,
     Folded,
+    FoldFailed,
     FoldKind,
     Forgotten,
     ModelRole,
@@ -237,10 +238,38 @@ async def test_only_one_fold_is_in_flight_and_it_can_be_cancelled() -> None:
     assert len([task for task in kept.tasks._running if "handover" in task.get_name()]) == 1
     with pytest.raises(ActionRefused, match="already in progress"):
         await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    assert kept.steward.kind_in_progress is FoldKind.HANDOVER
     kept.steward.cancel_fold()
     await kept.settled()
     assert kept.folds(FoldKind.HANDOVER) == []
+    assert kept.steward.kind_in_progress is None
     assert not kept.tasks._running
+
+
+async def test_a_fold_that_the_user_stops_is_said_to_be_stopped_and_not_an_older_failure() -> None:
+    kept = await keeping(window=100_000)
+    await kept.say("a task")
+    await worked(kept, 12, 300)
+    await kept.conversation.append_facts(FoldFailed(FoldKind.HANDOVER, "The provider is busy."))
+    kept.writers["main"].gate = kept.writers["fast"].gate = asyncio.Event()
+    folding = kept.tasks.spawn_task(kept.steward.fold_on_demand(FoldKind.HANDOVER), name="asked")
+    await asyncio.sleep(0)
+    kept.steward.cancel_fold()
+    with pytest.raises(NoDocumentWritten, match="Nothing was folded: you stopped it"):
+        await folding
+
+
+async def test_what_a_fold_costs_is_known_before_it_is_made() -> None:
+    kept = await keeping(window=100_000)
+    await kept.say("a task")
+    await worked(kept, 12, 300)
+    assert kept.steward.estimate_fold_cost(FoldKind.HANDOVER) is None, "no price is known"
+    await kept.conversation.append_facts(ModelSet(ModelRole.MAIN, "main", 100_000, price_input=3.0, price_output=15.0))
+    cost, listed = (kept.steward.estimate_fold_cost(kind) for kind in (FoldKind.HANDOVER, FoldKind.OBSERVATIONS))
+    assert cost is not None
+    assert listed is not None
+    assert 0.001 < cost <= listed < 0.1, "a transcript is not in the provider's cache"
+    assert kept.steward.estimate_fold_cost(FoldKind.MARKER) == 0
 
 
 async def test_the_cooldown_keeps_handovers_apart() -> None:

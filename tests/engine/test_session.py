@@ -92,6 +92,20 @@ async def test_the_states_of_a_turn_are_told_in_order() -> None:
     ]
 
 
+async def test_a_turn_runs_from_its_beginning_on_also_while_folds_hold_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the window takes it for one that was broken off, and offers to go on with it."""
+    at = await world(says("one"))
+    shown, fold = [], at.session.steward.apply_due_folds
+
+    async def fold_for_long(*, overflowed: bool = False) -> None:
+        shown.append(at.session.running)
+        await fold(overflowed=overflowed)
+
+    monkeypatch.setattr(at.session.steward, "apply_due_folds", fold_for_long)
+    await told(at, "hello")
+    assert shown == [ConversationActivity.THINKING]
+
+
 async def test_a_turn_that_failed_is_shown_as_failed() -> None:
     at = await world(*[calls("look", n=n) for n in range(5)], limits=TurnLimits(steps=2))
     await told(at, "hello")

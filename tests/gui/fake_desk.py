@@ -59,6 +59,7 @@ from helix_desktop.engine.session_events import (
     ConversationActivity,
     Event,
     FactAppended,
+    FoldProgress,
     MessagesQueued,
     QuestionAnswered,
     QuestionAsked,
@@ -157,6 +158,8 @@ class FakeQueue(list[Waiting]):
 class FakeSession(StandIn):
     """Keeps facts and tells events. `answers` are taken one by one; without any, a turn stays open until told."""
 
+    kind_in_progress: FoldKind | None = None
+    fold_cost: float | None = 0.03
     first_price = 0.0  # known once it is ready
     rewrite: context_usage.PendingRewrite | None = None
     unpriced = ""
@@ -187,6 +190,8 @@ class FakeSession(StandIn):
         return lambda: self._listeners.remove(listener)
 
     def tell(self, event: Event) -> None:
+        if isinstance(event, FoldProgress):
+            self.kind_in_progress = None if event.done else event.kind
         for listener in [*self._listeners, *filter(None, [self._upwards])]:
             listener(event)
 
@@ -285,6 +290,12 @@ class FakeSession(StandIn):
     async def recall_as_attachment(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> Attachment:
         text = story.CONTENT[digest]
         return Attachment(digest.short_hex, story.stored(text), len(text) // 4)
+
+    def estimate_fold_cost(self, kind: FoldKind) -> float | None:
+        return 0.0 if kind is FoldKind.MARKER else self.fold_cost
+
+    def cancel_fold(self) -> None:
+        self.done.append("stop the fold")
 
     async def start_fold(self, kind: FoldKind, *, wish: str = "") -> None:
         self.done.append(f"fold {kind}")

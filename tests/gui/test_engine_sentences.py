@@ -50,7 +50,7 @@ FILES_PUT_BACK = {
     "change_restoring.py",
 }  # what is told after a rewind or an undo
 PUT_TOGETHER = {
-    "Nothing was folded: the operation was cancelled",  # in the source, of several pieces
+    "Nothing was folded: you stopped it",  # in the source, of several pieces
     "it closed the connection.",
     "it sent a message of more than {} bytes.",
     "the connection was lost.",

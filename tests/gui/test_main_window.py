@@ -51,6 +51,7 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.errors import InvalidInput, StoreBusy, StoreFailed
 from helix_desktop.gui import intent_handling, message_sending
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.chat.completion_list import CompletionRequest
 from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.chat.waiting_messages import OneLineLabel
 from helix_desktop.gui.deep_links import WindowPlace
@@ -58,12 +59,15 @@ from helix_desktop.gui.frame.conversation_list import has_second_line
 from helix_desktop.gui.frame.window_frame import NARROW_WINDOW_WIDTH
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_actions import ModelActions
+from helix_desktop.gui.search_suggestions import offer_slash_commands
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript import chat_intents
 from helix_desktop.gui.window_memory import WindowMemory
 from helix_desktop.gui.window_wiring import wire_window
 from helix_desktop.program_settings import ASK_ABOVE, ProgramSettings
 from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.tools.permission import PermissionMode
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench
 from tests.gui.fake_setup import FakeSetup
@@ -444,7 +448,6 @@ def test_the_head_names_the_copy_of_a_conversation_and_of_its_fork(window: MainW
     [
         ("regenerate", "regenerate"),
         ("resume", "resume"),
-        ("fold-handover", "fold handover"),
         ("fold-marker", "fold marker"),
     ],
 )
@@ -593,9 +596,67 @@ def test_an_error_is_a_notice_with_what_to_do(window: MainWindow) -> None:
     assert window.notices.shown_text == "Cannot rewind while the agent is working. Stop the agent first (Esc)."
 
 
-def test_folding_in_the_background_is_said_at_the_top(window: MainWindow, session: FakeSession) -> None:
+@pytest.mark.parametrize(("way", "words"), [("key", "about $0.030"), ("command", "about $0.030"), ("free", "no model")])
+def test_a_fold_that_a_model_writes_is_asked_about_with_its_price(
+    window: MainWindow, session: FakeSession, way: str, words: str
+) -> None:
+    if way == "command":
+        offers = offer_slash_commands(window.window_actions, CompletionRequest("/", "handover", 0))
+        message_sending.act_on_chosen_completion(window, offers[0])
+    else:
+        window.window_actions["fold-handover"].trigger()
+    (dialog,) = window.findChildren(FoldNowDialog)
+    assert session.done == []
+    assert dialog.kind.currentData() == FoldKind.HANDOVER
+    if way == "free":
+        dialog.kind.setCurrentIndex(dialog.kind.count() - 1)
+    assert words in dialog.cost.text()
+    dialog.accept()
+    assert session.done == ["fold marker" if way == "free" else "fold handover"]
+
+
+def test_a_fold_without_a_known_price_says_so(window: MainWindow, session: FakeSession) -> None:
+    session.fold_cost = None
+    window.window_actions["fold-observations"].trigger()
+    (dialog,) = window.findChildren(FoldNowDialog)
+    assert dialog.kind.currentData() == FoldKind.OBSERVATIONS
+    assert "No price is known" in dialog.cost.text()
+    dialog.reject()
+    assert session.done == []
+
+
+def test_a_fold_is_stopped_beside_its_name_in_the_message_box_and_by_escape(
+    window: MainWindow, session: FakeSession
+) -> None:
+    assert QTest.qWaitForWindowActive(window)
+    composer, stop = window.chat.composer, window.chat.composer._stop
+    assert not stop.isVisible()
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER, "a handover pays"))
     window.chat.bridge.emit_waiting_events()
+    for press_stop in (stop.click, window.top._stop.click, lambda: QTest.keyClick(window, Qt.Key.Key_Escape)):
+        press_stop()
+    assert session.done == ["stop the fold"] * 3
+    assert composer._send.text() == "Send", "a message does not wait for the fold"
+    session.set_running(ConversationActivity.THINKING)
+    window.chat.bridge.emit_waiting_events()
+    stop.click()
+    assert session.done[-1] == "stop", "what the agent does goes first"
+    session.set_running(ConversationActivity.IDLE)
+    session.tell(FoldProgress(session.id, FoldKind.HANDOVER, done=True))
+    window.chat.bridge.emit_waiting_events()
+    assert not stop.isVisible()
+    assert not window.top._stop.isVisible()
+
+
+def test_folding_in_the_background_is_said_at_the_top_also_after_another_conversation(
+    window: MainWindow, session: FakeSession, bench: FakeWorkbench
+) -> None:
+    session.tell(FoldProgress(session.id, FoldKind.HANDOVER, "a handover pays"))
+    window.chat.bridge.emit_waiting_events()
+    assert window.top._state.text() == "Folding: handover…"
+    window.begin_new_conversation()
+    assert window.top._state.text() == ""
+    window.go_to_conversation(session.id)
     assert window.top._state.text() == "Folding: handover…"
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER, done=True))
     window.chat.bridge.emit_waiting_events()
@@ -1134,6 +1195,20 @@ def test_allowing_everything_is_confirmed_and_shows(window: MainWindow, bench: F
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert bench.permission_mode == ALLOW_ALL
     assert window.chat.composer._mode.property("look") == "danger-chip"
+
+
+def test_an_empty_conversation_says_what_is_true_in_each_permission_mode(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    said = {}
+    for mode in PermissionMode:
+        asyncio.run(bench.choose_permission_mode(mode))
+        window.show_workspace_choices()
+        said[mode] = window.chat.empty._words.text()
+    assert "You are asked before anything is changed" in said[PermissionMode.ASK]
+    assert [mode for mode, words in said.items() if "before anything" in words] == [PermissionMode.ASK]
+    assert "not asked" in said[PermissionMode.ALLOW_ALL]
+    assert len({*said.values()}) == len(PermissionMode)
 
 
 def test_an_opened_conversation_without_a_message_offers_first_steps_until_something_is_said(

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.errors import ContextTooLong, ModelFailed, ModelOverloaded, ProviderKeyRefused, UnknownModel
+from helix_desktop.errors import (
+    ContextTooLong,
+    ModelFailed,
+    ModelOverloaded,
+    NoCreditLeft,
+    ProviderKeyRefused,
+    UnknownModel,
+)
 from helix_desktop.protocols.provider_failures import (
     LONGEST_SENTENCE,
     ProviderRefusal,
@@ -102,9 +109,9 @@ OTHERS = [
     ("anthropic model", 404, {"error": {"type": "not_found_error", "message": "model: x"}}, UnknownModel),
     ("wrong path", 404, {"detail": "Not Found"}, ModelFailed),
     ("no tools", 400, openai("registry.ollama.ai/library/gemma does not support tools"), ModelFailed),
-    ("no money, openai", 429, openai("You exceeded your current quota, please check your plan", "insufficient_quota"), ModelFailed),
-    ("no money, anthropic", 400, openai("Your credit balance is too low to access the API."), ModelFailed),
-    ("no money, deepseek", 402, openai("Insufficient Balance"), ModelFailed),
+    ("no money, openai", 429, openai("You exceeded your current quota, please check your plan", "insufficient_quota"), NoCreditLeft),
+    ("no money, anthropic", 400, openai("Your credit balance is too low to access the API."), NoCreditLeft),
+    ("no money, deepseek", 402, openai("Insufficient Balance"), NoCreditLeft),
     ("busy", 429, openai("Rate limit reached", "rate_limit_exceeded"), ModelOverloaded),
     ("overloaded", 529, {"error": {"type": "overloaded_error", "message": "Overloaded"}}, ModelOverloaded),
     ("a gateway", 502, "<html>Bad gateway</html>", ModelOverloaded),
@@ -179,7 +186,7 @@ NOT_THERE = {"error": {"code": 404, "message": "no such thing", "status": "NOT_F
         (405, {"detail": "gone"}, ModelFailed, "Check the address and the model name 'm'."),
         (404, NOT_THERE, UnknownModel, "To see this provider's models, run helix-desktop model list."),
         (404, {"error": {"type": "not_found_error", "message": "x"}}, UnknownModel, "To see this provider's models, run helix-desktop model list."),
-        (402, {"message": "x"}, ModelFailed, "Check your account's balance and limits with the provider."),
+        (402, {"message": "x"}, NoCreditLeft, "Add credit at the provider, or choose another model."),
         (401, {"message": "x"}, ProviderKeyRefused, "Set a new key for this provider."),
         (403, {"message": "x"}, ProviderKeyRefused, "The key for this provider does not permit this request. Use another key or another model."),
         (499, openai("Incorrect API key provided"), ProviderKeyRefused, "Set a new key for this provider."),

@@ -71,9 +71,7 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     paid = fold_economics.carrying_cost(round(branch.carried_token_steps(first) * factor), price)
     less = round(covered * factor) - expected_document_tokens(situation)
     saved = fold_economics.carrying_cost(less, price)
-    # What a handover of the span costs now with its likely writer, in the main model's input tokens.
-    by_main, by_fast = _costs_by_writer(situation, span)
-    costs = by_main if main_model_writes(situation, span) or by_fast is None else by_fast
+    costs = expected_cost(situation, span)
     rewritten = fold_economics.expected_rewriting_cost(less, price) if situation.is_pausing else 0.0
     if not fold_economics.handover_pays(paid, saved, costs - rewritten, fold_experience(situation)):
         return None
@@ -91,12 +89,24 @@ def main_model_writes(situation: FoldSituation, span: Span) -> bool:
     return situation.policy.handover_writer == "cheapest" and by_main <= by_fast
 
 
-def _costs_by_writer(situation: FoldSituation, span: Span) -> tuple[float, float | None]:
+def expected_cost(situation: FoldSituation, span: Span, *, of_transcript: bool = False) -> float:
+    """What it costs to fold the span now with its likely writer, in the main model's input tokens. `of_transcript`: even
+    the main model is shown a transcript, which its provider has not cached.
+    """
+    by_main, by_fast = _costs_by_writer(situation, span, of_transcript=of_transcript)
+    by_itself = by_fast is None or (not of_transcript and main_model_writes(situation, span))
+    return by_main if by_itself or by_fast is None else by_fast
+
+
+def _costs_by_writer(
+    situation: FoldSituation, span: Span, *, of_transcript: bool = False
+) -> tuple[float, float | None]:
     settings, meter = situation.state.settings, situation.meter
     price = context_usage.relative_prices(settings.model_for_role(ModelRole.MAIN))
     tail = sum(item.tokens for item in situation.branch.items_from(span.last + 1))
     planned = HandoverPlan(meter.used, round(tail * meter.factor), expected_document_tokens(situation))
-    by_main, fast = fold_economics.handover_cost(planned, price), settings.model_for_role(ModelRole.FAST)
+    by_main = fold_economics.handover_cost(planned, price, price if of_transcript else None)
+    fast = settings.model_for_role(ModelRole.FAST)
     if fast is None:
         return by_main, None
     writer, scale = context_usage.relative_prices(fast), _fast_price_share(situation, fast)

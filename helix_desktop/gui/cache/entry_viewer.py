@@ -213,8 +213,12 @@ class EntryViewer(QWidget):
         self._uses_button.setText(format_count(len(uses), "used in {n} message", "used in {n} messages"))
         self._uses_button.setVisible(True)
         menu = _cleared_menu_of(self._uses_button)
+        names = {
+            "output": tr("output"), "attachment": tr("attachment"), "image": tr("image"), "change": tr("change"),
+            "fold": tr("fold"), "recall": tr("recall"), "import": tr("import"),
+        }  # fmt: skip
         for use in sorted(uses, key=lambda each: -each.time)[:_SHOWN_USES]:
-            words = tr("{how}, {when}", how=use.how, when=format_date_and_time(use.time))
+            words = tr("{how}, {when}", how=names.get(use.how, use.how), when=format_date_and_time(use.time))
             place = ShowInChat(use.conversation, use.seq)
             menu.addAction(words, partial(self.intent_wanted.emit, place))
         self._uses_button.setEnabled(bool(uses))

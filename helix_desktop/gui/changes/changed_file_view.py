@@ -157,9 +157,7 @@ def _describe_file_version(item: TreeItem | None) -> str:
         case PathKind.LINK:
             return tr("a link to {target}", target=printable_path(item.content.decode("utf-8", "surrogateescape")))
         case PathKind.TWIN:
-            return tr(
-                "a hard link to {target}", target=printable_path(item.content.decode("utf-8", "surrogateescape")[2:])
-            )
+            return tr("a hard link to {target}", target=printable_path(item.content.decode("utf-8", "surrogateescape")[2:]))  # fmt: skip
         case PathKind.FOLDER:
             return tr("a folder, mode {mode}", mode=mode)
     return tr("a socket, pipe or device")

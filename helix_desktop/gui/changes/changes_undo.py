@@ -88,10 +88,7 @@ class ChangesUndo(QObject):
     def undo_since_turn(self, turn: TurnOfChanges, turns: Sequence[TurnOfChanges]) -> None:
         """Everything as it was before a turn; what the user changed since is among it, and the question says so."""
         if self._changes is not None:
-            title = tr(
-                "Restore everything to its state before turn {number} (your own changes are undone too)",
-                number=turn.number,
-            )
+            title = tr("Restore everything to its state before turn {number} (your own changes are undone too)", number=turn.number)  # fmt: skip
             work = self._changes.changes_since_checkpoint(turn.first_checkpoint, folders=True)
             sources = (source for each in turns if each.seq >= turn.seq for source in each.sources)
             undoes = undone_seqs(sources, self._conversation)

@@ -168,11 +168,14 @@ class Composer(QWidget):
         self.context_button.setAccessibleDescription(self.meter.toolTip())
         self._fit_controls_to_width()
 
-    def show_run_state(self, running: ConversationActivity) -> None:
+    def show_run_state(self, running: ConversationActivity, *, folds: bool = False) -> None:
+        """`folds`: a fold is being written, beside the turn or alone; what is sent meanwhile does not wait for it."""
         self._running = running
         self.price.show_whether_idle(idle=running is ConversationActivity.IDLE)
         works = running in WORKING_STATES
-        self._stop.setVisible(works)
+        self._stop.setVisible(works or folds)
+        self._stop.setToolTip(tr("Stop the fold (Esc)") if folds and not works else tr("Stop the agent (Esc)"))
+        self._stop.setAccessibleName(self._stop.toolTip())
         self._send.setText(tr("Queue") if works else tr("Send"))
         hint = tr("Send when the agent finishes (Enter), or after its current step (Ctrl+Enter)")
         self._send.setToolTip(hint if works else tr("Send the message (Enter)"))

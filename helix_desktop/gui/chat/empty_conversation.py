@@ -56,10 +56,16 @@ class EmptyConversationPanel(QWidget):
         for button in self._others:
             button.setVisible(self._has_folder and not scripted)
 
-    def show_folder_use(self, *, has_folder: bool) -> None:
-        """A workspace without a folder has no project to explain and no tests to run."""
+    def show_folder_use(self, *, has_folder: bool, mode: str = "ask") -> None:
+        """What the agent may do here in the permission mode. A workspace without a folder has no project to explain and no tests to run."""
         self._has_folder = has_folder
-        here = tr("The agent reads and edits files here and runs commands. You are asked before anything is changed.")
+        asks = tr("The agent reads and edits files here and runs commands. You are asked before anything is changed.")
+        here = {
+            "read only": tr("The agent reads files here. It cannot change files or run commands."),
+            "plan": tr("The agent reads files here. Nothing is changed until you approve a plan."),
+            "allow edits": tr("The agent reads and edits files here. You are asked before it runs a command."),
+            "allow all": tr("The agent reads and edits files here and runs commands. You are not asked first."),
+        }.get(mode, asks)
         nowhere = tr("This workspace has no folder. Ask anything, attach files, or choose a folder in the settings.")
         self._words.setText(here if has_folder else nowhere)
         self._fit_suggestions(self._words.width())

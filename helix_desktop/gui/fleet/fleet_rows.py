@@ -143,7 +143,8 @@ def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
     where = task["worker"].rpartition(" ")[0]  # The name without its process number at the end.
     if task["worker"] in one["lost"]:
         where = tr("{worker} (not responding)", worker=where)
-    now = describe_task_reason(state, task) or (tr("attempt {n}", n=task["claims"]) if task["claims"] > 1 else "")
+    again = state == "running" and task["claims"] > 1 and not task["asked"]  # With a permission, it only goes on.
+    now = describe_task_reason(state, task) or (tr("attempt {n}", n=task["claims"]) if again else "")
     text, now = (" ".join(words.split())[:LONGEST_CELL] for words in (task["text"], now))
     words = [states[state], text, one["name"], task["agent"] or tr("agent"), where or NOTHING, now]
     cost = format_dollars(task["cost"]) if task["cost"] else NOTHING

@@ -21,6 +21,7 @@ class TopBar(QWidget):
 
     page_chosen = Signal(str)
     sidebar_wanted = Signal()
+    stop_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -31,6 +32,8 @@ class TopBar(QWidget):
         self._side.setFixedSize(28, 28)
         self._side.clicked.connect(self.sidebar_wanted)
         self._state, self._copy = (plain_widgets.build_plain_label("", "small", self, wraps=False) for _ in range(2))
+        self._stop = plain_widgets.build_push_button(tr("Stop"), self, self.stop_wanted.emit, "link")
+        self._stop.hide()
         self.model = ChoicePill(tr("Model"), self)
         self._tabs: dict[str, QPushButton] = {}
         self._row = build_row(self._side, owner=self, spacing=4)
@@ -40,6 +43,7 @@ class TopBar(QWidget):
             group.addButton(self._tabs[name])
         self._row.addStretch(1)
         self._row.addWidget(self._state)
+        self._row.addWidget(self._stop)
         self._row.addWidget(self._copy)
         self._row.addSpacing(6)
         self._row.addWidget(self.model)
@@ -54,8 +58,9 @@ class TopBar(QWidget):
         self._tabs[page].setChecked(True)
 
     def show_background_work(self, text: str) -> None:
-        """What goes on in the background, in a word or two: "folding: handover"."""
+        """What goes on in the background and can be stopped, in a word or two: "folding: handover"."""
         self._state.setText(text)
+        self._stop.setVisible(bool(text))
         self.fit_top_bar()
 
     def show_working_copy(self, words: str) -> None:
@@ -81,7 +86,7 @@ class TopBar(QWidget):
         self._row.setSpacing(4 if room >= 0 else 0)
         if room < 0:
             self._row.setContentsMargins(0, 0, 0, 0)
-        room -= self._state.sizeHint().width() if self._state.text() else 0
+        room -= self._state.sizeHint().width() + self._stop.sizeHint().width() if self._state.text() else 0
         self._copy.setVisible(
             bool(self._copy.text()) and room >= self._copy.sizeHint().width() + px(SHORTENED_CHOICE_WIDTH)
         )

@@ -34,9 +34,7 @@ class WelcomePage(QWidget):
         plain_widgets.set_surface_look(self, "inspector")
         self.setAcceptDrops(True)
         hero = tr("An agent that remembers everything,\nand lets you undo anything")
-        about = tr(
-            "For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what everything costs."
-        )
+        about = tr("For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what everything costs.")  # fmt: skip
         labels = [plain_widgets.build_plain_label(*one) for one in ((hero, "hero"), (about, "muted"))]
         column = build_column(*labels, spacing=12)
         column.addSpacing(8)

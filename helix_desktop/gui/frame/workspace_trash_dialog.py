@@ -66,10 +66,7 @@ class WorkspaceTrashDialog(TransientDialog):
         self._run_trash_work(partial(self._desk.restore_workspace, row.id), self._on_restored)
 
     def _ask_delete_workspace(self, row: WorkspaceListRow) -> None:
-        text = tr(
-            "All conversations and the entire cache of “{name}” will be deleted. This cannot be undone. The workspace's folder will not be changed.",
-            name=row.name,
-        )
+        text = tr("All conversations and the entire cache of “{name}” will be deleted. This cannot be undone. The workspace's folder will not be changed.", name=row.name)  # fmt: skip
         ask_to_confirm(
             self, tr("Delete workspace"), text, tr("Delete permanently"), partial(self._delete_workspace, row)
         )

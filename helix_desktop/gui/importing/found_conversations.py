@@ -67,9 +67,7 @@ class FoundConversationTree(RowTree):
         project = QTreeWidgetItem(self, [f"{folder}  ·  {group.program}"])
         project.setFlags(project.flags() | Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsAutoTristate)
         if not group.is_folder_present:
-            words = tr(
-                "This folder is not on this computer. Its conversations are imported into the workspace “Imported conversations”."
-            )
+            words = tr("This folder is not on this computer. Its conversations are imported into the workspace “Imported conversations”.")  # fmt: skip
             project.setToolTip(_TITLE, words)
         return project
 

@@ -32,7 +32,6 @@ from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, describe_block_source
 from helix_desktop.gui.shared.policy_names import list_fold_thresholds
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript.basic_boxes import (
     ActionLineBox,
     LayoutBox,
@@ -41,7 +40,7 @@ from helix_desktop.gui.transcript.basic_boxes import (
     build_heading_box,
     build_note_box,
 )
-from helix_desktop.gui.transcript.chat_intents import OpenEntry, OpenFold, ShowInChat
+from helix_desktop.gui.transcript.chat_intents import AskToFold, OpenEntry, OpenFold, ShowInChat
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.line_boxes import ExpandableHeaderBox
 from helix_desktop.gui.translation import format_count, format_number, tr
@@ -54,7 +53,6 @@ FACTS_BETWEEN_CLOCK_CHECKS = 128
 MAX_SHOWN_BLOCKS = 300
 _BLOCKS: SectionKey = ("blocks",)
 _REQUEST: SectionKey = ("request",)
-_FOLD: SectionKey = ("fold",)
 
 
 class ContextInspector(QWidget):
@@ -235,7 +233,7 @@ class ContextInspector(QWidget):
             yield build_note_box(ink, width, words, gap=6, colour="accent")
         if self._session is not None:
             yield build_note_box(ink, width, translate_sentences(self._session.steward.forecast_folds()), gap=6)
-        yield ActionLineBox(ink, width, tr("Fold now…"), ToggleSection(_FOLD), gap=4)
+        yield ActionLineBox(ink, width, tr("Fold now…"), AskToFold(), gap=4)
 
     def _build_block_list_boxes(self, ink: DrawingStyle, width: float, state: Moment) -> Iterator[LayoutBox]:
         opened = _BLOCKS in self._open
@@ -266,8 +264,6 @@ class ContextInspector(QWidget):
             self._show_chosen_step()
         elif act.key == _REQUEST:
             self.show_request_of_step()
-        elif act.key == _FOLD:
-            self.ask_to_fold_now()
         elif act.key[0] == "include" and self._session is not None and isinstance(act.key[1], PartRef | Span):
             self._doing.run_in_background(self._session.context.include_part(act.key[1]), owner=self)
         elif act.key[0] == "block":
@@ -311,10 +307,6 @@ class ContextInspector(QWidget):
         kind = context_kind_name(part.block.kind)
         menu.addAction(f"{kind} · {describe_block_source(part.block)} · {figure}{cost}").setEnabled(False)
         menu.addSeparator()
-
-    def ask_to_fold_now(self) -> None:
-        if self._session is not None:
-            FoldNowDialog(self._session, self._doing, self).open()
 
     def show_request_of_step(self) -> None:
         session = self._session

@@ -98,9 +98,7 @@ class McpServerCard(QWidget):
             check.toggled.connect(lambda on, name=tool.name: self._run_server_action("switch_tool", tool=name, on=on))
             reads = QCheckBox(tr("Read-only"), self._inside)
             reads.setChecked(tool.is_read_only)
-            words = tr(
-                "Turn this on only if you know that this tool changes nothing. The tool can then also run in plan mode."
-            )
+            words = tr("Turn this on only if you know that this tool changes nothing. The tool can then also run in plan mode.")  # fmt: skip
             reads.setToolTip(safe_tooltip(words))
             reads.setAccessibleName(f"{tr('Read-only')}: {tool.name}")
             mark = partial(self._run_server_action, "mark_reading", tool=tool.name)

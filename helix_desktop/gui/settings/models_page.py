@@ -43,9 +43,7 @@ class ModelsPage(WorkspaceSettingsPage):
         about = f"{tr('Low values make answers more predictable, high values more varied.')} {lacking}".strip()
         row = self._build_sampling_row("temperature", tr("Temperature"), about, chosen.temperature, 2)
         self.add_page_widget(row)
-        about = tr(
-            "Only the most likely words, up to this combined probability, are considered. Change either this or the temperature, not both."
-        )
+        about = tr("Only the most likely words, up to this combined probability, are considered. Change either this or the temperature, not both.")  # fmt: skip
         self.add_page_widget(self._build_sampling_row("top_p", tr("Top-p"), about, chosen.top_p, 1))
         if not self._models:
             self.add_sentence(tr("No models are known yet. Add a provider first."))
@@ -85,9 +83,7 @@ class ModelsPage(WorkspaceSettingsPage):
         self._doing.run_in_background(work, then=lambda _done: self._rebuild_models_page(), owner=self)
 
     def _build_thinking_row(self, current: str) -> QWidget:
-        sentence = tr(
-            "How long the main model thinks before it answers. Longer thinking helps with hard problems, but it is slower and more expensive."
-        )
+        sentence = tr("How long the main model thinks before it answers. Longer thinking helps with hard problems, but it is slower and more expensive.")  # fmt: skip
         words = [tr("Default"), tr("Short"), tr("Medium"), tr("Long")]
         declared = FieldDeclaration("effort", tr("Thinking"), sentence, current, EFFORTS, words)
         return build_field_row(declared, lambda value: self.change_setting("effort", value or None), self.page_content)

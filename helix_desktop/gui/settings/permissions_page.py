@@ -53,9 +53,7 @@ class PermissionsPage(WorkspaceSettingsPage):
 
     def _add_home_folder_section(self) -> None:
         self.add_heading(tr("Your home folder"))
-        about = tr(
-            "In your home folder, commands in the sandbox can see only the workspace's folders, installed toolchains and your Git user name. Use this setting to give commands access to more files."
-        )
+        about = tr("In your home folder, commands in the sandbox can see only the workspace's folders, installed toolchains and your Git user name. Use this setting to give commands access to more files.")  # fmt: skip
         self.add_sentence(about)
         for name, title, gives in self._access.openings:
             declared = FieldDeclaration(name, tr(title), tr(gives), name in self._access.opened)
@@ -67,9 +65,7 @@ class PermissionsPage(WorkspaceSettingsPage):
 
     def _add_hidden_files_section(self) -> None:
         self.add_heading(tr("Files that agents don't see"))
-        about = tr(
-            "One pattern per line, as in .gitignore. Agents cannot read, list or change these files. If a command needs such a file, you are asked, and the question names the file. Undo still covers these files."
-        )
+        about = tr("One pattern per line, as in .gitignore. Agents cannot read, list or change these files. If a command needs such a file, you are asked, and the question names the file. Undo still covers these files.")  # fmt: skip
         declared = FieldDeclaration("hidden", "", about, "\n".join(self._access.hidden), long=True)
         self.add_field(declared, lambda text: self._save_path_lines("hidden", str(text)))
 

@@ -33,17 +33,13 @@ class StoragePage(SettingsPage):
         declared = FieldDeclaration("limit", tr("Limit"), about, limit, most=most, unit="MB", unset=unset)
         self.add_field(declared, self._set_cache_limit)
         self.add_heading(tr("Maintenance"))
-        about = tr(
-            "Saves a copy of the conversations in the workspace's own folder. To keep a copy elsewhere, export the workspace."
-        )
+        about = tr("Saves a copy of the conversations in the workspace's own folder. To keep a copy elsewhere, export the workspace.")  # fmt: skip
         self._add_maintenance_button(tr("Back up now"), about, partial(program.back_up_workspace, bench))
         about = tr("Reads all content and compares it with the hashes.")
         verify = partial(program.verify_workspace_entries, bench, self._show_maintenance_progress)
         self._add_maintenance_button(tr("Verify all entries"), about, verify, ends=True)
         self._free_space_button = self.add_page_button(tr("Free up space…"), self._estimate_freeable_space)
-        about = tr(
-            "Removes content that no conversation uses, until the cache is within its limit. Descriptions are kept."
-        )
+        about = tr("Removes content that no conversation uses, until the cache is within its limit. Descriptions are kept.")  # fmt: skip
         self._add_button_explanation(about)
         self.add_page_button(tr("Export workspace…"), partial(self.wanted.emit, "export-workspace"))
         self._add_button_explanation(tr("History and cache in one file. Keys are never included."))

@@ -175,9 +175,7 @@ class CheckpointsPage(WorkspaceSettingsPage):
         """Who works in a copy of the repository, and what is run in a new one."""
         chosen = self._bench.workspace.settings.copies
         self.add_heading(tr("Copies of the repository"))
-        own = tr(
-            "Each new conversation and sub-agent works in its own copy. Changes reach your folders only when you bring them back."
-        )
+        own = tr("Each new conversation and sub-agent works in its own copy. Changes reach your folders only when you bring them back.")  # fmt: skip
         first = tr("A command to run in each new copy before the first message, such as npm ci. You are asked first.")
         always, set_up = bool(chosen.get("always")), str(chosen.get("set_up", ""))
         for declared in (

@@ -46,9 +46,7 @@ class JoinWorkspaceDialog(SharingFormDialog):
         self.address.setFocus()
 
     def _build_join_explanation(self) -> QWidget:
-        text = tr(
-            "A shared workspace has the same conversations on every computer. On the computer that shares it, click the “Shared” line below the workspace’s name and copy the address and key shown there. Add the database’s password to the address."
-        )
+        text = tr("A shared workspace has the same conversations on every computer. On the computer that shares it, click the “Shared” line below the workspace’s name and copy the address and key shown there. Add the database’s password to the address.")  # fmt: skip
         return build_plain_label(text)
 
     def _update_enabled_buttons(self, *, idle: bool = True) -> None:

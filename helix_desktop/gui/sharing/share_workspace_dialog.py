@@ -116,9 +116,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self._show_sharing_status(tr("The address was copied to the clipboard, without the password."))
 
     def _ask_stop_sharing(self) -> None:
-        text = tr(
-            "This computer stops sending and receiving changes. Everything it has sent stays in the shared store for the other computers. Nothing is removed from this computer."
-        )
+        text = tr("This computer stops sending and receiving changes. Everything it has sent stays in the shared store for the other computers. Nothing is removed from this computer.")  # fmt: skip
 
         def show_left(left: str) -> None:
             self._show_sharing_status(translate_sentences(left))

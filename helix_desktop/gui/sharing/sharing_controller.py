@@ -73,10 +73,7 @@ class SharingController(QObject):
             row = bench.conversation_row(branch)
             if branch not in self._announced_branches and row is not None:
                 self._announced_branches.add(branch)
-                text = tr(
-                    "Another computer also wrote to this conversation. Both versions are kept: yours is now “{title}”.",
-                    title=row.title,
-                )
+                text = tr("Another computer also wrote to this conversation. Both versions are kept: yours is now “{title}”.", title=row.title)  # fmt: skip
                 act = partial(self._open_conversation, branch)
                 self._notices.show_notice(text, button=tr("Open"), act=act, stays=BRANCH_NOTICE_MS)
 

@@ -6,29 +6,46 @@ from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session
 
 
 class FoldNowDialog(plain_widgets.TransientDialog):
-    def __init__(self, session: Session, doing: BackgroundRunner, parent: QWidget) -> None:
+    def __init__(
+        self, session: Session, doing: BackgroundRunner, parent: QWidget, kind: FoldKind = FoldKind.HANDOVER
+    ) -> None:
         super().__init__(tr("Fold now"), parent, 420)
         self._session = session
         self._doing = doing
         self.kind = plain_widgets.build_combo_box(tr("What to replace, and with what"), self)
-        for name, kind in (
+        offered = (
             (tr("Handover: one document in place of most older messages"), FoldKind.HANDOVER),
             (tr("Observations: a dated list in place of older messages"), FoldKind.OBSERVATIONS),
+            (tr("Reflection: one shorter list in place of the observations"), FoldKind.REFLECTION),
             (tr("Markers: one line in place of each old output"), FoldKind.MARKER),
-        ):
-            self.kind.addItem(name, kind)
+        )
+        for name, each in offered:
+            self.kind.addItem(name, each)
+        self.kind.setCurrentIndex([each for _, each in offered].index(kind))
         keep = plain_widgets.build_plain_label(tr("Details to keep"), "muted", self)
         self.wish = plain_widgets.build_line_edit(keep.text(), tr("For example: the decisions about the API"), self)
         words = tr("You can keep working. Everything stays in the journal, and you can undo this.")
         said = plain_widgets.build_plain_label(words, "small", self)
+        self.cost = plain_widgets.build_plain_label("", "small", self)
+        self.kind.currentIndexChanged.connect(self._show_fold_cost)
+        self._show_fold_cost()
         buttons = plain_widgets.build_confirm_buttons(self, tr("Start"), self.accept)
-        build_column(self.kind, keep, self.wish, said, buttons, owner=self, margins=20)
+        build_column(self.kind, keep, self.wish, self.cost, said, buttons, owner=self, margins=20)
         self.wish.setFocus()
+
+    def _show_fold_cost(self) -> None:
+        kind = FoldKind(self.kind.currentData())
+        cost = self._session.steward.estimate_fold_cost(kind)
+        words = tr("A model writes this for about {price}.", price=format_dollars(cost or 0))
+        if cost is None:
+            words = tr("A model writes this, which its provider may bill. No price is known.")
+        self.cost.setText(tr("This costs nothing: no model is asked.") if kind is FoldKind.MARKER else words)
 
     def accept(self) -> None:
         folding = self._session.start_fold(FoldKind(self.kind.currentData()), wish=self.wish.text().strip())

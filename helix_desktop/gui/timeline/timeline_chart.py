@@ -80,9 +80,7 @@ class TimelineChart(StepPlot):
             begun = bool(events) and not events[0].current_folds
             steps = format_count(self._story.steps[-1], "{n} step", "{n} steps")
             folds = format_count(len(events) - begun, "{n} fold", "{n} folds")
-            words = tr(
-                "{steps}, {folds}, now {tokens}", steps=steps, folds=folds, tokens=describe_token_count(points[-1])
-            )
+            words = tr("{steps}, {folds}, now {tokens}", steps=steps, folds=folds, tokens=describe_token_count(points[-1]))  # fmt: skip
             self.setAccessibleDescription(words)
         self.update()
 

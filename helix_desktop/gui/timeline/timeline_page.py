@@ -34,10 +34,9 @@ from helix_desktop.gui.timeline.conversation_timeline import (
     merge_timeline_events,
 )
 from helix_desktop.gui.timeline.fold_list import FoldList
-from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.timeline.fold_panel import FoldPanel, ShownFold
 from helix_desktop.gui.timeline.timeline_chart import TimelineChart
-from helix_desktop.gui.transcript.chat_intents import ShowInChat
+from helix_desktop.gui.transcript.chat_intents import AskToFold, ShowInChat
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.gui.workbench_types import Session, Workbench
@@ -297,10 +296,6 @@ class TimelinePage(QWidget):
 
         self._doing.run_in_background(run_in_conversation(), then=refresh_other_timelines, owner=self, failed=failed)
 
-    def ask_to_fold(self) -> None:
-        if self._session is not None:
-            FoldNowDialog(self._session, self._doing, self).open()
-
     def compare_handovers(self) -> None:
         """The chosen handover beside the one before it, section by section."""
         event = self._chosen
@@ -351,7 +346,7 @@ class TimelinePage(QWidget):
         scopes = ((tr("This conversation"), False), (tr("Whole workspace"), True))
         acts = [(name, partial(self._show_timeline_scope, everywhere=on)) for name, on in scopes]
         self._scope_actions = _add_choices(menu, acts)
-        self._fold_now_action = menu.addAction(tr("Fold now…"), self.ask_to_fold)
+        self._fold_now_action = menu.addAction(tr("Fold now…"), lambda: self.intent_wanted.emit(AskToFold()))
         self._costs_action = add_choice(menu, tr("What each request cost"), self._show_request_costs, chosen=False)
         self.menu_button.setMenu(menu)
         self.menu_button.setText(f"{kinds[0][0]} ▾")

@@ -127,10 +127,10 @@ class UnpinPart:
 
 
 @dataclass(frozen=True, slots=True)
-class FoldAgain:
-    """A fold that failed is to be tried again."""
+class AskToFold:
+    """A fold that a model writes is wanted: asked first, with its price."""
 
-    kind: FoldKind
+    kind: FoldKind = FoldKind.HANDOVER
 
 
 ChatIntent = (
@@ -154,6 +154,6 @@ ChatIntent = (
     | ForkConversation
     | RewindConversation
     | PinPart
-    | FoldAgain
+    | AskToFold
     | UnpinPart
 )

@@ -20,6 +20,7 @@ def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
     other: Way = (tr("Choose another model…"), OpenModelChooser())
     cards: dict[str, tuple[str, tuple[Way, ...]]] = {
         "key": (tr("There is no usable API key"), ((tr("Set the key…"), OpenKeySettings()), again)),
+        "credit": (tr("Your account with the provider has no credit left"), (other, again)),
         "model": (tr("The model isn't available"), (other, again)),
         "window": (tr("The request is too long for this model"), (other, again)),
         "busy": (tr("The provider is busy"), (again,)),

@@ -16,6 +16,7 @@ from helix_desktop.gui.cache.content_shapes import ContentShape
 from helix_desktop.gui.cache.entries_model import EntryColumn
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_intents import ChatIntent, RecallEntry, ShowInChat
+from helix_desktop.gui.translation import set_translations
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from tests.gui import story
 from tests.gui.cache.catalogue import MemoryCatalogue
@@ -405,6 +406,19 @@ def test_uses_are_those_of_the_entry_that_is_shown(page: CachePage, catalogue: M
     assert page.viewer.uses == ()
     page._shown.runner._spawn = now
     held.let()
+
+
+def test_how_an_entry_is_used_is_said_in_the_user_s_language(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    set_translations({"output": "Ausgabe", "recall": "Abruf"})
+    try:
+        page.open_entry_by_digest(catalogue.lines[0].stored.digest)
+        settle()
+        words = [action.text().partition(",")[0] for action in page.viewer._uses_button.menu().actions()]
+    finally:
+        set_translations({})
+    assert words == ["Abruf", "Ausgabe"]
 
 
 def menu_of(page: CachePage, reason: QContextMenuEvent.Reason, at: QPoint) -> list[str]:

@@ -17,7 +17,7 @@ from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
-from helix_desktop.gui.fleet.fleet_rows import LEAST_WIDTH
+from helix_desktop.gui.fleet.fleet_rows import LEAST_WIDTH, task_cells
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.shared.fields_dialog import FieldsDialog
 from helix_desktop.gui.theme import Theme
@@ -149,6 +149,12 @@ def opened(
 
 def press(dialog: QWidget, text: str) -> None:
     next(each for each in dialog.findChildren(QPushButton) if each.text() == text and each.isVisible()).click()
+
+
+def test_a_task_that_got_a_permission_goes_on_and_is_not_tried_again() -> None:
+    for one, now in ((task(1, "running", claims=2), "attempt 2"), (task(1, "running", claims=2, asked="run_command"), ""),
+                     (task(1, "done", claims=2), "")):  # fmt: skip
+        assert task_cells(one["state"], FOUND[0], one)[5] == now
 
 
 def choose(dialog: FleetDialog, text: str) -> None:

@@ -27,7 +27,7 @@ from helix_desktop.gui.timeline.fold_panel import _build_document_boxes
 from helix_desktop.gui.timeline.timeline_chart import LEGEND
 from helix_desktop.gui.timeline.timeline_page import TimelinePage
 from helix_desktop.gui.transcript.basic_boxes import LinkAddress, ToggleSection
-from helix_desktop.gui.transcript.chat_intents import ChatIntent, OpenEntry, ShowInChat
+from helix_desktop.gui.transcript.chat_intents import AskToFold, ChatIntent, OpenEntry, ShowInChat
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from tests.gui.fake_catalogue import FakeCatalogue
@@ -235,9 +235,12 @@ def test_a_wording_that_is_left_open_is_there_again(page: Page) -> None:
 
 def test_hand_over_now_with_a_wish(page: Page, settle: Settle) -> None:
     timeline, session = page
+    wanted: list[object] = []
+    timeline.intent_wanted.connect(wanted.append)
     next(act for act in timeline.menu_button.menu().actions() if act.text() == "Fold now…").trigger()
-    (dialog,) = dialogs(FoldNowDialog)
-    assert isinstance(dialog, FoldNowDialog)
+    assert wanted == [AskToFold(FoldKind.HANDOVER)]
+    dialog = FoldNowDialog(session, timeline._doing, timeline)
+    dialog.show()
     QTest.keyClicks(dialog.wish, "keep the API decisions")
     buttons = dialog.findChild(QDialogButtonBox)
     assert buttons is not None

@@ -15,6 +15,7 @@ from helix_desktop.errors import (
     ContextTooLong,
     HelixError,
     ModelOverloaded,
+    NoCreditLeft,
     ProviderKeyRefused,
     ProviderUnreachable,
     StoreFull,
@@ -39,6 +40,7 @@ Settle = Callable[[], None]
     ("error", "way"),
     [
         (ProviderKeyRefused("No."), OpenKeySettings()),
+        (NoCreditLeft("No."), OpenModelChooser()),
         (UnknownModel("No."), OpenModelChooser()),
         (ContextTooLong("No."), OpenModelChooser()),
         (ModelOverloaded("No."), ContinueTurn()),

@@ -36,7 +36,7 @@ from helix_desktop.gui.transcript.basic_boxes import (
     TextBox,
     ToggleSection,
 )
-from helix_desktop.gui.transcript.chat_intents import FoldAgain, OpenConversation, OpenEntry, OpenFold
+from helix_desktop.gui.transcript.chat_intents import AskToFold, OpenConversation, OpenEntry, OpenFold
 from helix_desktop.gui.transcript.code_box import FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.hover_bar import AnswerNameBox
@@ -215,7 +215,7 @@ def test_a_failed_fold_says_one_reason_and_can_be_tried_again(theme: Theme) -> N
     told.add(FoldFailed(FoldKind.HANDOVER, "a/m: it said no.; b/m: the text was too long; c: broken."))
     (box,) = laid(page_of(theme, told.facts)).boxes
     assert box.text == "Nothing was folded, and nothing is lost. Handover: a/m: it said no."
-    assert [(hot.name, hot.act) for hot in box.hot_spots] == [("Try again", FoldAgain(FoldKind.HANDOVER))]
+    assert [(hot.name, hot.act) for hot in box.hot_spots] == [("Try again", AskToFold(FoldKind.HANDOVER))]
 
 
 def test_changed_files_are_counted(theme: Theme) -> None:
