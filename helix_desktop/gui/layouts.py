@@ -3,21 +3,82 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QVBoxLayout, QWidget
+from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QLayoutItem, QVBoxLayout, QWidget
 
 Box = TypeVar("Box", bound=QBoxLayout)
 # An item of a row or column: a widget or layout, the same with a stretch factor, a widget with its
 # alignment, or a stretch alone.
 BoxItem = QWidget | QLayout | int | tuple[QWidget | QLayout, int] | tuple[QWidget, Qt.AlignmentFlag]
 Margins = int | tuple[int, int, int, int]
+MAX_LINE_SPACING = 8  # In pixels, between the lines of a row that wraps.
+TEXT_WIDTH_IN_LINES = 12  # Text stands beside other widgets if it can be this wide, measured in line heights.
+WIDEST = 4_000  # In pixels. A widget that may be wider has no width of its own.
+
+
+class WrappingRow(QHBoxLayout):
+    """A row of widgets that continues on the next line where they do not fit beside each other, as with large text.
+    Each is as wide as its maximum width, if it has one. Those with a stretch share what is left of their line.
+    """
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        return self._place_items(QRect(0, 0, width, 0), is_moving=False)
+
+    def minimumSize(self) -> QSize:
+        return QSize(0, super().minimumSize().height())
+
+    def setGeometry(self, place: QRect) -> None:
+        QLayout.setGeometry(self, place)
+        self._place_items(place, is_moving=True)
+
+    def _place_items(self, place: QRect, *, is_moving: bool) -> int:
+        """Returns the height that all lines need."""
+        inner, gap = place.marginsRemoved(self.contentsMargins()), self.spacing()
+        bottom = inner.top() - min(gap, MAX_LINE_SPACING)
+        for line in self._split_into_lines(inner.width()):
+            left, top = inner.left(), bottom + min(gap, MAX_LINE_SPACING)
+            unused = inner.width() + gap - sum(width + gap for _, width, _ in line)
+            shares = sum(stretch for *_, stretch in line) or 1
+            sized = [(item, width + unused * stretch // shares) for item, width, stretch in line]
+            heights = [i.heightForWidth(w) if i.hasHeightForWidth() else i.sizeHint().height() for i, w in sized]
+            for (item, width), height in zip(sized, heights, strict=True) if is_moving else ():
+                item.setGeometry(QRect(left, top + (max(heights) - height) // 2, width, height))
+                left += width + gap
+            bottom = top + max(heights)
+        return max(bottom, inner.top()) + self.contentsMargins().bottom() - place.top()
+
+    def _split_into_lines(self, width: int) -> list[list[tuple[QLayoutItem, int, int]]]:
+        """The items of each line, each with its width and its stretch factor."""
+        lines: list[list[tuple[QLayoutItem, int, int]]] = []
+        room = -1
+        for at in range(self.count()):
+            item, stretch = self.itemAt(at), self.stretch(at)
+            if item is None or item.isEmpty() or (widget := item.widget()) is None:
+                continue
+            limit = TEXT_WIDTH_IN_LINES * widget.fontMetrics().height() if stretch else WIDEST
+            wanted = widget.maximumWidth() if widget.maximumWidth() < WIDEST else item.sizeHint().width()
+            wanted = min(wanted, limit, width)
+            if wanted > room:
+                lines.append([])
+                room = width
+            lines[-1].append((item, wanted, stretch))
+            room -= wanted + self.spacing()
+        return lines
 
 
 def build_row(
-    *items: BoxItem, owner: QWidget | None = None, margins: Margins | None = None, spacing: int | None = None
+    *items: BoxItem,
+    owner: QWidget | None = None,
+    margins: Margins | None = None,
+    spacing: int | None = None,
+    wraps: bool = False,
 ) -> QHBoxLayout:
-    """A row of `items`, as the layout of `owner` or to be added to another one."""
-    return _fill_box(QHBoxLayout(owner) if owner is not None else QHBoxLayout(), items, margins, spacing)
+    """A row of `items`, as the layout of `owner` or to be added to another one. `wraps`: see `WrappingRow`."""
+    kind = WrappingRow if wraps else QHBoxLayout
+    return _fill_box(kind(owner) if owner is not None else kind(), items, margins, spacing)
 
 
 def build_column(

@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QBoxLayout, QGridLayout, QLabel, QStackedWidget, Q
 from helix_desktop.engine.changes.diff_hunks import Hunk, is_binary
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
-from helix_desktop.gui.chat.attachment_chips import FlowLayout
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.chip_labels import ChipLabel
 from helix_desktop.gui.shared.difference_rows import DifferenceSheet
@@ -47,7 +46,7 @@ class ChangedFileView(QWidget):
         self._undo_button = build_push_button(tr("Undo file"), self, self.undo_wanted.emit, "pill")
         what = build_row(self._name, self._origin_chip, self._hash, 1, spacing=8)
         self._acts = QWidget(self)
-        acts = FlowLayout(self._acts, gap=8)
+        acts = build_row(owner=self._acts, margins=0, spacing=8, wraps=True)
         for button in (self._open, self._keep, self._undo_button):
             acts.addWidget(button)
         self._head = QBoxLayout(QBoxLayout.Direction.LeftToRight)

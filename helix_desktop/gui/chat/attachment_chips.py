@@ -1,16 +1,16 @@
 """Shows the attachments of the next message as chips, each with a button that removes it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from PySide6.QtCore import QMimeData, QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import QIcon, QPixmap
-from PySide6.QtWidgets import QLayout, QLayoutItem, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, Stored, Text, UserPart
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
-from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.layouts import build_row, clear_layout
 from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
@@ -63,71 +63,6 @@ def has_files_or_picture(mime: QMimeData) -> bool:
     return mime.hasImage() and not mime.hasText()
 
 
-class FlowLayout(QLayout):
-    """Places its items in lines like words, vertically centred in each line."""
-
-    def __init__(self, parent: QWidget | None = None, *, gap: int = 6) -> None:
-        super().__init__(parent)
-        self._items: list[QLayoutItem] = []
-        self._gap = gap
-        self.setContentsMargins(0, 0, 0, 0)
-
-    def addItem(self, item: QLayoutItem) -> None:
-        self._items.append(item)
-
-    def count(self) -> int:
-        return len(self._items)
-
-    def itemAt(self, index: int) -> QLayoutItem | None:
-        return self._items[index] if 0 <= index < len(self._items) else None
-
-    def takeAt(self, index: int) -> QLayoutItem | None:
-        return self._items.pop(index) if 0 <= index < len(self._items) else None
-
-    def hasHeightForWidth(self) -> bool:
-        return True
-
-    def heightForWidth(self, width: int) -> int:
-        return self._place_in_lines(QRect(0, 0, width, 0), move=False)
-
-    def setGeometry(self, rect: QRect) -> None:
-        super().setGeometry(rect)
-        self._place_in_lines(rect, move=True)
-
-    def sizeHint(self) -> QSize:
-        return self.minimumSize()
-
-    def minimumSize(self) -> QSize:
-        size = QSize()
-        for item in self._items:
-            size = size.expandedTo(item.minimumSize())
-        return size
-
-    def _place_in_lines(self, rect: QRect, *, move: bool) -> int:
-        bottom = rect.top() - self._gap
-        for line in self._lines_of_items(rect.width()):
-            left, top = rect.left(), bottom + self._gap
-            high = max(item.sizeHint().height() for item in line)
-            for item in line if move else ():
-                size = item.sizeHint()
-                item.setGeometry(QRect(QPoint(left, top + (high - size.height()) // 2), size))
-                left += size.width() + self._gap
-            bottom = top + high
-        return max(bottom - rect.top(), 0)
-
-    def _lines_of_items(self, room: int) -> Iterator[list[QLayoutItem]]:
-        line: list[QLayoutItem] = []
-        wide = 0
-        for item in self._items:
-            if line and wide + item.sizeHint().width() > room:
-                yield line
-                line, wide = [], 0
-            line.append(item)
-            wide += item.sizeHint().width() + self._gap
-        if line:
-            yield line
-
-
 class AttachmentChips(QWidget):
     """`changed`: one was added or removed. `unknown`: its picture or tokens are needed. `opened`: it was clicked."""
 
@@ -141,7 +76,7 @@ class AttachmentChips(QWidget):
         self._held: list[Attachment] = []
         self._pictures: dict[Digest, QPixmap] = {}
         self._going: dict[Digest, int] = {}
-        self._flow = FlowLayout(self)
+        self._flow = build_row(owner=self, margins=0, spacing=6, wraps=True)
         self.setProperty("look", "plain")
         policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)

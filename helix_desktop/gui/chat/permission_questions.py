@@ -28,7 +28,6 @@ from PySide6.QtWidgets import (
 from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import HelixError, InvalidInput
-from helix_desktop.gui.chat.attachment_chips import FlowLayout
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.engine_sentences import translate_sentences, translate_title
 from helix_desktop.gui.layouts import build_column, build_row
@@ -328,7 +327,7 @@ class PermissionQuestionCard(QWidget):
         row.addWidget(self._words, 1, Qt.AlignmentFlag.AlignTop)
         self._ways_on = QWidget(self)
         self._ways_on.setProperty("look", "plain")
-        ways = FlowLayout(self._ways_on, gap=8)
+        ways = build_row(owner=self._ways_on, margins=0, spacing=8, wraps=True)
         row.addWidget(self._ways_on)
         no, look = (tr("Keep planning"), "") if self._question.plan else (tr("Deny"), "danger")
         refuse = self._build_answer_button(no, "refuse", look)

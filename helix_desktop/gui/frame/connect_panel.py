@@ -6,6 +6,7 @@ then it is stored where keys are kept.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from urllib.parse import urlsplit
 
 from PySide6.QtCore import Qt, Signal
@@ -51,7 +52,7 @@ class ConnectPanel(QWidget):
         self._key_places = KeyPlaceButtons(self)
         self._key_places.chosen.connect(self._set_key_place_and_test)
         words = tr("Use the built-in demo (a script, not a language model)")
-        demo = build_push_button(words, self, lambda: self.chosen.emit(DEMO_MODEL), "link")
+        demo = build_push_button(words, self, lambda: self.chosen.emit(DEMO_MODEL), "link", wraps=True)
         heading = self._build_panel_heading
         local = (heading(tr("On this computer")), self._search_label, self._local_server_buttons)
         with_key = (heading(tr("With an API key")), form, self._status_label)
@@ -75,8 +76,11 @@ class ConnectPanel(QWidget):
         return label
 
     def _build_key_form(self) -> QFormLayout:
-        form = QFormLayout(labelAlignment=Qt.AlignmentFlag.AlignLeft)
-        self._provider = QComboBox(self)
+        form = QFormLayout(
+            labelAlignment=Qt.AlignmentFlag.AlignLeft, rowWrapPolicy=QFormLayout.RowWrapPolicy.WrapLongRows
+        )
+        self._provider = QComboBox(self, minimumContentsLength=12)
+        self._provider.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         for provider in self._setup.list_well_known_providers():
             self._provider.addItem(provider.title, provider)
         self._provider.addItem(
@@ -88,7 +92,7 @@ class ConnectPanel(QWidget):
         self._key = QLineEdit(self, echoMode=QLineEdit.EchoMode.Password)
         self._key.returnPressed.connect(self.test_key)
         self._test = build_push_button(tr("Connect"), self, self.test_key, "primary")
-        row = build_row((self._key, 1), self._test)
+        row = build_row((self._key, 1), self._test, wraps=True)
         for name, widget in ((tr("Service"), self._provider), (tr("Address"), self._address), (tr("Key"), self._key)):
             widget.setAccessibleName(name)
         form.addRow(tr("Service"), self._provider)
@@ -131,7 +135,8 @@ class ConnectPanel(QWidget):
                 self._add_local_model_button(words, provider, "")
 
     def _add_local_model_button(self, words: str, provider: ProviderChoice, model: str) -> None:
-        button = build_push_button(words.replace("&", "&&"), self, lambda: self._add_provider(provider, "", model))
+        act = partial(self._add_provider, provider, "", model)
+        button = build_push_button(words.replace("&", "&&"), self, act, wraps=True)
         self._local_server_buttons.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
 
     def test_key(self) -> None:
@@ -195,13 +200,13 @@ class KeyPlaceButtons(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        build_row(
-            build_push_button(tr("Use the key for this session only"), self, lambda: self.chosen.emit("session")),
-            build_push_button(tr("Save the key in a file only I can read"), self, lambda: self.chosen.emit("file")),
-            1,
-            owner=self,
-            margins=0,
-        )
+        texts = {
+            "session": tr("Use the key for this session only"),
+            "file": tr("Save the key in a file only I can read"),
+        }
+        choose = self.chosen.emit
+        buttons = [build_push_button(text, self, partial(choose, place), wraps=True) for place, text in texts.items()]
+        build_row(*buttons, owner=self, margins=0, wraps=True)
         self.hide()
 
 

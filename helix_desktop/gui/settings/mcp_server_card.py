@@ -79,7 +79,8 @@ class McpServerCard(QWidget):
         self._test = build_link(tr("Test"), lambda: self._run_server_action("test"))
         self._restart = build_link(tr("Restart"), lambda: self._run_server_action("restart"))
         self._remove = build_link(tr("Remove"), self._ask_remove_server)
-        return build_row(self._sign_in, self._more, self._switch, self._test, self._restart, self._remove, 1, spacing=0)
+        buttons = (self._sign_in, self._more, self._switch, self._test, self._restart, self._remove)
+        return build_row(*buttons, spacing=0, wraps=True)
 
     def _run_server_action(self, action: str, **given: object) -> None:
         self._run_work(self._build_server_work(action, self._server.name, **given))
@@ -103,7 +104,7 @@ class McpServerCard(QWidget):
             reads.setAccessibleName(f"{tr('Read-only')}: {tool.name}")
             mark = partial(self._run_server_action, "mark_reading", tool=tool.name)
             reads.toggled.connect(lambda on, mark=mark: mark(reads=on))
-            self._tools.addLayout(build_row((check, 1), reads))
+            self._tools.addLayout(build_row((check, 1), reads, wraps=True))
             if tool.about:
                 about = build_plain_label(tool.about[:MAX_DESCRIPTION_LENGTH], "small", self)
                 about.setContentsMargins(24, 0, 0, 4)

@@ -51,10 +51,10 @@ class ModelsPage(WorkspaceSettingsPage):
     def _build_role_row(self, role: str, title: str, sentence: str, current: str) -> QWidget:
         side = QWidget(self.page_content)
         words = self._role_button_text(role, current)
-        button = build_push_button(words, side, lambda: self._open_role_chooser(role, button, current))
+        button = build_push_button(words, side, lambda: self._open_role_chooser(role, button, current), wraps=True)
         button.setObjectName(role)
         button.setAccessibleName(title)
-        line = build_row(button, owner=side, margins=0)
+        line = build_row(button, owner=side, margins=0, wraps=True)
         if current and role != "main":
             clear = build_push_button(tr("Clear"), side, lambda: self._choose_role_model(role, ""), "link")
             clear.setAccessibleName(tr("Use the main model as the {role}", role=title))

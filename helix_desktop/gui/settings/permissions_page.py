@@ -97,11 +97,11 @@ class PermissionsPage(WorkspaceSettingsPage):
 
     def _build_permission_rule_row(self, rule: Mapping[str, Any]) -> QWidget:
         row_widget = plain_widgets.build_surface(self.page_content, "card")
-        label = plain_widgets.build_plain_label(describe_permission_rule(rule), "mono", row_widget, wraps=False)
-        line = build_row((label, 1), owner=row_widget, margins=(12, 4, 6, 4))
+        label = plain_widgets.build_plain_label(describe_permission_rule(rule), "mono", row_widget)
+        line = build_row((label, 1), owner=row_widget, margins=(12, 4, 6, 4), wraps=True)
         if self._program.is_rule_too_broad(rule):
             words = tr("Too broad: also allows other programs")
-            line.addWidget(plain_widgets.build_plain_label(words, "danger", row_widget, wraps=False))
+            line.addWidget(plain_widgets.build_plain_label(words, "danger", row_widget))
         act = partial(self._remove_permission_rule, rule)
         remove = plain_widgets.build_push_button(tr("Remove"), row_widget, act, "link")
         remove.setAccessibleName(tr("Remove the rule {rule}", rule=describe_permission_rule(rule)))
@@ -117,7 +117,7 @@ class PermissionsPage(WorkspaceSettingsPage):
             tr("Command"), tr("Command, such as cargo test *"), self.page_content
         )
         add = plain_widgets.build_push_button(tr("Add"), self.page_content, self._add_permission_rule)
-        return build_row(self._decision, self._tool, self._command, add)
+        return build_row(self._decision, (self._tool, 1), (self._command, 1), add, wraps=True)
 
     def _add_permission_rule(self) -> None:
         given = {"tool": self._tool.text().strip(), "command": self._command.text().strip()}

@@ -87,7 +87,7 @@ class ProvidersPage(SettingsPage):
 
     def _build_provider_row(self, provider: ProviderChoice) -> QWidget:
         row = plain_widgets.build_surface(self.page_content, "card")
-        state = ElidedLabel(row)  # Its text is cut off if needed, so that the buttons stay visible.
+        state = ElidedLabel(row)
         state.setProperty("look", "small")
         state.set_elided_text(self._describe_provider_key(provider))
         tested = plain_widgets.build_plain_label("", "small", row, wraps=False)
@@ -95,7 +95,9 @@ class ProvidersPage(SettingsPage):
         test = self._build_provider_button(tr("Test"), provider, lambda: self._test_provider(provider, tested))
         edit = self._build_provider_button(tr("Edit…"), provider, lambda: self._edit_provider(provider))
         remove = self._build_provider_button(tr("Remove"), provider, lambda: self._ask_remove_provider(provider))
-        build_row(title, (state, 1), tested, test, edit, remove, owner=row, margins=(12, 8, 8, 8))
+        buttons = plain_widgets.build_surface(row, "plain")
+        build_row(test, edit, remove, owner=buttons, margins=0, wraps=True)
+        build_row(title, (state, 1), tested, buttons, owner=row, margins=(12, 8, 8, 8), wraps=True)
         return row
 
     def _build_provider_button(self, text: str, provider: ProviderChoice, act: Callable[[], object]) -> QPushButton:

@@ -77,7 +77,7 @@ class RulesAndSkillsPage(SettingsPage):
         state = self._build_item_label(item_state_titles().get(item.describe_state, item.describe_state), "small")
         read = build_push_button(tr("Read"), self.page_content, lambda: self._review_items([item]), "link")
         read.setAccessibleName(f"{read.text()}: {item.name}")
-        line = build_row((name, 1), state, read, self._build_use_checkbox(item))
+        line = build_row((name, 1), state, read, self._build_use_checkbox(item), wraps=True)
         column = build_column(line, owner=card, margins=(12, 8, 10, 8), spacing=2)
         why = tr("In use because {why}.", why=item.why) if item.why else ""
         for text in filter(None, [item.about, why, *map(translate_sentences, item.notes)]):
@@ -100,7 +100,7 @@ class RulesAndSkillsPage(SettingsPage):
         self._doing.run_in_background(work, then=lambda _done: self.refresh_project_items(), owner=self)
 
     def _build_item_label(self, text: str, look: str) -> QLabel:
-        label = build_plain_label(text, look, self.page_content, wraps=look in ("muted", "heading"))
+        label = build_plain_label(text, look, self.page_content)
         if look == "heading":
             label.setContentsMargins(0, 12, 0, 2)
         return label

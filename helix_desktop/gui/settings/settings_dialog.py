@@ -56,7 +56,8 @@ class SettingsDialog(plain_widgets.TransientDialog):
         self._names = plain_widgets.build_scroll_area(side, self)
         self._names.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         bar = self._names.verticalScrollBar().sizeHint().width()
-        self._names.setMinimumWidth(side.sizeHint().width() + bar)
+        wider = side.fontMetrics().averageCharWidth()  # The name of the page that is shown has bolder letters.
+        self._names.setMinimumWidth(side.sizeHint().width() + wider + bar)
         build_row((self._names, 1), (self._stack, 4), owner=self, margins=0, spacing=0)
         window.background_runner.run_in_background(setup.list_known_models(), then=self._on_models_listed, owner=self)
 

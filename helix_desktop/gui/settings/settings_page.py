@@ -55,7 +55,7 @@ class SettingsPage(QScrollArea):
         self._column.insertLayout(self._column.count() - 1, layout)
 
     def add_page_button(self, text: str, act: Callable[[], object], look: str = "") -> QPushButton:
-        button = build_push_button(text, self.page_content, act, look)
+        button = build_push_button(text, self.page_content, act, look, wraps=True)
         self._column.insertWidget(self._column.count() - 1, button, 0, Qt.AlignmentFlag.AlignLeft)
         return button
 

@@ -4,9 +4,12 @@ import re
 from functools import partial
 
 from PySide6.QtGui import QKeySequence
-from PySide6.QtWidgets import QGridLayout, QKeySequenceEdit, QLabel, QLineEdit
+from PySide6.QtWidgets import QKeySequenceEdit, QLineEdit
 
+from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.shared.setting_fields import FIELD_WIDTH_IN_LINES
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry
 
@@ -24,30 +27,25 @@ class ShortcutsPage(SettingsPage):
         words = tr("To set a shortcut, click its field and press the keys. To remove it, clear the field.")
         self._status_label = self.add_sentence(words)
         group = ""
-        grid = QGridLayout()
         for each in actions:
             if each.group != group:
                 group = each.group
                 self.add_heading(group)
-                grid = QGridLayout()
-                grid.setColumnStretch(0, 1)
-                self.add_page_layout(grid)
-            self._add_shortcut_row(grid, each.id, each.title)
+            self._add_shortcut_row(each.id, each.title)
         self.add_page_button(tr("Reset all"), self._reset_shortcuts)
         self._show_shortcuts()
 
-    def _add_shortcut_row(self, grid: QGridLayout, name: str, title: str) -> None:
+    def _add_shortcut_row(self, name: str, title: str) -> None:
         edit = QKeySequenceEdit(self._actions[name].shortcut(), self.page_content)
         edit.setMaximumSequenceLength(1)
         edit.setClearButtonEnabled(True)
+        edit.setMaximumWidth(FIELD_WIDTH_IN_LINES * edit.fontMetrics().height())
         edit.setAccessibleName(tr("Shortcut for {action}", action=title))
         if (line_edit := edit.findChild(QLineEdit)) is not None:
             line_edit.setAccessibleName(edit.accessibleName())
         edit.editingFinished.connect(partial(self._on_shortcut_edited, name))
         self._edits[name] = edit
-        line = grid.rowCount()
-        grid.addWidget(QLabel(title, self.page_content), line, 0)
-        grid.addWidget(edit, line, 1)
+        self.add_page_layout(build_row((build_plain_label(title, parent=self.page_content), 1), edit, wraps=True))
 
     def _on_shortcut_edited(self, name: str) -> None:
         sequence = self._edits[name].keySequence()

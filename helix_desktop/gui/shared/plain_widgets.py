@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction, QKeyEvent
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QAction, QKeyEvent, QPaintEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QDialog,
@@ -11,6 +11,10 @@ from PySide6.QtWidgets import (
     QMenu,
     QPushButton,
     QScrollArea,
+    QSizePolicy,
+    QStyle,
+    QStyleOptionButton,
+    QStylePainter,
     QToolButton,
     QWidget,
 )
@@ -60,11 +64,41 @@ def build_combo_box(name: str, parent: QWidget) -> QComboBox:
     return box
 
 
+class WrappingButton(QPushButton):
+    """Where it is too narrow for its words, they continue on the next line."""
+
+    def __init__(self, text: str, parent: QWidget, **given: bool) -> None:
+        super().__init__(text, parent, **given)
+        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, super().minimumSizeHint().height())
+
+    def heightForWidth(self, width: int) -> int:
+        return self.sizeHint().height() + self._wrap_words(width).count("\n") * self.fontMetrics().lineSpacing()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        option = QStyleOptionButton()
+        self.initStyleOption(option)
+        option.text = self._wrap_words(self.width())
+        QStylePainter(self).drawControl(QStyle.ControlElement.CE_PushButton, option)
+
+    def _wrap_words(self, width: int) -> str:
+        room = width - self.sizeHint().width() + self.fontMetrics().size(0, self.text()).width()
+        wrapped, *words = self.text().split(" ")
+        for word in words:
+            last = wrapped.rpartition("\n")[2]
+            wrapped += f"{' ' if self.fontMetrics().horizontalAdvance(f'{last} {word}') <= room else chr(10)}{word}"
+        return wrapped
+
+
 def build_push_button(
-    text: str, parent: QWidget, act: Callable[[], object] | None = None, look: str = ""
+    text: str, parent: QWidget, act: Callable[[], object] | None = None, look: str = "", *, wraps: bool = False
 ) -> QPushButton:
     """A button that Return presses only where it has the focus."""
-    button = QPushButton(text, parent, autoDefault=False)
+    button = (WrappingButton if wraps else QPushButton)(text, parent, autoDefault=False)
     if look:
         button.setProperty("look", look)
     if act is not None:

@@ -1,6 +1,7 @@
 """Builds the widget for one declared value from its type, choices and range. All settings pages use it."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QFocusEvent, QHideEvent, QWheelEvent
@@ -24,7 +25,6 @@ from helix_desktop.gui.translation import tr
 Value = bool | int | float | str
 ValueListener = Callable[[Value], object]
 FIELD_WIDTH_IN_LINES = 15  # All fields have this width, measured in line heights.
-MAX_WIDTH_BESIDE_TEXT = 18  # A field wider than this many line heights is placed below its label.
 TEXT_MARGIN = 7
 
 
@@ -184,26 +184,22 @@ def _set_number_range(whole: QSpinBox, declared: FieldDeclaration) -> None:
 def build_field_row(declared: FieldDeclaration, changed: ValueListener, parent: QWidget) -> QWidget:
     """Builds a row: title and sentence on the left, the field on the right, or below if long."""
     widget = build_field(declared, changed, parent)
-    wide = 0 if isinstance(declared.value, bool) or declared.long else _field_width(widget)
-    below = declared.long or wide > MAX_WIDTH_BESIDE_TEXT * widget.fontMetrics().height()
-    if wide and not below:
-        widget.setFixedWidth(wide)
-    return build_labelled_row(declared.title, declared.sentence, widget, parent, below=below)
+    if not (isinstance(declared.value, bool) or declared.long):
+        # All fields have one width, in proportion to the text size; a choice with long words may be wider.
+        widget.ensurePolished()
+        widget.setMaximumWidth(max(FIELD_WIDTH_IN_LINES * widget.fontMetrics().height(), widget.sizeHint().width()))
+    return build_labelled_row(declared.title, declared.sentence, widget, parent, below=declared.long)
 
 
 def build_labelled_row(title: str, sentence: str, widget: QWidget, parent: QWidget, *, below: bool = False) -> QWidget:
-    whole, words = build_surface(parent, "plain"), build_column(spacing=1)
+    """With `below`, or where there is no room for it beside the words, the field stands below them."""
+    whole, words = build_surface(parent, "plain"), build_surface(parent, "plain")
+    column = build_column(owner=words, margins=0, spacing=1)
     for text, look in ((title, ""), (sentence, "small")):
         if text:
-            words.addWidget(label := build_plain_label(text, look, whole))
+            column.addWidget(label := build_plain_label(text, look, words))
             if text == (title or sentence):
                 label.setBuddy(widget)  # On Linux, screen readers find no other name for the field.
-    build_line = build_column if below else build_row
+    build_line = build_column if below else partial(build_row, wraps=True)
     build_line((words, 1), widget, owner=whole, margins=(0, 7, 0, 7), spacing=6 if below else 16)
     return whole
-
-
-def _field_width(widget: QWidget) -> int:
-    """Returns one width for all fields, in proportion to the text size; a choice with long words may be wider."""
-    widget.ensurePolished()
-    return max(FIELD_WIDTH_IN_LINES * widget.fontMetrics().height(), widget.sizeHint().width())
