@@ -63,12 +63,8 @@ class ConnectPanel(QWidget):
         """Searches this computer for model servers. If there are none, only this panel says so."""
         self._search_label.setText(tr("Looking for model servers on this computer…"))
         self._search_label.show()
-        work = self._setup.find_local_providers()
-
-        def show_search_error(error: HelixError) -> None:
-            self._search_label.setText(translate_sentences(str(error)))
-
-        self._doing.run_in_background(work, then=self._show_local_servers, owner=self, failed=show_search_error)
+        show, failed = self._show_local_servers, lambda e: self._search_label.setText(translate_sentences(str(e)))
+        self._doing.run_in_background(self._setup.find_local_providers(), then=show, owner=self, failed=failed)
 
     def _build_panel_heading(self, text: str) -> QLabel:
         label = build_plain_label(text, "heading", self)

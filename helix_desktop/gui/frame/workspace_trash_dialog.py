@@ -83,7 +83,5 @@ class WorkspaceTrashDialog(TransientDialog):
             self._status_label.setText(translate_sentences(str(error)))
             self._status_label.show()
 
-        def list_again(_done: None) -> None:
-            self._fetch_trashed_workspaces()
-
-        self._doing.run_in_background(run_and_report(), then=list_again, owner=self, failed=show_trash_error)
+        work, then = run_and_report(), lambda _done: self._fetch_trashed_workspaces()
+        self._doing.run_in_background(work, then=then, owner=self, failed=show_trash_error)

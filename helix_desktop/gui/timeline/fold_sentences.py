@@ -190,11 +190,7 @@ def align_document_sections(older: Sequence[tuple[str, str]], newer: Sequence[tu
     names = [*new, *(name for name in old if name not in new)]
     texts = []
     for document in (old, new):
-        bodies = {name: _one_sentence_per_line(document.get(name, "")) for name in names}
+        # Each sentence on its own line: a comparison then marks sentences, not paragraphs.
+        bodies = {name: re.sub(r"(?<=[.;!?]) +(?=\S)", "\n", document.get(name, "")) for name in names}
         texts.append("\n\n".join(f"## {name}\n{body}" if name else body for name, body in bodies.items()))
     return texts[0], texts[1]
-
-
-def _one_sentence_per_line(text: str) -> str:
-    """Each sentence on its own line: a comparison then marks sentences, not paragraphs."""
-    return re.sub(r"(?<=[.;!?]) +(?=\S)", "\n", text)
