@@ -1,1 +1,1 @@
-"""Where content and facts are kept: LevelDB, SQLite, FTS5."""
+"""Stores content and facts, by LevelDB, SQLite and FTS5."""

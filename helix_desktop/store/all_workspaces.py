@@ -1,4 +1,4 @@
-"""All workspaces below one folder: made, found, renamed, put into the trash, imported, opened; nothing crosses between them."""
+"""Creates, finds, renames, trashes, imports and opens the workspaces in a folder. Nothing crosses between them."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ class KnownWorkspace:
 
 
 class AllWorkspaces:
-    """All workspaces below one folder (places.workspaces), and which of them are open here."""
+    """All workspaces in one folder (places.workspaces), and which of them are open here."""
 
     def __init__(self, folder: Path, *, count: Callable[[str], int] = lambda _: 0) -> None:
         self.folder = folder
@@ -49,7 +49,7 @@ class AllWorkspaces:
         self._open: dict[str, StoredWorkspace] = {}
 
     def list_workspaces(self, *, trashed: bool = False) -> tuple[KnownWorkspace, ...]:
-        """By name. One with a mistake in its file is listed too, and says so."""
+        """Return the workspaces by name, including those whose settings have a mistake."""
         within = self.folder / _TRASH if trashed else self.folder
         if not within.is_dir():
             return ()
@@ -61,7 +61,7 @@ class AllWorkspaces:
         return tuple(sorted(known, key=lambda each: (each.name.casefold(), each.id)))
 
     def find_known_workspace(self, name_or_id: str, *, trashed: bool = False) -> KnownWorkspace:
-        """By id, or by name where only one has it."""
+        """Return the workspace with this id or, if only one has it, with this name."""
         known = self.list_workspaces(trashed=trashed)
         for each in known:
             if each.id == name_or_id:
@@ -81,7 +81,7 @@ class AllWorkspaces:
         )
 
     def check_usable_by_tools(self, folder: Path) -> None:
-        """Refuses a folder inside the program's own data, where tools may enter only the tour's."""
+        """Refuse a folder inside the program's own data, where tools may only enter the tour's folder."""
         data, place = self.folder.parent.resolve(), folder.resolve()
         if place.is_relative_to(data) and place != data / "tour":
             raise errors.ActionRefused(
@@ -130,7 +130,7 @@ class AllWorkspaces:
         return _read_workspace_description(known.folder)
 
     def trash_workspace(self, name_or_id: str) -> KnownWorkspace:
-        """Put a closed workspace into the trash, whole."""
+        """Move a closed workspace to the trash, with everything in it."""
         return self._move_workspace(self.find_known_workspace(name_or_id), self.folder / _TRASH, trashed=True)
 
     def restore_workspace(self, name_or_id: str) -> KnownWorkspace:
@@ -172,8 +172,8 @@ class AllWorkspaces:
     ) -> KnownWorkspace:
         """A new workspace from an export. What the file asks for (such as folders, permissions and MCP servers) is only proposed.
 
-        Nothing is left behind when it fails or is cancelled. What could not be imported is listed in the
-        new workspace's `notes.txt`. `report` hears on the loop how many bytes of how many are done.
+        Nothing is left behind when it fails or is cancelled. What could not be imported is listed in
+        the new workspace's `notes.txt`. `report` hears on the loop how many bytes of how many are done.
         """
         workspace_export.read_export_manifest(path)
         named = _check_workspace_name(name) if name else ""
@@ -205,7 +205,7 @@ class AllWorkspaces:
         return _read_workspace_description(place)
 
     async def open_stored_workspace(self, name_or_id: str) -> StoredWorkspace:
-        """Open it as its owner; StoreBusy where it is open already, here or elsewhere."""
+        """Open a workspace as its owner. Raises StoreBusy if it is already open, here or elsewhere."""
         known = self.find_known_workspace(name_or_id)
         if known.id in self._open:
             raise errors.StoreBusy(
@@ -217,10 +217,10 @@ class AllWorkspaces:
         return workspace
 
     def remove_interrupted_imports_and_writes(self) -> tuple[str, ...]:
-        """Remove what killed imports and writes left, but not what is still in use. Says in sentences what was removed."""
+        """Remove what killed imports and writes left behind, unless still in use. Returns sentences about it."""
         told = []
         for folder in self.folder.glob(f"{_IMPORTING}*") if self.folder.is_dir() else ():
-            with suppress(errors.HelixError):  # StoreBusy: an import may still be using the folder.
+            with suppress(errors.HelixError):  # StoreBusy: an import may still use the folder.
                 WorkspaceLock(folder / "lock").release_lock()
                 shutil.rmtree(folder, ignore_errors=True)
                 left = "could not be removed completely" if folder.exists() else "was removed"
@@ -236,7 +236,7 @@ class AllWorkspaces:
 
 
 def _rename_and_lock(place: Path, hidden: Path) -> WorkspaceLock:
-    """The folder of an import under its hidden name, held: whoever finds it so knows that the import goes on."""
+    """Rename an import's folder to its hidden name and lock it, which tells others that the import goes on."""
     if os.name == "nt":
         place.rename(hidden)
         return WorkspaceLock(hidden / "lock")
@@ -246,7 +246,7 @@ def _rename_and_lock(place: Path, hidden: Path) -> WorkspaceLock:
 
 
 def _is_workspace_folder(folder: Path) -> bool:
-    """One whose settings are gone is one all the same: its conversations are there."""
+    """Whether this is a workspace. One that lost its settings still has its conversations."""
     settings, journal = folder / workspace_settings.NAME, folder / "journal.sqlite3"
     return not folder.name.startswith(".") and (settings.is_file() or journal.is_file())
 

@@ -1,7 +1,7 @@
-"""The cache of one workspace: content by the SHA-256 of its bytes, in LevelDB. Plain calls, from one thread.
+"""The cache of one workspace: content by its SHA-256, in LevelDB. Plain calls, from one thread.
 
-Content is written before anything refers to it: chunks first, then one synced batch that makes the entry known. So a
-crash leaves at most chunks nobody knows; the numbers being written are marked, and swept when the cache opens.
+Content is written before anything refers to it: chunks first, then one synced batch that makes the entry
+known. So a crash leaves at most unknown chunks. Their numbers are marked, and removed at the next opening.
 """
 
 import contextlib
@@ -25,30 +25,30 @@ from helix_desktop.store.leveldb import LevelDatabase, Write
 _RAW, _ZSTD = bytes((cache_records.RAW,)), bytes((cache_records.ZSTD,))
 _HIGHEST = b"n"
 BY_HAND = EntryOrigin()
-THOROUGH = 15  # A level of zstd for small content: ten percent smaller, but twenty times as slow.
+THOROUGH = 15  # A level of zstd for small content: ten percent smaller, but twenty times slower.
 _TEXT = ("text/", "application/json", "application/xml", "application/x-")
 CHECKPOINT = "checkpoint"  # `EntryOrigin.tool` of content stored for checkpoints, which the index leaves out.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StagedEntry:
-    """Content ready to be committed. `writes` is empty where the cache has it already."""
+    """Content that is ready to be committed. `writes` is empty if the cache already has it."""
 
     record: CacheRecord
     writes: tuple[Write, ...]
 
 
 class CacheFolder:
-    """The open cache. Content is staged, then committed: it is on the disk when that returns, and several share a sync."""
+    """The open cache. Content is staged, then committed, which puts it on disk. Several commits share a sync."""
 
     def __init__(self, folder: Path) -> None:
         self.level = LevelDatabase(folder)
         self.now: Callable[[], float] = clock.time
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._thorough = zstandard.ZstdCompressor(level=THOROUGH)
-        self._staged: dict[bytes, StagedEntry] = {}  # Entries not yet on the disk, by SHA-256.
-        # Content that was stored again while the trash is being emptied, so it must not be removed.
-        self.put_again: set[Digest] | None = None  # None if no trash is being emptied.
+        self._staged: dict[bytes, StagedEntry] = {}  # Entries that are not on the disk yet, by SHA-256.
+        # Content that was stored again while the trash was being emptied, and so must not be removed.
+        self.put_again: set[Digest] | None = None  # None if the trash is not being emptied.
         try:
             self._check_version()
             self._next = self._delete_unfinished_chunks()
@@ -68,7 +68,7 @@ class CacheFolder:
             )
 
     def _delete_unfinished_chunks(self) -> int:
-        """Remove the chunks of entries that were never finished. Returns the first number that is free."""
+        """Remove the chunks of unfinished entries. Return the first free number."""
         free = cache_records.number_in_key(_HIGHEST + (self.level.get_value(_HIGHEST) or bytes(8))) + 1
         for key in list(self.level.keys_in_range(b"o", key_range_end(b"o"))):
             number = cache_records.number_in_key(key)
@@ -84,7 +84,7 @@ class CacheFolder:
         self.level.close()
 
     def stage_content(self, content: bytes, about: EntryOrigin, *, thorough: bool = False) -> StagedEntry:
-        """`thorough`: take time to make it small."""
+        """Stage content. `thorough`: take more time to compress it."""
         digest = Digest.of_content(content)
         if (known := self.find_known_content(digest)) is not None:
             return self.adopt_checkpoint_entry(known, about, count_text_lines(content, about))
@@ -104,7 +104,7 @@ class CacheFolder:
         return self.stage_record(record, [(cache_records.key_of_chunk(number, 0), value)])
 
     def adopt_checkpoint_entry(self, known: StagedEntry, about: EntryOrigin, lines: int) -> StagedEntry:
-        """What only checkpoints had until now and somebody else puts as well: an entry like any other from now on."""
+        """Make content that only checkpoints had a normal entry, because something else now stores it."""
         old = known.record
         if old.about.tool != CHECKPOINT or about.tool == CHECKPOINT or known.writes:
             return known
@@ -112,7 +112,7 @@ class CacheFolder:
         return self.stage_record(record, [(cache_records.key_of_number(b"m", old.number), None)])
 
     def begin_incoming(self, about: EntryOrigin, *, time: float | None = None) -> "IncomingContent":
-        """Store content that comes piece by piece and never stands in memory as a whole. `time`: when it was first stored."""
+        """Start to store content that comes in pieces and is never whole in memory. `time`: when first stored."""
         return IncomingContent(self, self.allocate_entry_number(), about, self.now() if time is None else time)
 
     def discard_staged(self, staged: StagedEntry) -> None:
@@ -122,14 +122,14 @@ class CacheFolder:
             self.delete_chunks(blob, extra=[(cache_records.key_of_number(b"o", blob), None)])
 
     def store_record_without_content(self, record: CacheRecord) -> None:
-        """Remember an entry with its content gone, as another workspace's export describes it."""
+        """Record an entry without its content, as another workspace's export describes it."""
         if self.level.get_value(b"h" + record.digest.raw) is None:
             number = self.allocate_entry_number()
             gone = replace(record, number=number, blob=number, kept=0, chunks=(), state=EntryState.COLLECTED)
             self.commit_staged([self.stage_record(gone, [])])
 
     def commit_staged(self, staged: Sequence[StagedEntry]) -> None:
-        """Make them known, in one synced batch."""
+        """Make staged entries known, in one synced batch."""
         one = len(staged) == 1
         writes = staged[0].writes if one else [write for each in dict.fromkeys(staged) for write in each.writes]
         try:
@@ -155,7 +155,7 @@ class CacheFolder:
         return staged
 
     def find_known_content(self, digest: Digest) -> StagedEntry | None:
-        """What makes a second put unnecessary: the same content on its way, or stored and intact."""
+        """Return the entry if the same content is already staged, or stored intact, or None."""
         if self.put_again is not None:
             self.put_again.add(digest)
         if (staged := self._staged.get(digest.raw)) is not None:
@@ -172,13 +172,13 @@ class CacheFolder:
         return StagedEntry(record, ())
 
     def _remove_old_version(self, digest: Digest) -> None:
-        """Make way for content that comes again: what is left of it was collected or is damaged."""
+        """Remove what is left of collected or damaged content, because it is being stored again."""
         with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
             old = self.reader.record_of_entry(digest)
             self.delete_chunks(old.blob, extra=[(b"h" + digest.raw, None), *self._removal_of_record(old.number)])
 
     def _removal_of_record(self, number: int) -> list[Write]:
-        """Its number is not given again, also where it was the highest: who follows the numbers would not see the new entry."""
+        """Return writes that remove a record. Even the highest number is never reused, or followers would miss an entry."""
         highest = cache_records.key_of_number(b"", self._next - 1)
         return [(cache_records.key_of_number(b"m", number), None), (_HIGHEST, highest)]
 
@@ -205,7 +205,7 @@ class CacheFolder:
         self.level.write_batch([(PINNED + digest.raw, b"" if pinned else None)])
 
     def discard_entry_content(self, digest: Digest) -> int:
-        """Remove the content to make room; what it was stays known. Returns the bytes freed."""
+        """Remove the content to free space, but keep the description. Return the bytes freed."""
         record = self.reader.record_of_content(digest)
         if self.level.get_value(PINNED + digest.raw) is not None:
             raise InvalidInput(f"The entry {digest.short_hex} is pinned.", remedy="Unpin the entry first.")
@@ -215,14 +215,14 @@ class CacheFolder:
         return record.kept
 
     def remove_sent_entries(self, digests: Iterable[Digest], sent: int) -> None:
-        """Remove those of these whose number is at most `sent`: the shared store has them."""
+        """Remove entries with numbers up to `sent`, which the shared store has."""
         for digest in digests:
             with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
                 if self.reader.record_of_entry(digest).number <= sent:
                     self._remove_old_version(digest)
 
     def forget_entry(self, digest: Digest) -> None:
-        """Remove the entry and all that is known of it; a tombstone stays. `scrub_database_files` then takes it off the disk."""
+        """Remove an entry and its description, leaving a tombstone. `scrub_database_files` then erases it from disk."""
         held = self.level.get_value(b"h" + digest.raw)
         marks: list[Write] = [(kind + digest.raw, None) for kind in (b"h", PINNED, QUARANTINED)]
         marks.append((FORGOTTEN + digest.raw, str(int(self.now())).encode()))
@@ -230,7 +230,7 @@ class CacheFolder:
             self.level.write_batch(marks)
         else:
             number, blob = cache_records.decode_entry_place(held)
-            # If the entry's description is damaged, use the place that is stored under its hash.
+            # If the entry's description is damaged, use the number stored under its hash.
             with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
                 blob = self.reader.record_numbered(number).blob
             self.delete_chunks(number if blob is None else blob, extra=[*self._removal_of_record(number), *marks])
@@ -239,7 +239,7 @@ class CacheFolder:
 
 
 class IncomingContent:
-    """Content on its way into the cache, in pieces; end it with `finish_entry` or `abandon_entry`."""
+    """Content being stored in pieces. End it with `finish_entry` or `abandon_entry`."""
 
     def __init__(self, cache: CacheFolder, blob: int, about: EntryOrigin, time: float) -> None:
         self._cache = cache
@@ -253,7 +253,7 @@ class IncomingContent:
         self._last = b"\n"
 
     def write_piece(self, piece: bytes) -> None:
-        """Take a piece of any size; whole chunks go to the disk at once."""
+        """Take a piece of any size. Complete chunks are written at once."""
         if not piece:
             return
         self._whole.update(piece)
@@ -280,7 +280,7 @@ class IncomingContent:
         self._kept += len(value)
 
     def finish_entry(self) -> StagedEntry:
-        """The entry, ready to be committed; content the cache has already is dropped again."""
+        """Return the entry, ready to be committed. Content that the cache already has is dropped."""
         digest = Digest(self._whole.digest())
         cache = self._cache
         if (known := cache.find_known_content(digest)) is not None:
@@ -301,7 +301,7 @@ class IncomingContent:
 
 
 def count_text_lines(content: bytes, about: EntryOrigin) -> int:
-    """How many lines a text has; what is no text has none."""
+    """Return the number of lines in a text, or 0 for other content."""
     if not about.media_type.startswith(_TEXT):
         return 0
     return content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))

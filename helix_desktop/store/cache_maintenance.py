@@ -1,4 +1,4 @@
-"""Checks every byte of the cache, and makes room in it. In slices, so that nobody waits long."""
+"""Checks every byte of the cache, and frees space in it, in slices so that nothing waits for long."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,13 +8,13 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
 from helix_desktop.store.cache_records import EntryState
 
-SLICE = 4 << 20  # In bytes. After reading this much, other work gets its turn.
+SLICE = 4 << 20  # Bytes. After reading this many, other work gets its turn.
 _PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """What a check found: entries and bytes read, and why entries are damaged or missing."""
+    """A check's result: entries and bytes read, and why entries are damaged or missing."""
 
     checked: int
     bytes: int
@@ -29,7 +29,7 @@ class CollectResult:
 
 
 class CacheCheck:
-    """One check of the whole cache, going on from slice to slice."""
+    """A check of the whole cache, done slice by slice."""
 
     def __init__(self, cache: CacheFolder) -> None:
         self._cache = cache
@@ -42,7 +42,7 @@ class CacheCheck:
         self._notes: list[str] = []
 
     def check_next_slice_if_any(self) -> bool:
-        """Read some megabytes; False when everything has been read."""
+        """Read some megabytes. Return False once everything has been read."""
         budget = SLICE
         while budget > 0:
             if self._waiting:
@@ -54,7 +54,7 @@ class CacheCheck:
         return True
 
     def _read_next_hashes(self) -> None:
-        """The next hashes. Where a block of them cannot be read, what stands in it is found missing later."""
+        """Read the next hashes. Those in an unreadable block are found missing later."""
         try:
             page = self._cache.reader.digests_after(self._at, _PAGE)
         except (CacheCorrupt, ValueError):
@@ -77,13 +77,13 @@ class CacheCheck:
             self._seen.add(digest.raw)
             self._damaged[digest] = error.what
             return 0
-        # Contents of checkpoints are not in any list, so they are not counted as entries.
+        # Contents of checkpoints are in no list, so they do not count as entries.
         self._checked += record.about.tool != CHECKPOINT
         self._bytes += size
         return size
 
     def repair_hash_keys(self) -> None:
-        """Entries whose hash leads nowhere, although they are there: write the way to them again."""
+        """Restore the hash keys of entries that exist but can't be found by their hash."""
         after = 0
         while found := self._cache.reader.records_after(after, _PAGE):
             after = found[-1].number
@@ -93,7 +93,7 @@ class CacheCheck:
                 self._waiting.append(record.digest)
 
     def add_missing_to_result(self, digests: Iterable[Digest]) -> None:
-        """Name those of `digests` that should be there and are not."""
+        """Report those of `digests` that should exist but do not."""
         for digest in digests:
             if digest.raw in self._seen or digest in self._damaged:
                 continue
@@ -110,7 +110,7 @@ class CacheCheck:
 
 
 def _skip_ahead_in_hashes(digest: Digest | None) -> Digest | None:
-    """A hash a little behind: one 256th of all hashes further; None behind the last."""
+    """Return a hash further on by one 256th of all hashes, or None at the end."""
     first = digest.raw[0] if digest else 0
     return None if first == 0xFF else Digest(bytes((first + 1,)).ljust(32, b"\0"))
 
@@ -128,6 +128,6 @@ def free_cache_bytes(cache: CacheFolder, digests: Sequence[Digest], enough: int)
         try:
             freed += cache.discard_entry_content(digest)
         except HelixError:
-            continue  # An entry that is damaged or deleted frees no space.
+            continue  # Damaged and deleted entries free no space.
         gone.append(digest)
     return gone, freed

@@ -1,6 +1,6 @@
-"""Reads the cache of one workspace: what is known of its entries, and their content. Plain calls, from one thread.
+"""Reads one workspace's cache: descriptions and contents of entries. Plain calls, from one thread.
 
-Every read is checked against SHA-256; what does not match is quarantined and never handed out.
+Every read is checked against SHA-256. Content that does not match is quarantined and never returned.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ PINNED, QUARANTINED, FORGOTTEN = b"p", b"q", b"t"
 
 
 class CacheReader:
-    """Entries by their hash, by a part of it, or by number. `marked`: the hashes of entries that are quarantined or were forgotten."""
+    """Finds entries by hash, prefix or number. `marked`: hashes of quarantined and forgotten entries."""
 
     def __init__(self, level: LevelDatabase) -> None:
         self._level = level
@@ -34,7 +34,7 @@ class CacheReader:
         }
 
     def record_of_content(self, digest: Digest) -> CacheRecord:
-        """What the entry is. NotFound says what became of it; CacheCorrupt where it is quarantined or unreadable."""
+        """Return the entry's record. NotFound says what happened to it. CacheCorrupt: quarantined or unreadable."""
         try:
             held = self._level.get_value(b"h" + digest.raw)
             if held is None:
@@ -59,7 +59,7 @@ class CacheReader:
         return "it does not match its hash"
 
     def record_of_entry(self, digest: Digest) -> CacheRecord:
-        """Like `record_of_content`, and also for an entry that was collected or is quarantined, as long as it can be read."""
+        """Return the record even of a collected or quarantined entry, if it can be read."""
         held = self._level.get_value(b"h" + digest.raw)
         if held is None:
             raise self._missing_entry_error(digest)
@@ -72,7 +72,7 @@ class CacheReader:
         return cache_records.unpack_record(number, value)
 
     def get_content(self, digest: Digest) -> bytes:
-        """The whole content, checked against its SHA-256."""
+        """Return the whole content, checked against its SHA-256."""
         if (content := self._get_single_chunk(digest)) is not None:
             return content
         record = self.record_of_content(digest)
@@ -84,7 +84,7 @@ class CacheReader:
         return content
 
     def _get_single_chunk(self, digest: Digest) -> bytes | None:
-        """An entry of one chunk, on the short way; None where the long way has to find out what is wrong, or it is larger."""
+        """Read an entry of one chunk quickly. Return None if it is larger or something is wrong."""
         if digest.raw in self.marked[QUARANTINED]:
             return None
         try:
@@ -103,7 +103,7 @@ class CacheReader:
         return self._decompressor.decompress(value[1:], max_output_size=CHUNK)
 
     def read_part(self, digest: Digest, start: int, length: int) -> bytes:
-        """A part of the content; only the chunks it lies in are read, and each is checked."""
+        """Return a part of the content. Only the chunks that contain it are read and checked."""
         return self.read_part_of_entry(self.record_of_content(digest), start, length)
 
     def read_described_entry(self, digest: Digest, beginning: int) -> CacheEntry:
@@ -141,14 +141,14 @@ class CacheReader:
         raise self.quarantine_entry(record.digest, f"part {chunk} is missing")
 
     def quarantine_entry(self, digest: Digest, why: str) -> CacheCorrupt:
-        """Remember that this entry is damaged, so that no later read has to find out. Returns the error to raise."""
+        """Mark an entry as damaged, so that later reads fail at once. Return the error to raise."""
         with contextlib.suppress(StoreFailed):  # If the disk is full, this mark is lost.
             self._level.write_batch([(QUARANTINED + digest.raw, why.encode())])
         self.marked[QUARANTINED].add(digest.raw)
         return _damaged_entry_error(digest, why)
 
     def was_forgotten(self, digest: Digest) -> bool:
-        """Whether there was such an entry and the user wanted it gone."""
+        """Whether the user had this entry forgotten."""
         return digest.raw in self.marked[FORGOTTEN]
 
     def _missing_entry_error(self, digest: Digest) -> NotFound:
@@ -196,9 +196,9 @@ class CacheReader:
         return 0
 
     def records_after(self, after: int = 0, limit: int = 1000) -> list[CacheRecord]:
-        """Known entries by number; unreadable ones are left out (a check names them)."""
+        """Return records by number, without unreadable ones, which a check names."""
         found: list[CacheRecord] = []
-        # `scan_range` yields all that is readable, and raises CacheCorrupt only at its end.
+        # `scan_range` yields everything readable, and raises CacheCorrupt only at its end.
         with contextlib.suppress(CacheCorrupt):
             first = cache_records.key_of_number(b"m", after + 1)
             for key, value in self._level.scan_range(first, b"m" + LAST_KEY + b"\xff"):
@@ -209,12 +209,12 @@ class CacheReader:
         return found
 
     def digests_after(self, after: Digest | None, limit: int) -> list[Digest]:
-        """Hashes in their order, from the one behind `after`; none: the end."""
+        """Return hashes in order, starting after `after`. None are left at the end."""
         keys = self._level.keys_in_range(b"h" + (after.raw + b"\x00" if after else b""), b"i")
         return [Digest(key[1:]) for key in islice(keys, limit)]
 
     def digests_without_content(self, digests: Iterable[Digest]) -> frozenset[Digest]:
-        """Which of these have no content here: unknown, collected or damaged."""
+        """Return those without content here: unknown, collected or damaged."""
         return frozenset(digest for digest in digests if not self._has_content(digest))
 
     def _has_content(self, digest: Digest) -> bool:
@@ -240,7 +240,7 @@ def _damaged_entry_error(digest: Digest, why: str) -> CacheCorrupt:
 
 
 def prefix_bounds(prefix: str) -> tuple[bytes, bytes]:
-    """The first and the last hash that begin so; InvalidInput where none can."""
+    """Return the first and last hash with this prefix. Raises InvalidInput if none can have it."""
     digits = prefix.lower()
     if not 4 <= len(digits) <= 64 or any(digit not in "0123456789abcdef" for digit in digits):
         raise InvalidInput(

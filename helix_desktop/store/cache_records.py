@@ -28,7 +28,7 @@ VERSION = 1
 CHUNK = 1 << 20
 VERSION_KEY = b"version"
 RAW, ZSTD = 0, 1
-_SOURCE_LIMIT = 4000  # In characters. A source is a single line for people to read.
+_SOURCE_LIMIT = 4000  # Characters. A source is a single line for people to read.
 
 _FIXED = struct.Struct(">BB32sQQQQdHHHI")
 _CHECK = 8
@@ -38,21 +38,21 @@ _CHUNK_KEY = struct.Struct(">cQI")
 
 
 class EntryState(IntEnum):
-    """LIVE: the content is there. COLLECTED: it was removed for room; what it was is known."""
+    """LIVE: the content exists. COLLECTED: it was removed to free space, but is still described."""
 
     LIVE = 0
     COLLECTED = 1
 
 
-_LIVE = EntryState.LIVE  # Faster than looking up the enum's member each time.
+_LIVE = EntryState.LIVE  # Faster than looking up the member each time.
 
 
 @dataclass(frozen=True, slots=True)
 class CacheRecord:
-    """What the cache knows of one entry. `kept`: bytes on the disk. `chunks`: empty where there is only one.
+    """What the cache knows of one entry. `kept`: bytes on disk. `chunks`: empty for a single chunk.
 
-    `number` is given when the entry becomes known, so that who follows the numbers misses none;
-    `blob` is the number its chunks are stored under, given when the first of them came.
+    `number` is assigned when the entry becomes known, so that followers of the numbers miss
+    none. `blob`, under which its chunks are stored, is assigned when the first chunk arrives.
     """
 
     number: int
@@ -72,7 +72,7 @@ class CacheRecord:
 
     @property
     def count_chunks(self) -> int:
-        """How many chunks there are; an empty entry has one, empty."""
+        """Return the number of chunks. An empty entry has one empty chunk."""
         return max(1, -(-self.size // CHUNK))
 
     @property
@@ -98,21 +98,21 @@ def number_in_key(key: bytes) -> int:
 
 
 def encode_entry_place(record: CacheRecord) -> bytes:
-    """Where an entry is: its number and, where it is one chunk that is there, its blob, so that a get needs no more."""
+    """Encode an entry's number, and its blob if it is a single existing chunk, to save a read later."""
     if record.size > CHUNK or record.state is not _LIVE:
         return _U64.pack(record.number)
     return _PLACE.pack(record.number, record.blob)
 
 
 def decode_entry_place(value: bytes) -> tuple[int, int | None]:
-    """The number, and the blob of an entry of one chunk."""
+    """Return the number, and the blob of an entry of one chunk."""
     if len(value) not in (8, 16):
         raise ValueError("no place of an entry")
     return number_in_key(b"h" + value), int(_U64.unpack_from(value, 8)[0]) if len(value) == 16 else None
 
 
 def pack_record(record: CacheRecord) -> bytes:
-    """The stored form. Plain steps: this stands in the way of every put."""
+    """Return the stored form. Written in plain steps, because every put waits for this."""
     about = record.about
     tool = about.tool[:200].encode("utf-8", "replace")
     source = about.source[:_SOURCE_LIMIT].encode("utf-8", "replace")
@@ -129,7 +129,7 @@ def _checksum_of_record(number: int, payload: bytes) -> bytes:
 
 
 def unpack_record(number: int, value: bytes) -> CacheRecord:
-    """ValueError where the value is not what was written."""
+    """Decode a record. Raises ValueError if it is not what was written."""
     payload = value[_CHECK:]
     if _checksum_of_record(number, payload) != value[:_CHECK]:
         raise ValueError("the record does not match its check")

@@ -1,4 +1,4 @@
-"""Questions to the catalogue of entries: a page of it in any order, through any filter, however many there are."""
+"""Queries the catalogue of entries: one page at a time, in any order and by any filter."""
 
 import sqlite3
 
@@ -9,7 +9,7 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.cache_records import EntryState
 
-# Jumps from one name to the next in the index. A scan of a million rows would take 0.1 seconds.
+# Jumps from one name to the next in the index. Scanning a million rows would take 0.1 seconds.
 _TOOLS = """
 WITH RECURSIVE names(name) AS (
   SELECT min(tool) FROM entries UNION ALL SELECT (SELECT min(tool) FROM entries WHERE tool > name) FROM names WHERE name IS NOT NULL
@@ -25,20 +25,20 @@ _ROW = "number, digest, size, lines, media, tool, source, kept, tokens, time, us
 
 @dataclass(frozen=True, slots=True)
 class _PageAnchors:
-    """Every `STRIDE`-th row of one order, so that a page far down is found without walking there."""
+    """Every `STRIDE`-th row of one order, so that a distant page is found without stepping there."""
 
     version: int
-    rows: tuple[tuple[str | int | float | bytes, int], ...]  # Values that rows are sorted by, and the entries' numbers.
+    rows: tuple[tuple[str | int | float | bytes, int], ...]  # The values that rows are sorted by, and numbers.
 
 
 Order = tuple[entry_catalogue.EntryFilter, entry_catalogue.EntrySort, bool]
 STRIDE = 500
-NEAR = 5_000  # Rows up to this offset are reached by stepping through them.
-FEW = 20_000  # Up to this many matches are sorted. More are read in the order of the column's index.
+NEAR = 5_000  # Rows up to this offset are reached step by step.
+FEW = 20_000  # Up to this many matches are sorted. More are read in the column's order.
 
 
 class CatalogueQueries:
-    """The reading side, over its own connection. `anchors` is shared by those that answer for the same index."""
+    """Reads by a connection of its own. All readers of one index share `anchors`."""
 
     def __init__(self, connection: sqlite3.Connection, anchors: dict[Order, _PageAnchors] | None = None) -> None:
         self.connection = connection
@@ -47,9 +47,9 @@ class CatalogueQueries:
         self._stats: tuple[int, entry_catalogue.CatalogueFigures] | None = None
 
     def entries_page(self, order: Order, offset: int, limit: int) -> tuple[entry_catalogue.EntryRow, ...]:
-        """A page. Equal values stand in the order they were stored.
+        """Return a page. Equal values are in the order in which they were stored.
 
-        Far down, new entries of the last moments may shift what stands where by as many rows as there are of them.
+        Far down, the page may be shifted by as many rows as were added just now.
         """
         chosen, sort, descending = order
         start, walked = self._start_of_page(order, offset)
@@ -68,7 +68,7 @@ class CatalogueQueries:
         return tuple(_entry_row_of(row) for row in rows)
 
     def _start_of_page(self, order: Order, offset: int) -> tuple[tuple[str | int | float | bytes, int] | None, int]:
-        """Where to begin walking, and how far to go from there."""
+        """Return where to start stepping, and how many rows to step."""
         if offset <= NEAR:
             return None, offset
         anchors = self.anchors.get(order) or self.get_or_find_anchors(order)
@@ -80,7 +80,7 @@ class CatalogueQueries:
             self.get_or_find_anchors(order)
 
     def get_or_find_anchors(self, order: Order) -> _PageAnchors:
-        """Find the anchors of an order, once for each state of the index. A third of a second for a million rows."""
+        """Return an order's anchors, found once for each state of the index: 0.3 s for a million rows."""
         version = self._data_version()
         known = self.anchors.get(order)
         if known is not None and known.version == version:
@@ -100,11 +100,11 @@ class CatalogueQueries:
         return found
 
     def _is_small_selection(self, chosen: entry_catalogue.EntryFilter) -> bool:
-        """Whether what is chosen is better sorted after it is found."""
+        """Whether so few rows are chosen that sorting them afterwards is faster."""
         return chosen != entry_catalogue.EVERYTHING and self.count_entries(chosen) < FEW
 
     def _data_version(self) -> int:
-        """Changes when somebody else has written to the index."""
+        """Return a number that changes when another connection writes to the index."""
         return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
 
     def count_entries(self, chosen: entry_catalogue.EntryFilter = entry_catalogue.EVERYTHING) -> int:
@@ -124,7 +124,7 @@ class CatalogueQueries:
         return _entry_row_of(found) if found else None
 
     def count_entries_by_tool(self) -> tuple[tuple[str, int], ...]:
-        """Each tool with the number of its entries, for a filter's choices."""
+        """Return each tool and the number of its entries, for the choices of a filter."""
         names = [row[0] for row in self.connection.execute(_TOOLS)]
         return tuple((name, self.count_entries(entry_catalogue.EntryFilter(tool=name))) for name in names if name)
 
@@ -135,7 +135,7 @@ class CatalogueQueries:
         return tuple(entry_catalogue.EntryUse(*row) for row in rows)
 
     def catalogue_figures(self) -> entry_catalogue.CatalogueFigures:
-        """Half a second for a million entries, once for each state of the index."""
+        """Return the figures, computed once for each state of the index: 0.5 s for a million entries."""
         version = self._data_version()
         if self._stats is None or self._stats[0] != version:
             self._stats = (version, self._compute_figures())
@@ -153,17 +153,17 @@ class CatalogueQueries:
         return entry_catalogue.CatalogueFigures(*figures, *repeated)
 
     def bytes_on_disk(self) -> int:
-        """The bytes all entries take on the disk, those of checkpoints among them."""
+        """Return the bytes on disk of all entries, including those of checkpoints."""
         listed = int(self.connection.execute("SELECT coalesce(sum(kept), 0) FROM entries").fetchone()[0])
         return listed + self.checkpoint_figures()[1]
 
     def checkpoint_figures(self) -> tuple[int, int]:
-        """How many contents checkpoints hold, and the bytes they take."""
+        """Return how many contents checkpoints hold, and their bytes."""
         rows = dict(self.connection.execute("SELECT name, value FROM meta WHERE name LIKE 'checkpoint%'").fetchall())
         return int(rows.get("checkpoints", 0)), int(rows.get("checkpoint bytes", 0))
 
     def unused_entries(self) -> tuple[Digest, ...]:
-        """Entries of tools that no fact uses and nobody pinned, the oldest first: what collection takes first."""
+        """Return tools' entries without uses or pins, oldest first: these are collected first."""
         rows = self.connection.execute(
             "SELECT digest FROM entries WHERE uses = 0 AND tool != '' AND NOT pinned AND state = ? ORDER BY time",
             (EntryState.LIVE,),
@@ -171,12 +171,12 @@ class CatalogueQueries:
         return tuple(Digest(row[0]) for row in rows)
 
     def digests_named_by_facts(self, low: bytes, high: bytes, limit: int) -> tuple[Digest, ...]:
-        """Entries between these that a fact leads to, known here or not."""
+        """Return the entries within these bounds that a fact refers to, known here or not."""
         asked = "SELECT DISTINCT digest FROM uses WHERE digest BETWEEN ? AND ? ORDER BY digest LIMIT ?"
         return tuple(Digest(row[0]) for row in self.connection.execute(asked, (low, high, limit)))
 
     def digests_expected_here(self, after: bytes, limit: int) -> tuple[Digest, ...]:
-        """Entries that are known here or used by a fact, and were not collected; in the order of their hashes."""
+        """Return entries known here or used by a fact that were not collected, in the order of their hashes."""
         rows = self.connection.execute(
             "SELECT digest FROM entries WHERE digest > ? AND state = ?"
             " UNION SELECT digest FROM uses WHERE digest > ? AND digest NOT IN (SELECT digest FROM entries WHERE state != ?)"
@@ -189,7 +189,7 @@ class CatalogueQueries:
 def _filter_condition(
     chosen: entry_catalogue.EntryFilter, sort: entry_catalogue.EntrySort | None
 ) -> tuple[str, list[str | float]]:
-    """The condition in SQL. With a `sort`, rows are taken in its column's order, so no other column's index is to be used."""
+    """Return the SQL condition. With a `sort`, only that column's index may be used."""
 
     def column(name: str, *fits: entry_catalogue.EntrySort) -> str:
         return name if sort is None or sort in fits else f"+{name}"

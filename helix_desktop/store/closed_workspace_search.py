@@ -1,4 +1,4 @@
-"""Searches a workspace that nobody has open: through its own index, without opening it. Nothing is written and no lock is taken."""
+"""Searches a workspace that nobody has open by its own index, without writing or locking anything."""
 
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 def search_unopened(folder: Path, query: str, *, limit: int = 20) -> ClosedSearchResult:
-    """What `live_index.WorkspaceIndex.search_index` finds as soon as it is open. StoreFailed where its index or its cache cannot be read."""
+    """Find what `live_index.WorkspaceIndex.search_index` would. StoreFailed: the index or cache is unreadable."""
     if not (folder / "journal.sqlite3").is_file():
-        return ClosedSearchResult()  # A workspace without a journal was never opened.
+        return ClosedSearchResult()  # It has no journal, so it was never opened.
     if not (folder / store_opening.INDEX).is_file():
         return ClosedSearchResult(behind=True)
     with ExitStack() as last_first:
@@ -42,7 +42,7 @@ def search_unopened(folder: Path, query: str, *, limit: int = 20) -> ClosedSearc
 
 
 class _ClosedStores:
-    """`full_text_search.StoresAccess`. What stands in for the cache is made for the first entry that is found."""
+    """`full_text_search.StoresAccess`. The substitute for the cache is created with the first entry found."""
 
     def __init__(self, folder: Path, journal: JournalFile, last_first: ExitStack) -> None:
         self._folder = folder

@@ -1,5 +1,5 @@
-"""Forgetting: the one operation that removes. A text or an entry leaves cache, journal and backups, down to the bytes of
-the files; the index is made anew, and copies of damaged files are thrown away. A tombstone says that it happened.
+"""Forgets a text or an entry for good: removes it from cache, journal and backups, down to the bytes of the
+files. The index is rebuilt, and copies of damaged files are deleted. A tombstone records that it happened.
 """
 
 import json
@@ -21,14 +21,14 @@ from helix_desktop.store.journal_backups import change_each_backup
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.workspace_settings import NAME
 
-SHORTEST = 4  # In characters. A shorter text would be found almost everywhere.
+SHORTEST = 4  # Characters. A shorter text would occur almost everywhere.
 BLANK = "[forgotten]"
 WHY = "forgotten at the user's request"
 _PAGE = 200
 
 
 class ForgetRequest:
-    """What is to be forgotten: a text in all the forms it is stored in, and entries."""
+    """What to forget: a text in all the forms in which it is stored, and entries."""
 
     def __init__(self, text: str, digests: Iterable[Digest]) -> None:
         if text and len(text) < SHORTEST:
@@ -37,7 +37,7 @@ class ForgetRequest:
                 remedy="Enter a longer part of the text.",
             )
         self.digests = set(digests)
-        self.named: list[int] = []  # Numbers of entries that are kept, but whose description contains the text.
+        self.named: list[int] = []  # Numbers of entries to keep whose description contains the text.
         self.traces = TextForms(text) if text else None
 
     def occurs_in(self, text: str) -> bool:
@@ -51,7 +51,7 @@ class ForgetRequest:
 
 
 def find_entries_to_forget(cache: CacheFolder, wanted: ForgetRequest) -> Iterator[int]:
-    """Find every entry that holds the text; yields the bytes read, so that others get their turn. Changes nothing."""
+    """Find every entry with the text, without changes. Yields the bytes read, to let others work."""
     after = 0
     while wanted.traces and (found := cache.reader.records_after(after, _PAGE)):
         after = found[-1].number
@@ -83,11 +83,11 @@ def _entry_holds_text(cache: CacheFolder, record: CacheRecord, traces: TextForms
     try:
         return _occurs_in_joined_pieces(cache.reader.iterate_chunks(record), traces)
     except HelixError:
-        return True  # A damaged entry may contain the text, so it is forgotten too.
+        return True  # A damaged entry may contain the text, so it is forgotten.
 
 
 def _occurs_in_joined_pieces(pieces: Iterable[bytes], traces: TextForms) -> bool:
-    """Also where it is split over two of them."""
+    """Whether the text occurs, even if split over two pieces."""
     tail = b""
     for piece in pieces:
         held = tail + piece
@@ -101,7 +101,7 @@ def _occurs_in_joined_pieces(pieces: Iterable[bytes], traces: TextForms) -> bool
 
 
 def purge_journal(journal: JournalFile, wanted: ForgetRequest) -> dict[str, int]:
-    """Blank the text in every fact, and what facts quote of the entries. Returns how many facts of which conversation."""
+    """Blank the text in every fact, and what facts quote of the entries. Return the changes by conversation."""
     changed: dict[str, int] = {}
     after = 0
     while lines := journal.stored_facts_since(after, _PAGE):
@@ -118,11 +118,11 @@ def purge_journal(journal: JournalFile, wanted: ForgetRequest) -> dict[str, int]
 
 
 def blank_fact(line: StoredFact, wanted: ForgetRequest) -> Fact | None:
-    """The fact without what is to be forgotten, or None where it has nothing of it."""
+    """Return the fact without what is to be forgotten, or None if it contains nothing of it."""
     touched = any(digest.hex in line.fact for digest in wanted.digests)
     if not touched and not wanted.occurs_in(line.fact):
         return None
-    decode_fact(line.fact)  # Raises for a damaged fact, which is then reported.
+    decode_fact(line.fact)  # Raises for a damaged fact, to report it.
     fact = decode_fact(json.dumps(_blank_json(json.loads(line.fact), wanted), ensure_ascii=False))
     fact = _remove_quotes(fact, wanted.digests)
     return fact if encode_fact(fact) != line.fact else None
@@ -140,7 +140,7 @@ def _blank_json(value: Any, wanted: ForgetRequest) -> Any:
 
 
 def _remove_quotes(fact: Fact, digests: set[Digest]) -> Fact:
-    """Facts keep short outputs and excerpts of entries beside the reference, which go with the entry."""
+    """Remove short outputs and excerpts that facts quote from entries."""
     match fact:
         case vocabulary.ToolReturned() if fact.output.digest in digests:
             return replace(fact, head="")
@@ -150,24 +150,24 @@ def _remove_quotes(fact: Fact, digests: set[Digest]) -> Fact:
 
 
 def append_forgotten_facts(journal: JournalFile, changed: dict[str, int], wanted: ForgetRequest) -> None:
-    """Say in each conversation that something is gone, and not what."""
+    """Record in each conversation that something was forgotten, but not what."""
     entries = tuple(sorted(wanted.digests))
     for conversation, count in changed.items():
         journal.append_all_or_nothing(conversation, [Forgotten(entries, count, WHY)])
 
 
 def purge_backups(workspace: Path, wanted: ForgetRequest) -> int:
-    """Blank it in every dated copy of the journal; one that cannot be read is deleted. Returns how many had it."""
+    """Blank it in every backup of the journal, or delete an unreadable backup. Return how many contained it."""
     return change_each_backup(workspace, lambda journal: purge_journal(journal, wanted))
 
 
 def delete_damaged_copies(workspace: Path) -> None:
-    """Copies of damaged files that were kept aside."""
+    """Delete the copies of damaged files that were kept aside."""
     shutil.rmtree(workspace / "damaged", ignore_errors=True)
 
 
 def find_remaining_traces(workspace: Path, wanted: ForgetRequest) -> Iterator[str]:
-    """Where it still stands in any byte of the workspace's files, in sentences."""
+    """Say in sentences where it still occurs in any byte of the workspace's files."""
     if wanted.traces is None:
         return
     for path in sorted(each for each in workspace.rglob("*") if each.is_file() and not each.is_symlink()):

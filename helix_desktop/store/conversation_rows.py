@@ -1,4 +1,4 @@
-"""The list of conversations: a row each, derived from the facts one by one."""
+"""The list of conversations: a row for each, derived from one fact after another."""
 
 from collections.abc import Iterable
 from dataclasses import fields, replace
@@ -25,12 +25,12 @@ COLUMNS = (
     ("written", "INTEGER NOT NULL"),
     ("cost", "REAL NOT NULL"),
 )
-_BEGINS = 120  # In characters. Without a title, this much of the first message is shown.
+_BEGINS = 120  # Characters. Without a title, so much of the first message is shown.
 
 
 @dataclass(frozen=True, slots=True)
 class StoredConversation:
-    """What a list shows of a conversation. `meter` is what the program last kept about its context, as it wrote it."""
+    """A conversation as lists show it. `meter`: a text the program last stored about its context."""
 
     id: str
     last_seq: int
@@ -46,13 +46,13 @@ class StoredConversation:
     forked_from: str = ""
     forked_at: int = 0
     turns: int = 0
-    sent: int = 0  # The tokens of all requests, as providers reported them.
-    written: int = 0  # The tokens of all replies.
+    sent: int = 0  # Tokens of all requests, as reported by providers.
+    written: int = 0  # Tokens of all replies.
     cost: float = 0.0
     meter: str = ""
 
     def column_values(self) -> tuple[str | int | float, ...]:
-        """The stored columns, in their order; half a surrogate pair from a model is no text a database takes."""
+        """Return the column values in order, with lone surrogates replaced, since databases refuse them."""
         return tuple(_storable_value(getattr(self, name)) for name, _ in COLUMNS)
 
     @classmethod

@@ -1,8 +1,8 @@
-"""Emptying the trash: the conversations in it go for good, with their sub-agents' and with the
-entries nothing else refers to. From cache, journal and backups, down to the bytes of the files.
+"""Empties the trash: deletes its conversations for good, with their sub-agents' conversations and
+the entries that nothing else uses, from cache, journal and backups, down to the bytes of the files.
 
-The content goes first and the conversations last, so after a crash in between they are still in the
-trash, and emptying it again ends what was begun. What was spent in them is no longer counted.
+Content is deleted first and conversations last. After a crash in between, they are still
+in the trash, and emptying it again completes this. What they cost is no longer counted.
 """
 
 import json
@@ -21,15 +21,15 @@ from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 
-DELETED = "deleted-conversations.txt"  # Conversations that the recorder must not import again.
+DELETED = "deleted-conversations.txt"  # Lists conversations that the recorder must not import again.
 _PAGE = 200  # After this many facts or entries, other work gets its turn.
-_SHORTEST = 8  # In digits. A shorter beginning of a hash may be an ordinary word.
+_SHORTEST = 8  # Digits. A shorter prefix of a hash may be an ordinary word.
 _MENTION = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}", re.IGNORECASE)
 
 
 class TrashEmptying:
-    """One emptying: `find_content_to_delete` and `remove_trashed_content`, in slices on the thread that owns the stores; then `delete_from_backups`, `delete_conversations` and `end_emptying`.
-    Content that is put in the meantime stays. `only`: these conversations, in the trash or not, in place of all in the trash.
+    """One emptying: `find_content_to_delete` and `remove_trashed_content`, in slices on the thread that owns the stores; then `delete_from_backups`,
+    `delete_conversations` and `end_emptying`. Content that is put in the meantime stays. `only`: these conversations, in the trash or not, in place of all in the trash.
     """
 
     def __init__(self, journal: JournalFile, cache: CacheFolder, only: Collection[str] = ()) -> None:
@@ -37,13 +37,13 @@ class TrashEmptying:
         self._only = frozenset(only)
         self._cache = cache
         self.gone: set[str] = set()
-        # The hashes of entries that only the conversations to delete use, by their first digits.
+        # Hashes of entries that only the conversations to delete use, by their first digits.
         self._own: dict[str, list[str]] = {}
-        self._seen = 0  # The id of the fact that was checked last.
+        self._seen = 0  # The last fact checked.
         self._entries = self._bytes = 0
 
     def find_content_to_delete(self) -> Iterator[bool]:
-        """Find what is to go: what their facts use, but for what any other fact mentions."""
+        """Find the content to delete: what their facts use and no other fact mentions."""
         self._cache.put_again = set()
         self.gone = yield from self._conversations_to_delete()
         for name in sorted(self.gone):
@@ -55,7 +55,7 @@ class TrashEmptying:
             yield True
 
     def _conversations_to_delete(self) -> Generator[bool, None, set[str]]:
-        """Those in the trash, and their sub-agents' that no fork still shows. A fork belongs to nobody else."""
+        """Return the trashed conversations, and those of their sub-agents that no fork shows."""
         rows = self._journal.conversation_rows()
         gone = {row.id for row in rows if (row.id in self._only if self._only else row.trashed)}
         shown: set[str] = set()
@@ -79,7 +79,7 @@ class TrashEmptying:
                 held.append(digest.hex)
 
     def _spare_content_of_next_facts(self) -> bool:
-        """The next facts of those that stay. Whether there were any."""
+        """Spare what the next facts of other conversations use. Return False if there were no more facts."""
         lines = self._journal.stored_facts_since(self._seen, _PAGE)
         for line in lines:
             self._seen = line.id
@@ -102,7 +102,7 @@ class TrashEmptying:
         yield True
 
     def end_emptying(self) -> None:
-        """Also where it could not be done."""
+        """End the emptying, even after a failure."""
         self._cache.put_again = None
 
     def _remove_unless_used(self, digest: Digest, pinned: frozenset[Digest]) -> None:
@@ -114,14 +114,14 @@ class TrashEmptying:
         except NotFound:
             return
         except (HelixError, ValueError):
-            record = None  # A damaged entry is removed, too.
+            record = None  # A damaged entry is deleted, too.
         if record is None or not _was_stored_by_hand(record.about):
             self._cache.forget_entry(digest)
             self._entries += 1
             self._bytes += record.kept if record else 0
 
     def delete_from_backups(self, workspace: Path) -> None:
-        """Take them out of every dated copy of the journal; one that cannot be read is deleted."""
+        """Delete the conversations from each backup of the journal. An unreadable backup is deleted."""
         journal_backups.change_each_backup(workspace, self._delete_from_journal)
 
     def delete_conversations(self) -> EmptyTrashResult:
@@ -162,5 +162,5 @@ def _child_conversations(line: StoredFact) -> set[str]:
 
 
 def _was_stored_by_hand(about: EntryOrigin) -> bool:
-    """Put by hand, or by a program outside: no conversation's own."""
+    """Whether the user or an outside program stored it, so that no conversation owns it."""
     return not about.tool or about.tool.partition(":")[0] == "outside"

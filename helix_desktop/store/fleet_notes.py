@@ -1,8 +1,8 @@
-"""What workers and people tell each other beside the list of tasks: who works, what is to stop, what may be spent and was.
+"""What workers and people tell each other besides tasks: who works, what to stop, what may be spent and was.
 
-A note is a name, a number and an end on the database's clock. A worker renews its own as long as it lives. Where a limit is set, what
-a step has cost is added before the task's next one, in the transaction that notes it in the task: a
-worker that dies between the two leaves nothing that is counted twice or never.
+A note is a name, a number and an end by the database's clock. Workers renew their own notes.
+If a limit is set, a step's cost is added before the task's next step, in the transaction
+that notes it in the task. So if a worker dies, nothing is counted twice or never.
 """
 
 from collections import defaultdict
@@ -12,9 +12,9 @@ from typing import Any
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Statement
 
-# In seconds. For this long after a standby takes over, no task is given out: it may lack the last claims.
+# No tasks are given out for this many seconds after a standby took over, as it may lack the last claims.
 FAILOVER_SECONDS = 30.0
-ALL_WORKSPACES = b""  # The key of notes that apply to all workspaces of a store.
+ALL_WORKSPACES = b""  # Used for notes on all workspaces of a store.
 _SET = (
     "INSERT INTO {t}notes(space, name, until, amount) VALUES (%s, %s, CASE WHEN %s <> 0 THEN {now} + %s ELSE 0 END, %s)"
     " ON CONFLICT (space, name) DO UPDATE SET until = excluded.until, amount = excluded.amount RETURNING name"
@@ -49,23 +49,23 @@ _CHARGED = "UPDATE {t}tasks SET charged = CASE WHEN charged > %s THEN charged EL
 
 @dataclass(frozen=True, slots=True)
 class FleetState:
-    """What the notes say now. `workers`: those that live, and whether they were told to drain. `limits` and `spent`, in dollars, are by what
-    they count: "workspace", "day", "fleet" or "agent NAME". `paused`: providers that asked to be left alone for a while.
+    """What the notes say. `workers`: those alive, and whether they must drain. `limits` and `spent`: dollars
+    by scope: "workspace", "day", "fleet" or "agent NAME". `paused`: providers that asked for a pause.
     """
 
     workers: dict[str, bool] = field(default_factory=dict)
     limits: dict[str, float] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
     paused: tuple[str, ...] = ()
-    unable: tuple[str, ...] = ()  # Machines whose workers cannot run tasks, and why.
+    unable: tuple[str, ...] = ()  # Machines that cannot run tasks, and why.
     is_stopped: bool = False
 
     def dollars_left(self, agent: str) -> float:
-        """Until the nearest limit of a task of this agent; infinite where there is none."""
+        """Return the dollars left for tasks of this agent, by the tightest limit, or infinity."""
         return min(self._dollars_left_by_scope(agent).values(), default=float("inf"))
 
     def tightest_limit(self, agent: str) -> str:
-        """What has the least left."""
+        """Return the scope with the fewest dollars left, or an empty string."""
         left = self._dollars_left_by_scope(agent)
         return min(left, key=left.__getitem__, default="")
 
@@ -75,7 +75,7 @@ class FleetState:
 
 
 class FleetNotes:
-    """The notes of one workspace, and those of all workspaces of its store."""
+    """The notes of one workspace, and those for all workspaces of its store."""
 
     def __init__(self, run_statements: RunStatements, dialect: SqlDialect, space: bytes) -> None:
         self._run_statements = run_statements
@@ -96,24 +96,24 @@ class FleetNotes:
         return FleetState(workers, found["limit"], found["spent"], paused, unable, "stop" in found)
 
     async def renew_worker_and_tell_if_draining(self, worker: str, seconds: float) -> bool:
-        """It lives for so long at least. Whether it was told to drain."""
+        """Note that the worker is alive for so long. Return whether it was told to drain."""
         ((amount,),) = await self._run(_LIVE, self._space, f"worker {worker}", seconds)
         return bool(amount)
 
     async def drain_workers(self, worker: str = "") -> int:
-        """Tell this one, or all, to take no more tasks and to end. How many were told."""
+        """Tell this worker, or all, to take no more tasks and to end. Return how many were told."""
         return len(await self._run(_DRAIN, self._space, worker, f"worker {worker}"))
 
     async def pause_provider(self, provider: str, seconds: float) -> None:
-        """No worker begins a request to it meanwhile."""
+        """Keep workers from beginning requests to this provider for so long."""
         await self._run(_SET, self._space, f"pause {provider}", seconds, seconds, 0.0)
 
     async def exclude_machine_for(self, machine: str, why: str, seconds: float) -> None:
-        """Its workers leave the tasks to others for so long."""
+        """Make this machine's workers leave tasks to others for so long."""
         await self._run(_SET, self._space, f"unable {machine}: {why}", seconds, seconds, 0.0)
 
     async def set_limit(self, scope: str, dollars: float) -> None:
-        """What may be spent of this; 0: no limit."""
+        """Set the dollars that may be spent in this scope. 0: no limit."""
         space = ALL_WORKSPACES if scope == "fleet" else self._space
         if dollars:
             await self._run(_SET, space, f"limit {scope}", 0.0, 0.0, dollars)
@@ -121,11 +121,11 @@ class FleetNotes:
             await self._run(_REMOVE, space, f"limit {scope}")
 
     async def remove_worker(self, worker: str) -> None:
-        """It has ended. Notes that ended long ago go as well."""
+        """Remove the note of a worker that has ended, and notes that ended long ago."""
         await self._run(_REMOVE, self._space, f"worker {worker}")
 
     def charge_statements(self, task: str, claims: int, agent: str, cost: float) -> list[Statement]:
-        """A claimed task has cost so much until now."""
+        """Return statements that note what a claimed task has cost so far."""
         key, cost = (self._space, task, claims), float(cost)
         built = []
         for scope in ("workspace", "day", "fleet", *([f"agent {agent}"] if agent else [])):
@@ -135,16 +135,16 @@ class FleetNotes:
         return [*built, self._dialect.build_statement(_CHARGED, cost, cost, *key)]
 
     def build_stop_statement(self, *, is_stopped: bool) -> Statement:
-        """Nothing runs in this workspace from now on, or tasks may be claimed again."""
+        """Return the statement that stops all work in this workspace, or allows it again."""
         if is_stopped:
             return self._dialect.build_statement(_SET, self._space, "stop", 0.0, 0.0, 1.0)
         return self._dialect.build_statement(_REMOVE, self._space, "stop")
 
     def build_failover_statements(self) -> list[Statement]:
-        """Where a standby took over, nothing is claimed for a while. The last one gives a row as long as that lasts."""
+        """Return statements that note a standby's takeover. The last one returns a row while no task may be claimed."""
         noting = self._dialect.build_statement(_TIMELINE, self._space, self._space, FAILOVER_SECONDS)
         return [noting, self._dialect.build_statement(_FAILOVER, self._space)]
 
     async def add_cost(self, task: str, claims: int, agent: str, cost: float) -> None:
-        """Before a task's next step, where a limit is set."""
+        """Note the cost before a task's next step, if a limit is set."""
         await self._run_statements(self.charge_statements(task, claims, agent, cost))

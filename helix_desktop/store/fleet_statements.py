@@ -1,4 +1,4 @@
-"""The statements of a fleet's tables, written once for both databases: SQLite on one computer, PostgreSQL on many."""
+"""SQL statements for a fleet's tables, written once for SQLite (one computer) and PostgreSQL (several)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -13,8 +13,8 @@ RunStatements = Callable[[Sequence[Statement]], Awaitable[list[Rows]]]
 
 @dataclass(frozen=True, slots=True)
 class SqlDialect:
-    """Where the two databases differ. `prefix` of the tables, the clock in seconds since 1970 and its next midnight
-    (UTC), how a claim skips what others claim, and a number that grows when a standby takes over.
+    """How the two databases differ: the tables' `prefix`, the clock in seconds since 1970 and its next
+    midnight (UTC), how claims skip rows others claim, and a number that grows when a standby takes over.
     """
 
     prefix: str

@@ -1,4 +1,4 @@
-"""Where a workspace's list of tasks is: in the PostgreSQL store that the workspace is shared through, or in a file of its folder."""
+"""Finds a workspace's list of tasks: in the PostgreSQL store it is shared through, or in a file of its folder."""
 
 import asyncio
 import threading
@@ -31,7 +31,7 @@ CREATE TABLE task_needs(space BLOB, task TEXT, needs TEXT, PRIMARY KEY (space, t
 
 
 class SqliteTaskTables:
-    """The tables in a file. Each call is one transaction, synced before it returns."""
+    """The tables in a file. Each call is a transaction that is synced before it returns."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
@@ -50,7 +50,7 @@ class SqliteTaskTables:
 
 @asynccontextmanager
 async def open_fleet_task_list(workspace: StoredWorkspace | KnownWorkspace) -> AsyncIterator[FleetTaskList]:
-    """The tasks of this workspace, in the file of one that is not open. SharedStoreUnreachable where their store does not answer."""
+    """Open the workspace's task list, even if it is closed. Raises SharedStoreUnreachable if its store is away."""
     if isinstance(workspace, KnownWorkspace) or workspace.link is None:
         tables = await asyncio.to_thread(SqliteTaskTables, workspace.folder / NAME)
         try:
@@ -71,7 +71,7 @@ async def open_fleet_task_list(workspace: StoredWorkspace | KnownWorkspace) -> A
 
 
 async def forget_text_in_tasks(workspace: StoredWorkspace, text: str) -> tuple[int, tuple[str, ...]]:
-    """Forget a text in the list of tasks. Gives how many tasks have changed, and what is left to the user, in sentences."""
+    """Forget a text in tasks. Return how many changed, and what is left to the user, in sentences."""
     if not text or (workspace.link is None and not (workspace.folder / NAME).exists()):
         return 0, ()
     wanted = ForgetRequest(text, ())

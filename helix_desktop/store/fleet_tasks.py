@@ -1,9 +1,9 @@
 """The list of a workspace's tasks: which worker has which, for how long, and what came of each.
 
-The list says only whose a task is. What was done for it stands in the journal, in the conversation with the task's id. A claim is
-a lease on the clock of the database, with a number that grows: a worker whose number is no longer the task's changes nothing. A
-standby that took over may lack the last claims: for a while it gives none, and those who live renew theirs.
-The same statements run in SQLite, for one computer, and in PostgreSQL, where what a task says is encrypted as all rows are.
+The list says only whose a task is. What was done for it stands in the journal, in the conversation with the task's id. A
+claim is a lease on the clock of the database, with a number that grows: a worker whose number is no longer the task's changes
+nothing. A standby that took over may lack the last claims: for a while it gives none, and those who live renew theirs. The
+same statements run in SQLite, for one computer, and in PostgreSQL, where what a task says is encrypted as all rows are.
 """
 
 # ruff: noqa: S608 -- what is put together here are columns
@@ -30,7 +30,7 @@ from helix_desktop.store.fleet_statements import Rows, RunStatements, SqlDialect
 from helix_desktop.store.shared.row_encryption import RowCipher
 
 HOPELESS_SECONDS = 5.0
-MOST_CLAIMS = 20  # A task whose worker is lost after so many claims fails: it may be the cause.
+MOST_CLAIMS = 20  # A task whose worker is lost after this many claims fails, since it may be the cause.
 _ALL_TASKS = 1 << 31
 TASKS_IN_CALL = 250  # One transaction adds at most this many tasks.
 
@@ -49,7 +49,7 @@ ENDED = frozenset({FleetTaskState.DONE, FleetTaskState.FAILED, FleetTaskState.CA
 
 @dataclass(frozen=True, slots=True)
 class FleetTaskOrder:
-    """What is to be done. `allowed`: what it may do without asking, besides what its worker allows. `budget`: dollars; 0: no limit."""
+    """The work to do. `allowed`: permissions besides its worker's. `budget`: dollars; 0: no limit."""
 
     text: str
     agent: str = ""
@@ -60,7 +60,7 @@ class FleetTaskOrder:
 
 @dataclass(frozen=True, slots=True)
 class FleetTaskResult:
-    """`why` it is in its state; its cost in dollars. `asked`: what nobody could allow."""
+    """`why` it is in its state, and its cost in dollars. `asked`: what nobody could allow."""
 
     why: str = ""
     answer: str = ""
@@ -70,7 +70,7 @@ class FleetTaskResult:
 
 @dataclass(frozen=True, slots=True)
 class NewFleetTask:
-    """A task to be added. `key`: a task with the same key is added once. `deadline_seconds`: from now on; 0: none."""
+    """A task to add. `key`: only one task with the same key is added. `deadline_seconds`: from now; 0: none."""
 
     order: FleetTaskOrder
     key: str = ""
@@ -81,7 +81,7 @@ class NewFleetTask:
 
 @dataclass(frozen=True, slots=True)
 class FleetTask:
-    """A task as the list has it. `id` is also its conversation's. `claims`: how often it was claimed, the number of the newest lease."""
+    """A task in the list. `id` is also its conversation's. `claims`: the number of claims, and of the newest lease."""
 
     id: str
     state: FleetTaskState
@@ -89,7 +89,7 @@ class FleetTask:
     added: float
     worker: str
     claims: int
-    deadline_seconds: float  # How many seconds are left; 0 means no deadline.
+    deadline_seconds: float  # The seconds left; 0: no deadline.
     order: FleetTaskOrder
     result: FleetTaskResult = field(default_factory=FleetTaskResult)
 
@@ -99,7 +99,7 @@ _ADD = (
     " (%s, %s, 'waiting', %s, {now}, CASE WHEN %s > 0 THEN {now} + %s ELSE 0 END, '', 0, 0, %s, %s)"
     " ON CONFLICT DO NOTHING RETURNING id"
 )
-_ADD_NEED = (  # A task that exists already gets no new dependencies.
+_ADD_NEED = (  # An existing task gets no new dependencies.
     "INSERT INTO {t}task_needs(space, task, needs) SELECT %s, %s, %s WHERE NOT EXISTS (SELECT 1 FROM {t}tasks"
     " WHERE space = %s AND id = %s) ON CONFLICT DO NOTHING RETURNING task"
 )
@@ -114,14 +114,14 @@ _CLAIM = (
     " WHERE n.space = w.space AND n.task = w.id AND d.state <> 'done')"
     f" ORDER BY w.priority DESC, w.position LIMIT %s {{lock}}) RETURNING {_COLUMNS}"
 )
-_HOPELESS = (  # Waiting tasks that can never run: the deadline passed, or a needed task failed.
+_HOPELESS = (  # Waiting tasks that can never run: the deadline has passed, or a needed task failed.
     "SELECT w.id, w.deadline > 0 AND w.deadline < {now} FROM {t}tasks AS w WHERE w.space = %s AND w.state = 'waiting'"
     " AND ((w.deadline > 0 AND w.deadline < {now}) OR w.id IN (SELECT n.task FROM {t}task_needs AS n"
     " JOIN {t}tasks AS d ON d.space = n.space AND d.id = n.needs"
     " WHERE n.space = %s AND d.state IN ('failed', 'cancelled'))) LIMIT 500"
 )
 _RELEASE = "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND worker NOT LIKE %s RETURNING id, claims"
-_RENEW = (  # The stored number of claims is smaller if a standby took over without the last one.
+_RENEW = (  # The stored number of claims may be smaller if a standby took over without the last one.
     "UPDATE {t}tasks SET state = 'running', worker = %s, claims = %s, until = {now} + %s WHERE space = %s AND id = %s"
     " AND ((claims = %s AND worker = %s AND state = 'running') OR (claims < %s AND state IN ('waiting', 'running')))"
     " RETURNING id"
@@ -162,7 +162,7 @@ TOO_LATE = FleetTaskResult("The task did not start before its deadline.")
 
 
 class FleetTaskList:
-    """The tasks of one workspace. `run_statements` runs statements as one transaction; `seal` encrypts what tasks say."""
+    """The tasks of one workspace. `run_statements` runs one transaction; `seal` encrypts tasks' content."""
 
     def __init__(
         self, run_statements: RunStatements, dialect: SqlDialect, space: bytes = b"", seal: RowCipher | None = None
@@ -172,11 +172,11 @@ class FleetTaskList:
         self._space = space
         self._seal = seal
         self.is_shared = seal is not None
-        self._looked = 0.0  # When hopeless tasks were last searched for.
+        self._looked = 0.0  # When we last looked for hopeless tasks.
         self.notes = FleetNotes(run_statements, dialect, space)
 
     async def add_fleet_tasks(self, wanted: Sequence[NewFleetTask]) -> list[str]:
-        """The ids of these tasks, in their order. One whose key is known is not added again."""
+        """Add tasks and return their ids in order. A task with a known key is not added again."""
         ids = [self.task_id_of_key(one.key) if one.key else new_conversation_id() for one in wanted]
         named = {need: need for need in ids} | {one.key: task for one, task in zip(wanted, ids, strict=True)}
         for need in {need for one in wanted for need in one.after} - named.keys():
@@ -196,7 +196,7 @@ class FleetTaskList:
         return ids
 
     async def _find_needed_task_id(self, need: str) -> str:
-        """The id of a task that is named by its id or by its key."""
+        """Return the id of the task with this id or key."""
         for name in (need, self.task_id_of_key(need)):
             with suppress(InvalidInput, NotFound):
                 return (await self.find_fleet_task(name)).id
@@ -209,12 +209,12 @@ class FleetTaskList:
         return [*added, self._statement(_ADD, space, task, one.priority, late, late, sealed, nothing)]
 
     def task_id_of_key(self, key: str) -> str:
-        """The id of the task with this key: the same on every machine of the workspace, and telling nobody the key."""
+        """Return the id for a key. It is the same on all machines of the workspace and does not reveal the key."""
         named = self._seal.keyed_row_name("task key", key.encode()) if self._seal else key.encode()
         return hashlib.sha256(b"task key\0" + named).hexdigest()[:20]
 
     async def claim_fleet_tasks(self, worker: str, limit: int, seconds: float) -> list[FleetTask]:
-        """Up to `limit` tasks that nobody has, or whose lease ended, for so long. Away for a while after a standby took over."""
+        """Claim up to `limit` tasks that are free or whose lease ended. Refuses for a while after a standby took over."""
         _, failover, lost, rows = await self._run_statements(
             [
                 *self.notes.build_failover_statements(),
@@ -233,7 +233,7 @@ class FleetTaskList:
         return sorted((t for t in found if t.id not in failed), key=lambda t: (-t.priority, t.added))
 
     async def _end_failed_tasks(self, lost: Rows, found: Sequence[FleetTask] = ()) -> dict[str, Any]:
-        """Tasks whose worker was lost that were claimed too often, and those that cannot be read."""
+        """Fail lost tasks that were claimed too often, and tasks that cannot be read."""
         failed = {task: TOO_MANY_CLAIMS for task, claims in lost if claims >= MOST_CLAIMS}
         failed |= {task.id: UNREADABLE for task in found if task.result is UNREADABLE}
         for task, why in failed.items():
@@ -241,7 +241,7 @@ class FleetTaskList:
         return failed
 
     async def _end_hopeless_tasks(self) -> None:
-        """It looks at all that wait, so where there is work it is done now and then."""
+        """End tasks that can never run. Rarely done while there is work, as it searches all waiting tasks."""
         self._looked = time.monotonic()
         (hopeless,) = await self._run_statements([self._statement(_HOPELESS, self._space, self._space)])
         for task, is_late in hopeless:
@@ -249,12 +249,12 @@ class FleetTaskList:
             await self._end_unless_ended(task, *end)
 
     async def release_orphaned_tasks(self, process: str) -> None:
-        """Let tasks be claimed again that no worker of this process has. Only where no other process can have them."""
+        """Release tasks that no worker of this process has. Only safe if no other process can have them."""
         (lost,) = await self._run_statements([self._statement(_RELEASE, self._space, f"% {process}.%")])
         await self._end_failed_tasks(lost)
 
     async def renew_leases_of_tasks(self, tasks: Sequence[FleetTask], seconds: float) -> frozenset[str]:
-        """Those of these that are still this worker's, and stay so for so long."""
+        """Renew these leases for so long. Return the tasks that this worker still has."""
         seconds, space = float(seconds), self._space
         statements = [
             self._statement(_RENEW, t.worker, t.claims, seconds, space, t.id, t.claims, t.worker, t.claims)
@@ -263,7 +263,7 @@ class FleetTaskList:
         return frozenset(row[0] for rows in await self._run_statements(statements) for row in rows)
 
     async def end_fleet_task(self, task: FleetTask, state: FleetTaskState, result: FleetTaskResult) -> bool:
-        """Note what came of a claimed task, or give it back as waiting. False where it was somebody else's by then."""
+        """Record a claimed task's result, or give it back as waiting. Return False if somebody else has it."""
         sealed = self._encode("task result", task.id, result)
         end = self._statement(_END, state.value, sealed, self._space, task.id, task.claims, task.worker)
         *_, rows = await self._run_statements(
@@ -272,7 +272,7 @@ class FleetTaskList:
         return bool(rows)
 
     async def stop_all_tasks(self) -> int:
-        """What runs waits again; nothing is claimed until `resume_all_tasks`. How many tasks ran."""
+        """Make running tasks wait and stop claims until `resume_all_tasks`. Return how many tasks ran."""
         stop = self.notes.build_stop_statement(is_stopped=True)
         _, rows = await self._run_statements([stop, self._statement(_STOP, self._space)])
         return len(rows)
@@ -281,7 +281,7 @@ class FleetTaskList:
         await self._run_statements([self.notes.build_stop_statement(is_stopped=False)])
 
     async def cancel_fleet_task(self, task: str) -> bool:
-        """False where it has ended already. A worker that has it stops at its next step."""
+        """Cancel a task, whose worker stops at its next step. Return False if the task has already ended."""
         return await self._end_unless_ended(task, FleetTaskState.CANCELLED, FleetTaskResult("The task was cancelled."))
 
     async def _end_unless_ended(self, task: str, state: FleetTaskState, result: FleetTaskResult) -> bool:
@@ -290,7 +290,7 @@ class FleetTaskList:
         return bool(rows)
 
     async def retry_fleet_task(self, task: FleetTask, allowed: Sequence[str] = ()) -> bool:
-        """Let it go on without a deadline, with what it may do besides. False where that cannot be."""
+        """Let a task go on without a deadline, with further permissions. Return False if it can't."""
         if task.result is UNREADABLE:
             return False
         order = replace(task.order, allowed=tuple(dict.fromkeys((*task.order.allowed, *allowed))))
@@ -299,12 +299,12 @@ class FleetTaskList:
         return bool(rows)
 
     async def list_fleet_tasks(self, state: str = "", limit: int = 100) -> list[FleetTask]:
-        """The newest first."""
+        """Return tasks, newest first."""
         (rows,) = await self._run_statements([self._statement(_LIST, self._space, state, state, limit)])
         return await asyncio.to_thread(lambda: [self._decode_row(row) for row in rows])
 
     async def blank_texts_of_tasks(self, blank: Callable[[str], str]) -> tuple[int, list[str]]:
-        """Forget a text in what tasks say and answered. Gives how many have changed, and those whose worker still has them."""
+        """Forget a text in tasks and results. Return how many changed, and the tasks that workers still have."""
         changed, busy = 0, list[str]()
         for one in await self.list_fleet_tasks(limit=_ALL_TASKS):
             order = replace(one.order, text=blank(one.order.text))
@@ -318,12 +318,12 @@ class FleetTaskList:
         return changed, busy
 
     async def filter_ended_tasks(self, ids: Sequence[str]) -> list[str]:
-        """Those of these that are tasks which ended, in their order."""
+        """Return the ids of ended tasks, in order."""
         found = await self._run_statements([self._statement(_ENDED, self._space, one) for one in ids])
         return [row[0] for rows in found for row in rows]
 
     async def find_fleet_task(self, beginning: str) -> FleetTask:
-        """The one task whose id begins so."""
+        """Return the only task whose id begins like this."""
         if not re.fullmatch("[0-9a-f]{4,20}", beginning):
             raise InvalidInput(f"{beginning[:40]} is not the ID of a task.", remedy="`task list` shows the IDs.")
         (rows,) = await self._run_statements([self._statement(_FIND, self._space, beginning, beginning + "g")])
@@ -334,14 +334,14 @@ class FleetTaskList:
         return self._decode_row(rows[0])
 
     async def count_fleet_tasks(self) -> tuple[dict[str, int], dict[str, int], float]:
-        """How many tasks are in each state, how many each worker has, and what all have cost."""
+        """Return how many tasks are in each state, how many each worker has, and the total cost."""
         (rows,) = await self._run_statements([self._statement(_COUNT, self._space)])
         states = {state.value: sum(count for known, _, count, *_ in rows if known == state) for state in FleetTaskState}
         workers = {worker: count for state, worker, count, *_ in rows if state == FleetTaskState.RUNNING}
         return states, workers, float(sum(row[3] for row in rows))
 
     async def read_fingerprint(self) -> object:
-        """Another one once a task was added, claimed or ended, or a note was changed."""
+        """Return a value that changes when a task is added, claimed or ended, or a note changes."""
         (rows,) = await self._run_statements([self._statement(_COUNT, self._space)])
         return sorted(rows), await self.notes.read_state()
 
@@ -361,7 +361,7 @@ class FleetTaskList:
         return decoded
 
     def _decode_row(self, row: tuple[Any, ...]) -> FleetTask:
-        """One that cannot be read has failed with `UNREADABLE`, and the others are not affected."""
+        """Decode a task. An unreadable one counts as failed with `UNREADABLE`, and does not affect others."""
         task, state, priority, added, worker, claims, left, sealed, result = row
         with suppress(HelixError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             what = self._decode("task", task, sealed)
@@ -378,7 +378,7 @@ class FleetTaskList:
 
 
 def task_as_json(task: FleetTask) -> dict[str, Any]:
-    """For `--json`. The conversation has the task's id."""
+    """Return the task for `--json`. Its conversation has the same id."""
     return {
         "id": task.id,
         "state": task.state.value,

@@ -1,4 +1,4 @@
-"""Full-text search: the index says where, and the snippet comes from the stores themselves, checked."""
+"""Full-text search: the index finds places, and snippets come, checked, from the stores."""
 
 import json
 import math
@@ -22,14 +22,14 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.search_ranking import FoundPlace, rank_places
 
 T = TypeVar("T")
-WEIGHED = 120  # At least this many matching facts and pieces of entries are read to be ranked.
-FILTERED = 10  # A filter discards results, so this many times the limit is read.
-RANKED = 5_000  # Rows are ranked by words that occur in fewer rows than this in all, to be fast.
-BY_USER = 1.25  # What the user said is worth so much more than what the agent said.
-SLICE = 1 << 20  # In bytes. About this much is read at once.
+WEIGHED = 120  # At least this many matching facts and pieces of entries are ranked.
+FILTERED = 10  # A filter drops results, so this many times the limit is read.
+RANKED = 5_000  # Only words that occur in fewer rows than this rank rows, which keeps it fast.
+BY_USER = 1.25  # The weight of the user's words, compared with the agent's.
+SLICE = 1 << 20  # Bytes. About this much is read at once.
 FoundRow = tuple[int, int, int, int, str, int, bytes | None]
 OpenCache = Callable[[], CacheFolder]
-ReadPlace = tuple[CacheRecord, bytes] | StoredFact  # An entry with its first bytes, or a fact.
+ReadPlace = tuple[CacheRecord, bytes] | StoredFact  # An entry and its first bytes, or a fact.
 
 _FOUND = """
 SELECT pieces.id, pieces.number, pieces.start, pieces.length, pieces.conversation, pieces.seq, entries.digest
@@ -41,10 +41,10 @@ _MATCHING = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIM
 
 
 class StoresAccess(Protocol):
-    """Where snippets are taken from."""
+    """Access to the stores from which snippets are taken."""
 
     def run_on_stores(self, work: Callable[[OpenCache, JournalFile], T]) -> T:
-        """Work done where the stores are, at one go."""
+        """Run this on the stores' thread, without interruption."""
 
 
 def search_full_text(
@@ -56,7 +56,7 @@ def search_full_text(
     limit: int = 20,
     entries_only: bool = False,
 ) -> tuple[SearchHit, ...]:
-    """The places that have every word of the query, and those that have the most of them."""
+    """Return the places with every word of the query, and those with the most of them."""
     query, filters = split_filters(query)
     terms = search_words.query_terms(query)
     if not terms:
@@ -74,10 +74,10 @@ def search_full_text(
 
 
 class MatchingRows:
-    """The rows of the index that have any of the words, those with more and rarer ones first, of equal ones the newest.
+    """The index rows with any of the words: those with more and rarer words first, then the newest.
 
-    Each word is asked for once. Of words that stand almost everywhere only the newest rows are known, and they weigh nothing.
-    `most`: how many are read; `deep`: how many of the best there must be, where a filter leaves some out.
+    Each word is queried once. Of words that occur almost everywhere, only the newest rows are known, and they
+    have no weight. `most`: how many to read. `deep`: how many of the best are needed if a filter drops some.
     """
 
     def __init__(self, connection: sqlite3.Connection, words: Sequence[str], most: int, deep: int) -> None:
@@ -85,7 +85,7 @@ class MatchingRows:
         (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
         self._asked = search_words.queries_of_terms(words, partial(self._is_in_a_tenth_of_rows, last))
         rows_of_words = ((word, frozenset(self._find_rows([word], RANKED))) for word in words)
-        self._rows = dict(sorted(rows_of_words, key=lambda item: len(item[1])))  # The rarest first.
+        self._rows = dict(sorted(rows_of_words, key=lambda item: len(item[1])))  # Rarest first.
         self._last, self._looked_for, self._held = last, Counter[str](), Counter[str]()
         room, scores = RANKED, Counter[int]()
         self.weights = dict.fromkeys(words, 0.0)
@@ -94,7 +94,7 @@ class MatchingRows:
                 self.weights[word] = math.log(1 + (last + 1) / (len(rows) + 0.5))
                 scores.update(dict.fromkeys(rows, self.weights[word]))
         full, first = sum(self.weights.values()) - 1e-6, list[int]()
-        # Whether those have it that stand in every second row, their text says: asking the index takes long.
+        # Words in every second row are checked in the text, because asking the index would take long.
         dense = {word for word, rows in self._rows.items() if len(rows) == RANKED > (last - min(rows)) / 2}
         self._of_all = [word for word in self._rows if word not in dense] or words
         if not scores or sum(score >= full for score in scores.values()) > most:
@@ -105,7 +105,7 @@ class MatchingRows:
         self.best_first = [*dict.fromkeys([*first, *sorted(scores, key=lambda row: (-scores[row], -row))])]
 
     def _is_in_a_tenth_of_rows(self, last: int, word: str) -> bool:
-        """Whether a tenth of the newest rows have it, where there are so many that it matters."""
+        """Whether a tenth of the newest rows have the word, if there are enough rows for that to matter."""
         asked = (f'"{word}"', 1, RANKED // 10)
         found = self._connection.execute(f"{_MATCHING} OFFSET ?", asked).fetchone() if last > RANKED else None
         return found is not None and found[0] > last - RANKED
@@ -115,7 +115,7 @@ class MatchingRows:
         return [row for (row,) in self._connection.execute(_MATCHING, (asked, limit))]
 
     def words_of_row(self, row: int, text: str) -> list[str]:
-        """The words that a row with this text has: several in one only where they stand together."""
+        """Return the words in a row with this text. Words of one term must be side by side."""
         more = self._of_all if row in self._with_all else ()
         known = [(word, self._asked[word].together) for word, rows in self._rows.items() if row in rows or word in more]
         folded = search_words.fold_like_index(text) if any(together for _, together in known) else ""
@@ -125,7 +125,7 @@ class MatchingRows:
         return held
 
     def weigh_words(self) -> dict[str, float]:
-        """Rare words weigh more. A term of several words is as rare as its share of the texts read that have them together."""
+        """Weigh rare words more. A term's rarity is estimated from the texts read that have its words together."""
         shares = {word: (self._held[word] or 1) / (self._looked_for[word] or 1) for word in self._rows}
         counts = {word: len(rows) * shares[word] + 0.5 for word, rows in self._rows.items()}
         return {word: weight and math.log(1 + (self._last + 1) / counts[word]) for word, weight in self.weights.items()}
@@ -134,7 +134,7 @@ class MatchingRows:
 def _read_found_places(
     source: StoresAccess, rows: Sequence[FoundRow], matching: MatchingRows, filters: SearchFilters
 ) -> Iterator[FoundPlace]:
-    """The places of the rows, each entry and each fact read once."""
+    """Yield the places of the rows, reading each entry and fact once."""
     pieces: dict[tuple[int, str, int], list[FoundRow]] = {}
     for row in rows:
         pieces.setdefault((row[1], row[4], row[5]), []).append(row)
@@ -170,14 +170,14 @@ def _pieces_of_entry(
 
 
 def _read_places(rows: Sequence[FoundRow], cache: OpenCache, journal: JournalFile) -> list[ReadPlace | None]:
-    """What the rows are about, as many of them as come to about a megabyte."""
+    """Read what the rows refer to, up to about a megabyte."""
     found: list[ReadPlace | None] = []
     room = SLICE
     for row in rows:
         try:
             found.append(_read_place(cache, journal, row))
         except HelixError:
-            found.append(None)  # Content that is deleted or damaged can't be a result.
+            found.append(None)  # Deleted or damaged content is no result.
         room -= len(found[-1][1]) if isinstance(found[-1], tuple) else 0
         if room <= 0:
             break
@@ -199,7 +199,7 @@ def _find_fact_line(conversation: str, seq: int, _: OpenCache, journal: JournalF
 
 
 def _fact_passes_filters(source: StoresAccess, line: StoredFact, fact: Fact, text: str, filters: SearchFilters) -> bool:
-    """Whether a message is one the filters ask for; a tool is one that it calls."""
+    """Whether a message passes the filters. A tool matches messages that call it."""
     speaker = {UserSaid: "user", ModelReplied: "agent", ToolReturned: "tool"}.get(type(fact), "")
     calls = [part for part in fact.parts if isinstance(part, ToolCall)] if isinstance(fact, ModelReplied) else []
     if (filters.by and filters.by != speaker) or not filters.is_in_time(line.time):

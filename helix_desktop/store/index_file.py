@@ -1,7 +1,7 @@
-"""The index of one workspace: what can be listed, sorted and searched fast. All of it is derived.
+"""The index of a workspace, for listing, sorting and searching it fast. Everything in it is derived.
 
-It catches up behind watermarks, in slices: first the rows of entries, then the facts, then words and tokens. A crash
-loses nothing but work; the file can be deleted and comes back. Plain calls, from one thread; reading has a thread of its own.
+It catches up in slices: first the rows of entries, then facts, then words and tokens. A crash only loses
+work, and a deleted file is rebuilt. Plain calls, from one thread; queries have a thread of their own.
 """
 
 import json
@@ -27,12 +27,12 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.store_thread import StoreThread
 
 T = TypeVar("T")
-VERSION = 4  # An index with an older version is built anew.
-APPLICATION = 0x48454C49  # The letters "HELI".
-SEARCHED = 8 << 20  # Bytes of an entry whose words are indexed. A pattern search reads all bytes.
-_MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite's cache_size, in KiB if it is negative.
-_SLICE = 1 << 20  # In bytes. The thread that also writes reads this much at once.
-_TOGETHER = 4 << 20  # Characters indexed in one transaction: FTS5 sorts and merges at each commit.
+VERSION = 4  # Older indexes are rebuilt.
+APPLICATION = 0x48454C49  # "HELI" in ASCII.
+SEARCHED = 8 << 20  # So many bytes of an entry are indexed. A pattern search reads all bytes.
+_MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite's cache_size; a negative value is in KiB.
+_SLICE = 1 << 20  # Bytes. The thread that also writes reads this much at once.
+_TOGETHER = 4 << 20  # Characters to index in one transaction: FTS5 sorts and merges at each commit.
 ROWS, FACTS, WORDS = 5000, 1000, 200  # After this many rows, facts or texts, other work gets its turn.
 
 _SCHEMA = f"""
@@ -56,33 +56,33 @@ CREATE VIRTUAL TABLE words USING fts5(text, content='', detail=none, columnsize=
 INSERT INTO words(words, rank) VALUES('hashsize', 8388608);
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
-# A text, the call that it answers, and its source: an entry's number and the offset, or a conversation and a fact's number.
+# A text, the call that it answers, and its source: an entry's number and offset, or a conversation and a fact's number.
 Piece = tuple[str, str, int, int, str, int]
 _USED = "UPDATE entries SET uses = uses + column2, recalled = max(recalled, column3) FROM ("
 _OF_THESE = ") WHERE digest = column1 RETURNING digest, number"
 
 
 class IndexDamaged(StoreFailed):
-    """The index makes no sense any more; whoever has it open makes it anew."""
+    """The index is damaged. Whoever has it open rebuilds it."""
 
 
-# The catalogue's indexes for sorting. Built after many rows, they take a tenth of the time.
+# The catalogue's sort indexes. Built after many rows, they take a tenth of the time.
 _ORDERS = {
     "by_tool": "tool, number",
     "by_tool_time": "tool, time, number",
     "by_source": "source, number",
-    "by_size": "size, number, kept",  # With the stored size, so that the index alone gives sums.
+    "by_size": "size, number, kept",  # `kept` is included, so sums need only the index.
     "by_tokens": "tokens, number",
     "by_time": "time, number",
     "by_uses": "uses, number",
     "by_recalled": "recalled, number",
 }
-MANY = 50_000  # If at least this many entries are missing, sort indexes are built after all rows.
+MANY = 50_000  # If this many entries are missing, sort indexes are built after all rows.
 
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """How far the index is: entries known, entries whose words are in, facts; of how many; and orders still to be made."""
+    """The state of the index: rows, words and facts indexed, their totals, and sort indexes to build."""
 
     rows: int
     words: int
@@ -93,7 +93,7 @@ class IndexProgress:
 
     @property
     def count_missing(self) -> int:
-        """Entries whose words, and facts, that are not in yet."""
+        """Return how many facts, and entries' words, are not indexed yet."""
         return self.entries - self.words + self.of_facts - self.facts
 
     @property
@@ -103,7 +103,7 @@ class IndexProgress:
 
 
 class StoreFeed:
-    """What the index takes from the stores; called from the index's threads, answered by the stores' thread."""
+    """Reads the stores for the index. Called from the index's threads, runs on the stores' thread."""
 
     def __init__(self, cache: CacheFolder, journal: JournalFile, thread: StoreThread) -> None:
         self._cache = cache
@@ -111,7 +111,7 @@ class StoreFeed:
         self._thread = thread
 
     def last_entry_and_fact(self) -> tuple[int, int]:
-        """The highest number of an entry, and the highest id of a fact."""
+        """Return the highest number of an entry and the highest id of a fact."""
         return self._thread.call_and_wait(
             lambda: (self._cache.reader.last_entry_number(), self._journal.last_fact_id())
         )
@@ -122,7 +122,7 @@ class StoreFeed:
     def read_content_beginnings(
         self, records: Sequence[CacheRecord], limit: int
     ) -> Sequence[tuple[CacheRecord, bytes | None]]:
-        """The first bytes of as many of the records as come to about `_SLICE`; None for what cannot be read."""
+        """Return the first bytes of records, about `_SLICE` in all, or None for what cannot be read."""
         return self._thread.call_and_wait(self._read_beginnings, records, limit)
 
     def _read_beginnings(
@@ -132,8 +132,8 @@ class StoreFeed:
         room = _SLICE
         for record in records:
             content: bytes | None = None
-            with suppress(HelixError):  # The entry is damaged or deleted; whoever opens it is told.
-                if record.count_chunks == 1:  # Found without its record, which is here already.
+            with suppress(HelixError):  # The entry is damaged or deleted; whoever opens it learns that.
+                if record.count_chunks == 1:  # Reads it without looking the record up again.
                     content = self._cache.reader.get_content(record.digest)[:limit]
                 else:
                     content = self._cache.reader.read_part(record.digest, 0, limit)
@@ -153,7 +153,7 @@ class StoreFeed:
         return self._thread.call_and_wait(self._cache.reader.pinned_entries)
 
     def record_or_none(self, digest: Digest) -> CacheRecord | None:
-        """What is known of an entry, collected or not."""
+        """Return an entry's record, collected or not, or None if unknown."""
         return self._thread.call_and_wait(self._record_if_known, digest)
 
     def _record_if_known(self, digest: Digest) -> CacheRecord | None:
@@ -196,7 +196,7 @@ class IndexFile:
         return [name for name in _ORDERS if name not in there]
 
     def index_next_slice(self) -> IndexProgress:
-        """One slice of what is missing; call it until it is done. What the stores cannot give now is left for later."""
+        """Index one slice of what is missing. Call it until done. What stores can't give now is left for later."""
         with sqlite_database.SqliteErrors(IndexDamaged, "index"):
             progress = self.current_progress()
             if progress.orders or progress.count_missing > WORDS:
@@ -220,7 +220,7 @@ class IndexFile:
         return self.current_progress()
 
     def _adjust_page_memory(self, progress: IndexProgress) -> None:
-        """More memory for pages while much is missing, as after a deletion; it is given back when that is done."""
+        """Use more memory for pages while much is missing, as after a deletion, and free it afterwards."""
         pages = _MUCH_MEMORY if progress.count_missing > 10_000 else _LITTLE_MEMORY
         if pages != self._memory:
             self.connection.execute(f"PRAGMA cache_size={pages}")
@@ -231,7 +231,7 @@ class IndexFile:
         return sqlite_database.SqliteTransaction(self.connection, IndexDamaged, "index")
 
     def add_missing_rows(self) -> None:
-        """Take in a slice of the rows that are missing, and nothing else: enough for all but an index being made."""
+        """Add only a slice of missing rows, which suffices unless the index is being built."""
         with sqlite_database.SqliteErrors(IndexDamaged, "index"):
             progress = self.current_progress()
             if progress.rows < progress.entries:
@@ -243,7 +243,7 @@ class IndexFile:
         with self._index_transaction():
             listed = [record for record in found if record.about.tool != CHECKPOINT]
             if len(listed) < len(found):
-                # Contents of checkpoints are neither searched nor listed, but their size is counted.
+                # Checkpoints' contents are neither searched nor listed, but their size is counted.
                 entries, room = _sum_checkpoint_contents(found)
                 self._write_index_mark("checkpoints", self.stored_mark("checkpoints") + entries)
                 self._write_index_mark("checkpoint bytes", self.stored_mark("checkpoint bytes") + room)
@@ -252,7 +252,7 @@ class IndexFile:
             self._write_index_mark("rows", last if len(found) == ROWS else max(last, progress.entries))
 
     def recount_checkpoints(self) -> Iterator[int]:
-        """Contents were removed or forgotten, or are entries like any other by now. In slices: others get their turn between them."""
+        """Count checkpoints' contents again, in slices, after some were removed, forgotten or became normal entries."""
         entries = room = after = 0
         while after < (last := self.current_progress().rows):
             found = [record for record in self._feed.read_entry_records(after, ROWS) if record.number <= last]
@@ -297,7 +297,7 @@ class IndexFile:
         return sqlite_database.execute_with_rows(self.connection, before, rows, behind)
 
     def _known_uses_of(self, found: Sequence[CacheRecord]) -> Mapping[bytes, Sequence[tuple[str, float, str]]]:
-        """By entry, the facts that name it and are known already: conversation, time and how."""
+        """Return known facts that use these entries, by entry: conversation, time and kind of use."""
         uses: dict[bytes, list[tuple[str, float, str]]] = {}
         digests = [(record.digest.raw,) for record in found]
         for digest, *use in self._execute_rows(
@@ -310,7 +310,7 @@ class IndexFile:
         self._execute_rows("INSERT OR IGNORE INTO members", list(dict.fromkeys(members)))
 
     def refresh_entries(self, digests: Sequence[Digest]) -> None:
-        """Take over what changed of entries that are known already."""
+        """Update entries that are already known."""
         pinned = self._feed.pinned_digests()
         known = [(digest, self._feed.record_or_none(digest)) for digest in digests]
         with self._index_transaction():
@@ -335,7 +335,7 @@ class IndexFile:
             self._write_index_mark("words", after)
 
     def _index_contents(self, contents: Sequence[tuple[CacheRecord, bytes | None]]) -> int:
-        """How many characters of text they have."""
+        """Index contents. Return the number of characters."""
         texts = [
             (record, content, text)
             for record, content in contents
@@ -366,7 +366,7 @@ class IndexFile:
         for some in _split_by_text_size(words):
             self._execute_rows("INSERT INTO words(rowid, text)", some)
 
-    # --- Facts are indexed
+    # --- Indexing facts
 
     def _index_facts(self, progress: IndexProgress) -> None:
         lines = self._feed.read_fact_lines(progress.facts, FACTS)
@@ -421,7 +421,7 @@ def searchable_texts(fact: Fact) -> list[str]:
 
 
 def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
-    """The entries a fact refers to, and how."""
+    """Return the entries that a fact refers to, and how."""
     match fact:
         case vocabulary.UserSaid(parts=parts):
             return [("attachment", part.stored.digest) for part in parts if isinstance(part, vocabulary.Attachment)]
@@ -448,25 +448,25 @@ def _entries_recalled_by(parts: Iterable[object]) -> list[Digest]:
             try:
                 found.append(Digest.from_hex(json.loads(part.arguments)["sha256"]))
             except (ValueError, TypeError, KeyError):
-                continue  # A shortened or malformed hash is answered by the recall itself.
+                continue  # The recall itself answers malformed hashes.
     return found
 
 
 def connect_for_queries(path: Path) -> sqlite3.Connection:
-    """A second connection, for the thread that answers questions."""
+    """Open a second connection, for the thread that answers queries."""
     connection = sqlite_database.connect_database(path, IndexDamaged, "index", synchronous="NORMAL")
     connection.execute("PRAGMA query_only=ON")
     return connection
 
 
 def _sum_checkpoint_contents(found: Sequence[CacheRecord]) -> tuple[int, int]:
-    """How many contents of checkpoints are among these, and what they take, with what is left of those that were removed."""
+    """Return how many contents checkpoints have here, and their bytes, including remains of removed ones."""
     held = [record for record in found if record.about.tool == CHECKPOINT]
     return sum(record.state is EntryState.LIVE for record in held), sum(record.bytes_with_keys for record in held)
 
 
 def _split_by_text_size(words: Sequence[tuple[int, str]]) -> Iterator[Sequence[tuple[int, str]]]:
-    """Rows of so much text together that taking them over does not hold the interpreter for long."""
+    """Split rows so that adding each part's text does not block the interpreter for long."""
     begin = size = 0
     for end, (_, text) in enumerate(words, 1):
         size += len(text)

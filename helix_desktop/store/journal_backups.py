@@ -1,4 +1,4 @@
-"""Dated copies of the journal, made by themselves: one a day while it changes, the last seven, and four older weeks."""
+"""Makes backups of the journal: daily while it changes. Keeps the last seven days and four older weeks."""
 
 import re
 import sqlite3
@@ -21,8 +21,8 @@ _NAME = re.compile(r"journal-(\d{4}-\d{2}-\d{2})T(\d{2})(\d{2})(\d{2})(?:-v(\d+)
 
 @dataclass(frozen=True, slots=True)
 class JournalBackup:
-    """One copy: a whole journal that opens by itself. `time`: when it was made; `version`: of its
-    format, where it was made because the journal was about to be brought up to a newer one.
+    """A complete copy of the journal. `time`: when it was made.
+    `version`: the old format's, if it was made before an upgrade.
     """
 
     path: Path
@@ -52,8 +52,8 @@ def _parse_backup_name(path: Path) -> JournalBackup | None:
 
 
 def is_backup_due(workspace: Path, now: float) -> bool:
-    """Whether the journal has changed since a copy of more than a day ago, or there is none. A copy
-    from a time that has not come yet was made while the clock was ahead; it does not count.
+    """Whether the journal has changed since a backup over a day old, or has no backup.
+    Backups with a time in the future were made while the clock was wrong, and do not count.
     """
     journal = workspace / "journal.sqlite3"
     if not journal.exists():
@@ -64,9 +64,9 @@ def is_backup_due(workspace: Path, now: float) -> bool:
 
 
 def create_backup(workspace: Path, *, now: float | None = None, version: int = 0) -> JournalBackup:
-    """Copy the journal as it stands; others may go on writing to it. Then drop the copies that are too many.
+    """Copy the journal, even while others write to it, and delete backups beyond the number kept.
 
-    `version`: that of its format, when it is about to be brought up; the newest copy of each is kept for good.
+    `version`: the old format's, before an upgrade. The newest backup of each version is kept forever.
     """
     time = clock.time() if now is None else now
     folder = backups_folder(workspace)
@@ -97,7 +97,7 @@ def _copy_journal(journal: Path, to: Path) -> None:
 
 
 def change_each_backup(workspace: Path, change: Callable[[JournalFile], object]) -> int:
-    """Change every copy; one that cannot be read is deleted. Returns how many `change` says it has changed."""
+    """Change each backup, deleting unreadable ones. Return how many `change` reports as changed."""
     changed = 0
     for each in list_backups(workspace):
         try:
@@ -110,8 +110,8 @@ def change_each_backup(workspace: Path, change: Callable[[JournalFile], object])
 
 
 def delete_extra_backups(workspace: Path, now: float) -> None:
-    """Keep the newest of each of the last seven days that have one, and of each of four weeks before; of each older
-    version of the format; and one from a time that has not come yet, which takes no other's place.
+    """Keep the newest backup of each of the last seven days with one, of each of four earlier weeks,
+    and of each older version. One with a time in the future is kept and takes no other's place.
     """
     keep: set[Path] = set()
     days: dict[int, Path] = {}

@@ -1,7 +1,7 @@
-"""The journal of one workspace: facts that are only ever appended, in SQLite. Plain calls, from one thread.
+"""The journal of one workspace: facts that are only appended, in SQLite. Plain calls, from one thread.
 
-WAL with synchronous=FULL: what `append_all_or_nothing` returned is on the disk. Each fact carries a digest over its place and its text, so
-damage is found and named. The table of conversations is derived, and kept in the same transaction.
+WAL with synchronous=FULL: what `append_all_or_nothing` returned is on disk. Each fact has a digest of its
+place and text, so damage is found and named. The table of conversations is derived in the same transaction.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, e
 
 VERSION = 1
 STEPS: dict[int, str] = {}  # For each version: the SQL that turns it into the next one.
-APPLICATION = 0x48454C4A  # The letters "HELJ".
+APPLICATION = 0x48454C4A  # "HELJ" in ASCII.
 
 _SCHEMA = f"""
 CREATE TABLE facts(
@@ -42,7 +42,7 @@ _BROUGHT = """substr(fact, 1, 19) = '{"fact":"BroughtIn"'"""
 _BROUGHT_INDEX = f"CREATE INDEX IF NOT EXISTS brought_in ON facts(id) WHERE {_BROUGHT}"
 _BROUGHT_FACTS = f"{_LINES} {_BROUGHT} ORDER BY id"
 _BROUGHT_BEHIND = f"{_LINES} conversation = ? AND seq > ? AND {_BROUGHT} ORDER BY seq"
-# Conversations whose last turn has no end. Only the last day counts: a turn that runs has written something since.
+# Conversations whose last turn has no end, in the last day only: a running turn has written something since.
 _OPEN_TURNS = """
 SELECT id FROM conversations WHERE updated > (SELECT max(updated) - 86400 FROM conversations) AND coalesce(
   (SELECT substr(fact, 10, 10) FROM facts WHERE conversation = conversations.id
@@ -67,7 +67,7 @@ _INSERT = "INSERT INTO facts(conversation, seq, time, fact, digest)"
 
 @dataclass(frozen=True, slots=True)
 class StoredFact:
-    """A fact as it is stored: `id` counts over all conversations, so others catch up by it."""
+    """A stored fact. `id` counts facts of all conversations, so that others can catch up by it."""
 
     id: int
     conversation: str
@@ -91,7 +91,7 @@ def checksum_of_fact(conversation: str, seq: int, time: float, fact: str) -> byt
 
 
 class JournalFile:
-    """Brought up to this format, unless the caller wants that later. `unseen`: only to read from."""
+    """The open journal, upgraded to this format unless `upgrade` is false. `unseen`: open it only to read."""
 
     def __init__(
         self, path: Path, *, now: Callable[[], float] = clock.time, upgrade: bool = True, unseen: bool = False
@@ -103,7 +103,7 @@ class JournalFile:
             path, JournalCorrupt, "journal"
         )
         self.errors = sqlite_database.SqliteErrors(JournalCorrupt, "journal")
-        # Damaged text is decoded as far as possible. The digest then shows the damaged fact.
+        # Decode damaged text as far as possible. The digest reveals the damage.
         self.connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         sqlite_database.prepare_schema(
             self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="journal"
@@ -117,24 +117,24 @@ class JournalFile:
             return sqlite_database.schema_version(self.connection)
 
     def upgrade_format(self) -> None:
-        """To this version, all at once or not at all."""
+        """Upgrade to this version, completely or not at all."""
         sqlite_database.upgrade_older_schema(self.connection, STEPS, VERSION, "journal")
 
     def close(self) -> None:
         self.connection.close()
 
     def scrub_journal(self) -> None:
-        """Rewrite the whole file and empty its log, so that what was deleted is in neither."""
+        """Rewrite the file and empty its log, so that neither contains deleted data."""
         with self.errors:
             sqlite_database.scrub_database(self.connection)
 
     def remove_write_ahead_log(self) -> None:
-        """Without a log beside it, until it is opened again."""
+        """Remove the log beside the file until it is opened again."""
         with self.errors:
             self.connection.execute("PRAGMA journal_mode=DELETE")
 
     def append_all_or_nothing(self, conversation: str, facts: Sequence[Fact]) -> tuple[Recorded, ...]:
-        """All of them or none, on the disk when this returns. A new conversation begins with its first fact."""
+        """Append all facts or none; they are on disk on return. A conversation's first fact creates it."""
         if not facts:
             return ()
         if not conversation:
@@ -147,14 +147,14 @@ class JournalFile:
         return recorded
 
     def append_together(self, batches: Sequence[tuple[str, Sequence[Fact]]]) -> list[tuple[Recorded, ...]]:
-        """Facts of several conversations in one transaction: all of them or none."""
+        """Append facts of several conversations in one transaction: all or none."""
         with self.in_one_transaction():
             return [self.append_all_or_nothing(conversation, facts) for conversation, facts in batches]
 
     def append_with_times(
         self, conversation: str, facts: Sequence[tuple[float, Fact]], meter: str = ""
     ) -> tuple[Recorded, ...]:
-        """Like `append_all_or_nothing`, for facts that happened at other times: each has its own, and none is before the one in front of it."""
+        """Append facts with their own times, like `append_all_or_nothing`. No time is before its predecessor's."""
         with self.in_one_transaction():
             row = self._read_row(conversation) or empty_row(conversation, facts[0][0] if facts else self._now())
             recorded, time = [], row.updated
@@ -167,7 +167,7 @@ class JournalFile:
         return tuple(recorded)
 
     def read_import_facts(self) -> tuple[Recorded, ...]:
-        """Every fact that tells of an import, the oldest first; found by an index of their own."""
+        """Return all facts about imports, oldest first, found by an index of their own."""
         with self.errors:
             self.connection.execute(_BROUGHT_INDEX)
         return _select_recorded(self, _BROUGHT_FACTS)
@@ -181,7 +181,7 @@ class JournalFile:
         self.connection.execute(_UPSERT, row_after(row, recorded).column_values())
 
     def read_recorded(self, conversation: str, after: int = 0, limit: int = 0) -> tuple[Recorded, ...]:
-        """The facts behind `after`; an unknown conversation has none. Every one is checked, and none may be missing."""
+        """Return the facts after `after`, each checked and none missing. Unknown conversations have none."""
         found: list[Recorded] = []
         for line in self.read_stored_facts(conversation, after, limit):
             if line.seq != after + len(found) + 1:
@@ -201,13 +201,13 @@ class JournalFile:
             return [StoredFact(*row) for row in self.connection.execute(statement, (conversation, after, limit or -1))]
 
     def stored_facts_since(self, watermark: int, limit: int) -> list[StoredFact]:
-        """Facts of all conversations in the order they were written, behind `watermark`."""
+        """Return the facts of all conversations after `watermark`, in the order they were written."""
         with self.errors:
             rows = self.connection.execute(f"{_LINES} id > ? ORDER BY id LIMIT ?", (watermark, limit))
             return [StoredFact(*row) for row in rows]
 
     def copy_conversation(self, conversation: str, last: int, new_conversation: str) -> tuple[Recorded, ...]:
-        """Copy the facts up to `last`, with their numbers and times, and begin the new conversation behind them."""
+        """Copy the facts up to `last`, with numbers and times, and begin the new conversation after them."""
         read = self.read_recorded(conversation, 0, last) if last > 0 else ()
         copied = tuple(replace(each, conversation=new_conversation) for each in read)
         if len(copied) != last or last < 1:
@@ -217,7 +217,7 @@ class JournalFile:
             Recorded(new_conversation, last + 1, time, ConversationStarted(forked_from=conversation, forked_at=last))
         ]
         brought = (each.fact for each in _select_recorded(self, _BROUGHT_BEHIND, conversation, last))
-        # From such a fact on, all up to `at` is another program's, although what tells so stands behind it.
+        # From such a fact's `first` up to `at`, facts are another program's, even if it comes later itself.
         firsts = (one.first for one in brought if isinstance(one, BroughtIn) and one.first <= last and not one.undone)
         if (first := next(firsts, None)) is not None:
             paid = sum(one.fact.usage.cost for one in copied[max(0, first - 1) :] if isinstance(one.fact, ModelReplied))
@@ -229,20 +229,20 @@ class JournalFile:
         return (*copied, *begun)
 
     def first_facts_without_meter(self) -> tuple[Recorded, ...]:
-        """The first fact of each conversation without a meter; of a fork, the first not copied."""
+        """Return each conversation's first fact, unless it has a meter. In a fork, the first own fact."""
         return _select_recorded(self, _FIRST_FACTS)
 
     def facts_about_cost(self, since: float) -> tuple[Recorded, ...]:
-        """What was paid in conversations that changed `since` then, and what was paid elsewhere."""
+        """Return costs in conversations that changed after `since`, and costs from elsewhere."""
         return _select_recorded(self, _COST_FACTS, since)
 
     def conversations_maybe_in_turn(self) -> tuple[str, ...]:
-        """Conversations of the last day of work that may be in the middle of a turn; their facts tell for sure."""
+        """Return conversations of the last day that may be in a turn. Only their facts tell for certain."""
         with self.errors:
             return tuple(str(name) for (name,) in self.connection.execute(_OPEN_TURNS))
 
     def conversation_rows(self) -> tuple[StoredConversation, ...]:
-        """All of them, the one changed last first."""
+        """Return all conversations, the last changed first."""
         with self.errors:
             rows = self.connection.execute(f"{_ROWS} ORDER BY updated DESC, id")
             return tuple(StoredConversation.from_columns(row) for row in rows)
@@ -259,12 +259,12 @@ class JournalFile:
         return StoredConversation.from_columns(found) if found else None
 
     def write_meter(self, conversation: str, meter: str) -> None:
-        """Keep a derived text beside the conversation, for lists: what its context holds."""
+        """Store a derived text about the conversation's context, for lists."""
         with self.in_one_transaction():
             self.connection.execute(_UPSERT_METER, (conversation, meter))
 
     def delete_conversation(self, conversation: str) -> int:
-        """Delete a conversation for good. Returns how many facts it had."""
+        """Delete a conversation for good. Return the number of its facts."""
         with self.in_one_transaction():
             gone = self.connection.execute("DELETE FROM facts WHERE conversation = ?", (conversation,)).rowcount
             self.connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
@@ -272,15 +272,15 @@ class JournalFile:
         return gone
 
     def restore_facts(self, lines: Sequence[StoredFact]) -> None:
-        """Put stored facts back as they were (an import, a repair); the derived tables follow."""
+        """Put stored facts back unchanged, for an import or a repair, and update derived tables."""
         with self.in_one_transaction():
             sqlite_database.execute_with_rows(self.connection, _INSERT, list(map(_columns_of_line, lines)))
             for conversation in dict.fromkeys(line.conversation for line in lines):
                 self._recompute_row(conversation)
 
     def insert_stored_facts(self, lines: Sequence[StoredFact], *, trusted: bool = False) -> None:
-        """Like `restore_facts`, for many facts in order: each conversation's row goes on from where
-        it is. `trusted`: their digests were made here just now.
+        """Insert many facts in order, like `restore_facts`, continuing each
+        conversation's row. `trusted`: their digests were just computed here.
         """
         with self.in_one_transaction():
             sqlite_database.execute_with_rows(self.connection, _INSERT, list(map(_columns_of_line, lines)))
@@ -298,14 +298,14 @@ class JournalFile:
         return sqlite_database.SqliteTransaction(self.connection, JournalCorrupt, "journal")
 
     def delete_facts_after(self, conversation: str, after: int) -> None:
-        """Take out the facts behind `after`: for those that another conversation has since (`shared/sync_state.py`) alone."""
+        """Delete the facts after `after`. Only for facts another conversation now has (`shared/sync_state.py`)."""
         with self.in_one_transaction():
             self.connection.execute("DELETE FROM facts WHERE conversation = ? AND seq > ?", (conversation, after))
             self.connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
             self._recompute_row(conversation)
 
     def replace_fact(self, line: StoredFact, fact: Fact) -> None:
-        """Put another fact in a fact's place: for forgetting and for repairs alone."""
+        """Replace a fact by another. Only for forgetting and repairs."""
         text = encode_fact(fact)
         digest = checksum_of_fact(line.conversation, line.seq, line.time, text)
         with self.in_one_transaction():
@@ -324,7 +324,7 @@ class JournalFile:
 
 
 def find_journal_defects(journal: JournalFile) -> Iterator[str]:
-    """Check everything; each defect in a sentence."""
+    """Check everything. Yield a sentence for each defect."""
     yield from sqlite_database.find_database_defects(journal.connection, "journal")
     try:
         yield from _find_fact_defects(journal)
@@ -368,7 +368,7 @@ def _select_recorded(journal: JournalFile, statement: str, *values: float | str)
 
 
 def _row_after_lines(row: StoredConversation, lines: Sequence[StoredFact]) -> StoredConversation:
-    """The row after these intact facts. One that changes no row is not decoded: of many facts these are half."""
+    """Return the row after these intact facts. The half of them that change no row is not decoded."""
     some = (line for line in lines if not line.fact.startswith(_WITHOUT_EFFECT))
     row = row_after(row, (Recorded(line.conversation, line.seq, line.time, decode_fact(line.fact)) for line in some))
     return replace(row, last_seq=lines[-1].seq, updated=lines[-1].time)

@@ -1,7 +1,7 @@
-"""Repairs a damaged journal: from what can be read of it, from the end of its log, and from its backups.
+"""Repairs a damaged journal from what is readable of it, from the end of its log, and from its backups.
 
-Every fact carries a digest, so a fact is taken from wherever it is intact, and never from where it is not. What is intact
-nowhere is replaced by a `Forgotten` that says so, so that the numbers behind it stay true; what was lost is named.
+Every fact has a digest, so facts are taken wherever they are intact, and only there. A `Forgotten`
+replaces what is intact nowhere, so that later numbers stay right. What was lost is named.
 """
 
 import shutil
@@ -24,12 +24,12 @@ _MAGICS = (0x377F0682, 0x377F0683)
 _LOST = "This record was damaged on disk and could not be recovered."
 
 
-# --- SQLite's write-ahead log is read
+# --- Reading SQLite's write-ahead log
 
 
 @dataclass(frozen=True, slots=True)
 class WriteAheadLog:
-    """A write-ahead log as it lay there before SQLite opened it. `committed`: its frames up to the last commit."""
+    """A write-ahead log as it was before SQLite opened it. `committed`: the frames up to the last commit."""
 
     content: bytes
     page: int
@@ -38,7 +38,7 @@ class WriteAheadLog:
 
 
 def read_write_ahead_log(path: Path) -> WriteAheadLog | None:
-    """The log beside a journal, or None where there is nothing in it."""
+    """Return the log of a journal, or None if it is empty."""
     try:
         content = path.with_name(f"{path.name}-wal").read_bytes()
     except OSError:
@@ -51,7 +51,7 @@ def read_write_ahead_log(path: Path) -> WriteAheadLog | None:
         return None
     header = _HEADER.unpack_from(content)
     salts = (header[4], header[5])
-    if salts not in frames[0][1:]:  # The header is damaged: the frames' most common salts count.
+    if salts not in frames[0][1:]:  # The header is damaged, so use the frames' most common salts.
         salts = Counter(salts for _, salts in frames).most_common(1)[0][0]
     commits = (number for number, (size, found) in enumerate(frames, 1) if size and found == salts)
     return WriteAheadLog(content, page, salts, max(commits, default=0))
@@ -72,14 +72,14 @@ def _database_page_size(path: Path) -> int:
 
 
 def _iterate_frames(content: bytes, page: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Of each frame: the database's size where it commits, and its salts."""
+    """Yield for each frame the database's size if it is a commit, and its salts."""
     for at in range(_HEADER.size, len(content) - _FRAME.size - page + 1, _FRAME.size + page):
         _, size, first, second, _, _ = _FRAME.unpack_from(content, at)
         yield size, (first, second)
 
 
 def with_valid_checksums(log: WriteAheadLog) -> bytes:
-    """The log with every checksum made right, so that SQLite reads frames it would stop at."""
+    """Return the log with corrected checksums, so that SQLite reads frames at which it would stop."""
     out = bytearray(log.content[: _HEADER.size + log.committed * (_FRAME.size + log.page)])
     _HEADER.pack_into(out, 0, _MAGICS[1], 3007000, log.page, 0, *log.salts, 0, 0)
     sums = _log_checksums(out[:24], 0, 0)
@@ -102,14 +102,14 @@ def _log_checksums(content: bytes | bytearray, first: int, second: int) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class SalvagedFacts:
-    """What a log still holds that SQLite would not read to its end: intact facts, and how long conversations were."""
+    """What SQLite would not read from a log: intact facts, and the lengths of conversations."""
 
     lines: tuple[StoredFact, ...]
     lengths: Mapping[str, int]
 
 
 def salvage_facts(path: Path, log: WriteAheadLog) -> SalvagedFacts:
-    """Read it with its checksums made right; each fact is judged by its own digest."""
+    """Read the log with corrected checksums. Each fact's own digest tells whether it is intact."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         copy = Path(folder) / "journal.sqlite3"
         shutil.copyfile(path, copy)
@@ -118,7 +118,7 @@ def salvage_facts(path: Path, log: WriteAheadLog) -> SalvagedFacts:
 
 
 def read_intact_facts(path: Path) -> Iterator[StoredFact]:
-    """Every intact fact of a journal, damaged or not, wherever SQLite still gets at it."""
+    """Yield every intact fact of a journal, damaged or not, that SQLite can still reach."""
     try:
         connection = sqlite3.connect(path, isolation_level=None)
     except sqlite3.Error:
@@ -134,9 +134,9 @@ def read_intact_facts(path: Path) -> Iterator[StoredFact]:
 
 
 def _rows_in_order(connection: sqlite3.Connection, order: str) -> Iterator[StoredFact]:
-    """Rows up to where the way through the file breaks off; another order gets behind that place.
+    """Yield rows up to where reading breaks off. Another order gets past that place.
 
-    Columns by place, not by name: the names stand in the file as well, and may be what is damaged.
+    Columns are read by position, because names in the file may be damaged.
     """
     try:
         for row in connection.execute(f"SELECT * FROM facts ORDER BY {order}"):  # noqa: S608 - made of constants
@@ -153,14 +153,14 @@ def _has_row_shape(row: tuple[object, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """What became of the facts: `kept` are as they were; `lost` stood nowhere intact, each named in a sentence."""
+    """The repair's result. `kept`: facts unchanged. `lost`: sentences about facts that were intact nowhere."""
 
     kept: int
     lost: tuple[str, ...]
 
 
 def rebuild_journal(damaged: Path, backups: Iterable[Path], more: SalvagedFacts | None, into: Path) -> RepairResult:
-    """Make a new journal of every intact fact there is: from the damaged file, its log, and its backups."""
+    """Create a new journal from all intact facts in the damaged file, its log, and its backups."""
     found: dict[str, dict[int, StoredFact]] = {}
     for source in (read_intact_facts(damaged), more.lines if more else (), *map(read_intact_facts, backups)):
         for line in source:
@@ -199,10 +199,10 @@ def _placeholder_for_lost(conversation: str, seq: int, held: dict[int, StoredFac
 
 
 def append_salvaged_facts(journal: JournalFile, salvage: SalvagedFacts) -> tuple[int, tuple[str, ...], bool]:
-    """Append what a log still held behind what SQLite read of it.
+    """Append facts of a log after those that SQLite read from it.
 
-    How many facts; the ones at the end that are not there, named; and whether one is missing before
-    an intact one, so that the whole journal must be mended.
+    Return their number, the final facts that are missing, named, and whether a
+    fact is missing before an intact one, so that the whole journal needs a repair.
     """
     ends = {row.id: row.last_seq for row in journal.conversation_rows()}
     added, gap = 0, False

@@ -1,9 +1,9 @@
-"""Reads and writes LevelDB through plyvel, and works around the traps of both.
+"""Reads and writes LevelDB through plyvel, and works around the pitfalls of both.
 
-Every write is synced: an unsynced one in a log that has since been replaced would not be covered by a later sync. After
-any failed write the handle is not trusted: LevelDB's log can be misaligned behind it, and a sync that is tried again proves
-nothing. The next write opens the database anew first, which reads the log back and writes it out
-once more. Reads check LevelDB's checksums; what proves content is our own SHA-256, one floor up.
+Every write is synced, because an unsynced one in an old log would not be covered by a later
+sync. After a failed write, the handle is not trusted: LevelDB's log may be misaligned, and
+another sync would prove nothing. So the next write first reopens the database, which rewrites
+the log. Reads check LevelDB's checksums, but only our own SHA-256, one layer up, proves content.
 """
 
 import contextlib
@@ -27,25 +27,25 @@ from helix_desktop.store.sqlite_database import sync_file
 _CHECKED = {"verify_checksums": True, "fill_cache": False}
 _UNREAD = "The cache cannot be read"
 _MAPPED = 4 << 20  # After this many bytes read through LevelDB's mappings, their pages are released.
-_DONTNEED, _PAGEOUT = 4, 21  # Arguments of madvise. Either way the page is read again when needed.
-# LevelDB surely keeps this many tables open: its cache has 16 parts, each with room for 31 tables.
-# Tables go to parts by hash. In 4,000 trials, no part got over 23 of 150 tables, or 33 of 250.
+_DONTNEED, _PAGEOUT = 4, 21  # Arguments of madvise. With either, the page is read again when needed.
+# LevelDB is sure to keep this many tables open: its cache has 16 parts, each with room for 31 tables. A hash
+# assigns tables to parts. In 4,000 trials, no part got over 23 of 150 tables, or 33 of 250.
 _SURELY_OPEN = 150
 _MADVISE: Any = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
-_PROBE = 1 << 20  # In bytes. If this much can be written, a full disk has room again.
-_TICK = 50_000_000  # In nanoseconds. Two changes this close may get the same time from the file system.
-_TABLE = re.compile(rb"^ (\d+):", re.MULTILINE)  # Matches a line in LevelDB's list of tables.
+_PROBE = 1 << 20  # Bytes. If this much can be written, a full disk has room again.
+_TICK = 50_000_000  # Nanoseconds. Two changes this close may get the same time.
+_TABLE = re.compile(rb"^ (\d+):", re.MULTILINE)  # A line in LevelDB's list of tables.
 _FIRST, _LAST = b"\x00", b"\xff" * 2
 Write = tuple[bytes, bytes | None]  # A key and its value; None deletes the key.
 _OPTIONS = {"compression": None, "bloom_filter_bits": 10, "write_buffer_size": 2 << 20, "max_open_files": 500}
 
 
 class LevelDatabase:
-    """One open LevelDB. Used from one thread. The owner holds the workspace's lock before it makes one."""
+    """One open LevelDB, used from one thread. Its owner must hold the workspace's lock."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._names: set[str] = set()  # Names of files that are safely on the disk.
+        self._names: set[str] = set()  # Files whose names are safely on disk.
         self._settled = 0  # When the folder last changed; 0: a later change may have the same time.
         self._db = self._open_leveldb()
         self._failed = False
@@ -66,16 +66,16 @@ class LevelDatabase:
         return opened
 
     def _sync_file_names(self) -> None:
-        """Put the names of new files on the disk: LevelDB syncs what is in its logs, and not that they are there.
+        """Sync the names of new files: LevelDB syncs its logs' contents, but not their existence.
 
-        The folder's time of change tells of a new one, but not which moment of the clock's tick it is from.
+        The folder's time reveals a new file, but not within the same tick of the clock.
         """
         changed = os.stat(self.folder).st_mtime_ns  # noqa: PTH116 -- for each put, and half the price of Path's
         if changed == self._settled:
             return
         names = set(os.listdir(self.folder))  # noqa: PTH208
         if new := names - self._names:
-            if any(name.endswith(".log") for name in new):  # For its other files, LevelDB syncs the folder itself.
+            if any(name.endswith(".log") for name in new):  # For other files, LevelDB syncs the folder itself.
                 sync_folder_to_disk(self.folder)
             for name in new:
                 make_path_private(self.folder / name)
@@ -103,14 +103,14 @@ class LevelDatabase:
         return set(map(int, _TABLE.findall(self._db.get_property(b"leveldb.sstables") or b"")))
 
     def _is_empty_folder(self) -> bool:
-        """Whether nothing is there. Where CURRENT alone is missing, LevelDB would begin anew and delete the rest."""
+        """Whether nothing is there. If just CURRENT were missing, LevelDB would start anew and delete the rest."""
         return not any(path.suffix in {".ldb", ".sst", ".log"} for path in self.folder.glob("*"))
 
     def close(self) -> None:
         self._db.close()
 
     def _reopen_after_failure(self) -> None:
-        """After a failed write. While the disk takes nothing the old handle stays: it can still be read from."""
+        """Reopen after a failed write. As long as the disk refuses writes, the old handle stays, for reading."""
         self._test_disk_write()
         self._db.close()
         self._db = self._open_leveldb()
@@ -131,18 +131,18 @@ class LevelDatabase:
                 probe.unlink(missing_ok=True)
 
     def _get_or_reopen_handle(self) -> plyvel.DB:
-        """The handle to read from, where opening it anew had failed half way."""
+        """Return the handle for reading, reopening the database if that failed earlier."""
         if self._db.closed:
             self._db = self._open_leveldb()
         return self._db
 
     def get_value(self, key: bytes) -> bytes | None:
-        """The value. A miss is looked at twice: a damaged Bloom filter says "not there" of what is there."""
+        """Return the value. A miss is checked again, since a damaged Bloom filter can hide a key."""
         value = self.get_value_once(key)
         return value if value is not None else self._seek_key(key)
 
     def get_value_once(self, key: bytes) -> bytes | None:
-        """The value, or None where a miss does no harm."""
+        """Return the value, or None, where a false miss does no harm."""
         try:
             value: bytes | None = self._db.get(key, verify_checksums=True)
         except RuntimeError:  # plyvel raises this if the handle is closed.
@@ -156,7 +156,7 @@ class LevelDatabase:
         return value
 
     def _count_and_release_pages(self, size: int) -> None:
-        """So much went through the tables: read by us, or, when it was written, by compactions."""
+        """Count bytes that went through the tables, by our reads or by compactions of writes."""
         self._read += size
         if self._read > _MAPPED:
             self._release_read_pages()
@@ -167,7 +167,7 @@ class LevelDatabase:
         return None
 
     def scan_range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Keys from `start` up to but not `stop`, with their values. Around damage it goes, and says so at the end."""
+        """Yield keys from `start` up to `stop`, exclusive, and values. Skips damage and raises at the end."""
         try:
             with self._get_or_reopen_handle().iterator(start=start, stop=stop, **_CHECKED) as found:
                 yield from found
@@ -184,7 +184,7 @@ class LevelDatabase:
             raise leveldb_error_of(error, _UNREAD) from error
 
     def write_batch(self, writes: Sequence[Write]) -> None:
-        """All or nothing, on the disk when it returns. StoreFull or StoreFailed: none of it counts as written."""
+        """Write all or nothing, on disk when this returns. After StoreFull or StoreFailed, nothing is written."""
         if self._failed:
             self._reopen_after_failure()
         batch = self._db.write_batch(sync=True)
@@ -206,20 +206,20 @@ class LevelDatabase:
         self._count_and_release_pages(size)
 
     def compact_database(self) -> None:
-        """Give the room of what was deleted back."""
+        """Give back the space of deleted data."""
         self._compact_range()
         self._check_compaction()
 
     def _compact_range(self, start: bytes = _FIRST, stop: bytes = _LAST) -> None:
-        """Without its two ends plyvel compacts an empty range, silently."""
+        """Compact a range. Without both ends, plyvel would silently compact an empty range."""
         if self._failed:
             self._reopen_after_failure()
         self._get_or_reopen_handle().compact_range(start=start, stop=stop)
 
     def flush_log(self) -> None:
-        """Write what is in the log into a table: the compaction of a range that holds nothing does no more.
+        """Write the log into a table, by compacting an empty range, which does nothing else.
 
-        Where no new log could be begun, nothing was done, and LevelDB does not say so.
+        Raises if no new log could be started, which LevelDB itself does not report.
         """
         last = self._last_log_number()
         self._compact_range(_LAST + b"\xff", _LAST + b"\xff\xff")
@@ -243,14 +243,14 @@ class LevelDatabase:
         self._check_compaction()
 
     def _check_compaction(self) -> None:
-        """A compaction that failed has said nothing, but the write behind it does."""
+        """Find out by a write whether a compaction failed, since it does not say."""
         self.write_batch([(_FIRST, None)])
 
     def _last_log_number(self) -> int:
         return max((int(path.stem) for path in self.folder.glob("*.log")), default=0)
 
     def dropped_log_bytes(self) -> int:
-        """How many bytes of its log LevelDB dropped as damaged when it opened; a torn end is not among them."""
+        """Return how many damaged bytes of its log LevelDB dropped when it opened, apart from a torn end."""
         try:
             said = (self.folder / "LOG").read_text("utf-8", "replace")
         except OSError:
@@ -259,7 +259,7 @@ class LevelDatabase:
 
 
 def _find_memory_ranges_of_table_files(folder: Path, tables: Collection[int]) -> Iterator[tuple[int, int]]:
-    """Where these tables of a folder stand in the memory of this process."""
+    """Yield where these tables are in this process's memory."""
     where = os.path.realpath(folder)
     names = {f"{where}/{number:06}.ldb\n" for number in tables}
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:  # noqa: PTH123 - no file of ours
@@ -270,9 +270,9 @@ def _find_memory_ranges_of_table_files(folder: Path, tables: Collection[int]) ->
 
 
 def leveldb_error_of(error: Exception, what: str) -> StoreFailed:
-    """The error of ours that says what LevelDB's means."""
+    """Return our error for one of LevelDB's."""
     said = error.args[0] if error.args else ""
-    # plyvel's errors have bytes as arguments.
+    # Arguments of plyvel's errors are bytes.
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)
     if isinstance(error, plyvel.CorruptionError):
         return CacheCorrupt(
@@ -284,14 +284,14 @@ def leveldb_error_of(error: Exception, what: str) -> StoreFailed:
 
 
 def is_repairable_error(text: str) -> bool:
-    """Whether an error at opening means files that are missing or make no sense, rather than a disk in trouble."""
+    """Whether an error at opening means missing or invalid files rather than a failing disk."""
     return any(
         sign in text for sign in ("No such file", "does not exist", "Corruption", "Invalid argument", "missing files")
     )
 
 
 def repair_leveldb(folder: Path) -> None:
-    """LevelDB's own repair: keeps every table and log record it can read. Copy the folder aside before."""
+    """Run LevelDB's own repair, which keeps every table and log record it can read. Copy the folder first."""
     try:
         plyvel.repair_db(str(folder), **_OPTIONS)
     except plyvel.Error as error:

@@ -1,4 +1,4 @@
-"""The index as the program sees it: it follows the stores by itself, a little behind, and answers on a thread of its own."""
+"""The index as the program uses it: it follows the stores, a little behind, and answers on its own thread."""
 
 import asyncio
 import threading
@@ -20,14 +20,14 @@ from helix_desktop.store.store_thread import StoreThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
-GATHER_SECONDS = 2.0  # In seconds. New content is indexed this much later, or when someone searches.
-GATHERED_WAIT_SECONDS = 2.0  # In seconds. A search waits at most this long for new content.
+GATHER_SECONDS = 2.0  # Seconds. New content is indexed this much later, or as soon as someone searches.
+GATHERED_WAIT_SECONDS = 2.0  # Seconds. A search waits at most this long for new content.
 
 
 class WorkspaceIndex:
-    """ports.Index, and the catalogue of entries. It follows the stores by itself, a little behind.
+    """Implements ports.Index and the catalogue of entries. Follows the stores, a little behind.
 
-    Two threads: one writes and one answers, so a question waits neither for a commit nor for the index being made.
+    One thread writes and one answers, so a query waits neither for a commit nor for a rebuild.
     """
 
     def __init__(self, folder: Path, feed: StoreFeed, count: Callable[[str], int]) -> None:
@@ -66,7 +66,7 @@ class WorkspaceIndex:
         )
 
     async def rebuild_after(self, removal: Callable[[], Awaitable[None]]) -> None:
-        """Throw the index away, remove what is to be in no file, and begin it anew. Questions meanwhile are refused."""
+        """Delete the index, run `removal`, and start a new index. Meanwhile, queries are refused."""
         self._removing = True
         try:
             await self._rebuild_after(removal)
@@ -90,7 +90,7 @@ class WorkspaceIndex:
                 self.start_indexing()
 
     def start_indexing(self) -> None:
-        """Catch up in the background; harmless while it does so already."""
+        """Start to catch up in the background. Does nothing if that is already going on."""
         if not self._closing and not self._is_followed:
             self._is_followed = True
             self._following = self._writer.submit_work(self._index_in_background)
@@ -113,7 +113,7 @@ class WorkspaceIndex:
     async def wait_until_indexed(
         self, report: Callable[[IndexProgress], None] = lambda _: None, *, allowed_missing: int = 0
     ) -> IndexProgress:
-        """Wait until everything is in the index, or all but so many, reporting after each slice. A damaged one is made anew first."""
+        """Wait until at most `allowed_missing` items are missing, reporting each slice. First rebuild a damaged index."""
         self._refuse_while_rebuilding()
         for _ in range(2):
             try:
@@ -132,7 +132,7 @@ class WorkspaceIndex:
     async def _run_on_writer_now(
         self, work: Callable[Concatenate[IndexFile, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """On the thread that writes: nobody waits there for what may still come. While the index is begun anew, its file is closed."""
+        """Run work on the writing thread without waiting for it to catch up. During a rebuild, the file is closed."""
         if self._closing:
             async with self._one_rebuild:
                 pass
@@ -140,7 +140,7 @@ class WorkspaceIndex:
         return await self._writer.run_there(work, self._file, *args, **kwargs)
 
     async def rebuild_in_background(self, removal: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Facts are moved to another conversation, or leave this disk: what it says of them is made again, in the background."""
+        """Rebuild in the background, after facts moved to another conversation or left this disk."""
         self._rebuilding = True
         try:
             await self._rebuild_after(removal)
@@ -148,12 +148,12 @@ class WorkspaceIndex:
             self._rebuilding = False
 
     async def _run_query(self, question: Callable[[CatalogueQueries], T], *, slow: bool = False) -> T:
-        """Answer it, a slow one where it holds up no page. A damaged index is made anew, and asked as far as it is then."""
+        """Answer a query, a slow one on a thread of its own. A damaged index is rebuilt and asked as far as it is."""
         self._refuse_while_rebuilding()
         if self._damaged:
             await self._rebuild_after()
         thread = self._ahead if slow else self._reader
-        for _ in range(2):  # The second attempt may meet a new index whose tables are just being created.
+        for _ in range(2):  # The second attempt may meet a new index whose tables do not exist yet.
             try:
                 return await thread.run_there(self._run_query_now, question, slow=slow)
             except IndexDamaged:
@@ -177,7 +177,7 @@ class WorkspaceIndex:
     async def search_index(
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]:
-        """It finds what was stored just before, but does not wait while much is missing from the index."""
+        """Find even what was stored just now, but do not wait while much is missing from the index."""
         if self.progress.is_complete and self._following is not None and not self._following.done():
             self._is_awaited.set()
             await asyncio.wait({asyncio.wrap_future(self._following)}, timeout=GATHERED_WAIT_SECONDS)
@@ -196,7 +196,7 @@ class WorkspaceIndex:
         offset: int = 0,
         limit: int = 200,
     ) -> Sequence[entry_catalogue.EntryRow]:
-        """A page of the catalogue. Behind it, what a jump far down will need is made ready."""
+        """Return a page of the catalogue, and then prepare what a jump far down will need."""
         order = (chosen, sort, descending)
         rows = await self._run_query(lambda asked: asked.entries_page(order, offset, limit))
         if not self._closing and (self._prepared is None or self._prepared.done()):
@@ -221,7 +221,7 @@ class WorkspaceIndex:
         return await self._run_query(CatalogueQueries.catalogue_figures, slow=True)
 
     async def measure_kept_bytes(self) -> int:
-        """The bytes all entries take on the disk, those just put among them; as far as it is known while the index is made."""
+        """Return the bytes of all entries on disk, including new ones, or what is known during a rebuild."""
         self._refuse_while_rebuilding()
         try:
             await self._run_on_writer_now(IndexFile.add_missing_rows)
@@ -230,27 +230,27 @@ class WorkspaceIndex:
         return await self._run_query(CatalogueQueries.bytes_on_disk, slow=True)
 
     async def measure_checkpoint_bytes(self) -> tuple[int, int]:
-        """How many contents checkpoints hold, and the bytes they take on the disk."""
-        await self.measure_kept_bytes()  # Indexes what was just stored, so that it is counted.
+        """Return how many contents checkpoints hold, and their bytes on disk."""
+        await self.measure_kept_bytes()  # Indexes what was just stored, to count it.
         return await self._run_query(CatalogueQueries.checkpoint_figures)
 
     async def recount_checkpoints(self) -> None:
-        """Counts the contents of checkpoints again, without those that were removed or forgotten."""
+        """Count the contents of checkpoints again, without those that were removed or forgotten."""
         async with self._one_rebuild:
             self._is_awaited.set()
             await self._writer.run_slices(self._file.recount_checkpoints())
 
     async def refresh_entry_rows(self, digests: Sequence[Digest]) -> None:
-        """Take over what changed of entries that were known before: pins, removals."""
+        """Update known entries that were pinned, unpinned or removed."""
         for start in range(0, len(digests), 500):
             await self._run_on_writer_now(IndexFile.refresh_entries, digests[start : start + 500])
 
     async def find_unused_entries(self) -> Sequence[Digest]:
-        """What collection takes first."""
+        """Return the entries that collection takes first."""
         return await self._run_query(CatalogueQueries.unused_entries)
 
     async def entries_named_by_prefix(self, prefix: str) -> Sequence[Digest]:
-        """Entries a fact leads to, here or not, whose hash begins so; two at the most."""
+        """Return up to two entries, here or not, that facts refer to and whose hash begins like this."""
         if len(prefix) == 64:
             return (Digest.from_hex(prefix),)
         low, high = (Digest(bound) for bound in prefix_bounds(prefix))
@@ -260,7 +260,7 @@ class WorkspaceIndex:
         return tuple(one for one in found if one.hex.startswith(prefix.lower()))
 
     async def all_used_entries(self) -> frozenset[Digest]:
-        """Entries a fact leads to, here or not, and what was put by hand or pinned."""
+        """Return entries that a fact refers to, here or not, and those stored by hand or pinned."""
         facts = await self._run_query(
             partial(CatalogueQueries.digests_named_by_facts, low=b"", high=b"\xff" * 33, limit=-1), slow=True
         )
@@ -270,7 +270,7 @@ class WorkspaceIndex:
         )
 
     async def stream_expected_entries(self) -> AsyncIterator[Sequence[Digest]]:
-        """Every entry the index or a fact knows and that was not removed."""
+        """Yield every entry that the index or a fact knows and that was not removed."""
         after = b""
         while True:
             self._refuse_while_rebuilding()

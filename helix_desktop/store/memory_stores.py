@@ -1,4 +1,4 @@
-"""The stores in memory: the same ports, for tests and for what need not last. They pass the same conformance suite."""
+"""Stores in memory, with the same ports, for tests and for what need not last. They pass the same tests."""
 
 import functools
 import time as clock
@@ -40,7 +40,7 @@ class MemoryJournal:
 
 
 class MemoryCache:
-    """ports.ContentCache in a dictionary."""
+    """Implements ports.ContentCache by a dictionary."""
 
     def __init__(self, *, now: Callable[[], float] = clock.time) -> None:
         self._now = now
@@ -91,7 +91,7 @@ class MemoryCache:
 
 
 class MemoryIndex:
-    """ports.Index by looking at everything."""
+    """Implements ports.Index by searching everything."""
 
     def __init__(self, journal: MemoryJournal, cache: MemoryCache) -> None:
         self._journal = journal
@@ -121,7 +121,7 @@ class MemoryIndex:
 
 
 def _has_all_terms(text: str, terms: list[str]) -> bool:
-    """Whether the text has each term, as whole words, as the real index cuts them."""
+    """Whether the text has each term as whole words, as the real index splits them."""
     held, hidden = _plain_and_hidden_words(text)
     return all(
         _term_occurs(term, held) or _term_occurs(term, hidden) or _term_occurs(search_words.words_inside(term), hidden)
@@ -129,9 +129,9 @@ def _has_all_terms(text: str, terms: list[str]) -> bool:
     )
 
 
-@functools.lru_cache(maxsize=4_096)  # a replay searches the same texts again and again
+@functools.lru_cache(maxsize=4_096)  # A replay searches the same texts repeatedly.
 def _plain_and_hidden_words(text: str) -> tuple[str, str]:
-    """Its words, and the words hidden in them, each between blanks."""
+    """Return the text's words, and the words inside them, each between blanks."""
     hidden = search_words.words_inside(text)
     return f" {' '.join(search_words.plain_words(text))} ", f" {' '.join(search_words.plain_words(hidden))} "
 

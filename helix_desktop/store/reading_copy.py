@@ -1,8 +1,8 @@
-"""Makes a copy of a workspace that is only read: its disk is full or read-only, or it is searched while it is closed.
+"""Copies a workspace for reading: if its disk is full or read-only, or to search it while it is closed.
 
-Opening the stores writes: LevelDB begins a log, SQLite shares memory through a file. So they are opened in a folder elsewhere
-that stands in for the workspace: small files are copied, and LevelDB's tables, which nothing ever changes, are
-links. Nothing of the workspace itself is touched, and what is written to the copy is gone with it.
+Opening the stores writes: LevelDB begins a log, and SQLite shares memory through a file. So they are
+opened in a temporary folder that replaces the workspace: small files are copied, and LevelDB's tables,
+which never change, are linked. The workspace itself is not touched, and writes to the copy are lost.
 """
 
 import os
@@ -18,11 +18,11 @@ from helix_desktop.store.workspace_settings import NAME
 
 _COPIED = (NAME, "journal.sqlite3", "journal.sqlite3-wal", "journal.mended", "index.sqlite3", "index.sqlite3-wal")
 _TABLES = {".ldb", ".sst"}
-_SPARE = 64 << 20  # In bytes. LevelDB needs this much space when it opens.
+_SPARE = 64 << 20  # Bytes. LevelDB needs this much space to open.
 
 
 def is_disk_unwritable(folder: Path) -> bool:
-    """Whether the disk of this folder is full or may only be read."""
+    """Whether the disk of this folder is full or read-only."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(1 << 20))
@@ -35,12 +35,12 @@ def is_disk_unwritable(folder: Path) -> bool:
 
 @contextmanager
 def copy_for_reading(workspace: Path) -> Iterator[Path]:
-    """A folder of the same name that can be opened in its place. StoreBusy while somebody has the workspace open."""
+    """Yield a folder of the same name to open instead. Raises StoreBusy while the workspace is open."""
     try:
         held: WorkspaceLock | None = WorkspaceLock(workspace / "lock")
     except StoreBusy:
         raise
-    except StoreFailed:  # Where not even the lock can be opened nobody writes.
+    except StoreFailed:  # If not even the lock can be opened, nobody writes.
         held = None
     try:
         with copy_cache_for_reading(workspace, _COPIED) as copy:
@@ -52,7 +52,7 @@ def copy_for_reading(workspace: Path) -> Iterator[Path]:
 
 @contextmanager
 def copy_cache_for_reading(workspace: Path, beside: Sequence[str] = ()) -> Iterator[Path]:
-    """Such a folder with the cache, and these files `beside` it. No lock is taken: whoever reads there checks what was read."""
+    """Yield such a folder with the cache and the files `beside` it. Takes no lock, so reads must be checked."""
     try:
         files = [
             each
@@ -72,7 +72,7 @@ def copy_cache_for_reading(workspace: Path, beside: Sequence[str] = ()) -> Itera
 
 
 def _folder_with_room(room: int) -> str:
-    """Where there is as much room: memory, the user's own run folder, or the usual place."""
+    """Return a folder with that much room: in memory, the user's run folder, or the usual place."""
     for place in ("/dev/shm", os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir()):  # noqa: S108
         if place and os.access(place, os.W_OK) and shutil.disk_usage(place).free > room:
             return place

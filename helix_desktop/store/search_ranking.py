@@ -1,8 +1,8 @@
-"""Ranks the places that a search found: those that answer it best come first.
+"""Ranks the places that a search found, best answers first.
 
-A place counts by how many of the words it has, the rare ones above all, whether they stand in one
-line and in the order in which they were asked for, and by what is near it. The constants were chosen
-on one half of recorded sessions and of LoCoMo (`tests/benchmarks/searching.py`).
+A place's rank depends on how many of the words it has, especially rare ones, on whether
+they are in one line and in the query's order, and on what is near it. The constants were
+chosen on one half of recorded sessions and of LoCoMo (`tests/benchmarks/searching.py`).
 """
 
 import math
@@ -23,34 +23,34 @@ NEAR = {
     -1: 0.2,
     1: 0.8,
     2: 0.1,
-}  # The weight of a neighbouring fact that was found too: most of all of the answer.
+}  # The weight of a neighbouring fact that was found, too. The answer counts most.
 TOGETHER, MOST_TOGETHER = 0.3, 8  # The weight of other matches in the conversation, and how many of its matches count.
-LINE, LINES = 500, 30  # Characters on each side of a word in a line, and lines of a text, that are read.
-BY_FREQUENCY = 0.6  # The power of the rank by frequency, which likes short texts and repeated words too much.
-IN_LINE = 10.0  # How much a place gains by having all words in one line, or the square of a part of them.
-FOLLOWING, BESIDE = 0.7, 8  # What a word gains that follows the one before it in the query, within so many characters.
-LEAST_SHARE = 0.5  # Where a place has every word, places with less than this share of them are no results.
-OLDER = 0.8  # What an older output of the same call is worth beside a newer one that has as many of the words.
-COPY, HISTORY, LIST_OF_DETAILS = 0.3, 0.5, 0.1  # What copies and lists of other content are worth beside originals.
-HANDOVER = "handover"  # The tool that `engine/document_writer.py` gives for its lists of details.
+LINE, LINES = 500, 30  # Characters read on each side of a word in a line, and lines read of a text.
+BY_FREQUENCY = 0.6  # The exponent of the rank by frequency, which favours short texts too much.
+IN_LINE = 10.0  # The gain for all words in one line; for a part of them, its square counts.
+FOLLOWING, BESIDE = 0.7, 8  # The gain for a word that follows its predecessor within this many characters.
+LEAST_SHARE = 0.5  # If a place has every word, places with less than this share of them are no results.
+OLDER = 0.8  # The weight of an older output of a call whose newer output has as many of the words.
+COPY, HISTORY, LIST_OF_DETAILS = 0.3, 0.5, 0.1  # The weight of copies and lists of other content.
+HANDOVER = "handover"  # The tool that `engine/document_writer.py` names for its lists of details.
 _COPIES = tuple(RECALLS - {ToolName.RECALL_HISTORY})
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPlace:
-    """A fact, or a piece of an entry. `hit`: where its text begins; `words`: those it has, as the index says."""
+    """A fact, or a piece of an entry. `hit`: where its text begins. `words`: those found by the index."""
 
     hit: SearchHit
     text: str
-    number: int  # The entry's; 0 for a fact.
+    number: int  # The entry's number; 0 for a fact.
     worth: float
     words: Sequence[str]
-    time: float = 0.0  # The fact's: its copy in a fork has the same number and time.
+    time: float = 0.0  # The fact's time. Its copy in a fork has the same one.
 
 
 def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> list[SearchHit]:
-    """The best place of each entry and fact, in order, each with the line that has the most of the
-    words. `words`: with their weight, which the rarer ones have, in the order of the query.
+    """Return the best place of each entry and fact, in order, with the line that has the
+    most words. `words`: with their weights, greater for rare ones, in the query's order.
     """
     places = _without_copies_in_forks(places)
     stems = list(dict.fromkeys(map(stem_of_word, words)))
@@ -87,7 +87,7 @@ def rank_places(places: Sequence[FoundPlace], words: Mapping[str, float]) -> lis
 
 
 def _without_copies_in_forks(places: Sequence[FoundPlace]) -> list[FoundPlace]:
-    """Of a message and its copies in forks only the one in the oldest conversation: IDs sort by time."""
+    """Keep only the oldest conversation's copy of a message in forks. IDs sort by time."""
     oldest: dict[tuple[float, int], str] = {}
     for place in places:
         oldest.setdefault((place.time, place.hit.seq), place.hit.conversation)
@@ -102,14 +102,14 @@ def _stems_of_place(place: FoundPlace, text: str, stems: list[str]) -> list[str]
 
 
 def _rank_by_frequency(text: str, stems: Sequence[str], weights: Mapping[str, float], mean: float) -> float:
-    """BM25, with less weight for the length. Whole words are in `weights` beside their stems, so that they count twice."""
+    """Return BM25, with less weight for length. `weights` contains words and stems, so whole words count twice."""
     length = 1.2 * (0.6 + 0.4 * len(text) / mean) if mean else 1.2
     counts = ((weight, max(text.count(form), form in stems)) for form, weight in weights.items())
     return sum(weight * count / (count + length) for weight, count in counts)
 
 
 def _find_best_line(text: str, stems: Sequence[str], rarity: Mapping[str, float]) -> tuple[float, int]:
-    """What the words weigh that stand in one line, more where they follow each other; and where it has the rarest of them."""
+    """Return the weight of the best line's words, more if they follow each other, and where its rarest one is."""
     best, place = 0.0, -1
     for rare in sorted(stems, key=rarity.__getitem__, reverse=True)[:2] if len(stems) > 1 else ():
         at = text.find(rare)
@@ -132,7 +132,7 @@ def _are_adjacent(line: str, one: str, two: str) -> bool:
 
 
 def _find_older_outputs(places: Sequence[FoundPlace], shares: Sequence[float]) -> set[int]:
-    """Outputs of a call that has a newer one with as many of the words: an older version of a file, a test run before."""
+    """Return outputs with a newer output of the same call that has as many words: old files, old test runs."""
     same: dict[EntryOrigin, list[int]] = {}
     for at, place in enumerate(places):
         if place.number and place.hit.about.source:
@@ -151,7 +151,7 @@ def _worth_of_origin(place: FoundPlace) -> float:
 
 
 def _find_copied_pages(places: Sequence[FoundPlace], folded: Sequence[str], starts: Sequence[int]) -> set[int]:
-    """Pages of the history whose best line an output has too. Of what somebody said, such a page is the only entry."""
+    """Return pages of the history whose best line is also in an output. Messages are only in such pages."""
     pages = {at for at, place in enumerate(places) if place.hit.about.tool.endswith(ToolName.RECALL_HISTORY)}
     outputs = {at for at, place in enumerate(places) if place.number and _worth_of_origin(place) == 1.0} - pages
     shown = {page: folded[page][slice(*search_words.find_line(folded[page], starts[page]))].strip() for page in pages}
@@ -159,7 +159,7 @@ def _find_copied_pages(places: Sequence[FoundPlace], folded: Sequence[str], star
 
 
 def _add_what_is_near(places: Sequence[FoundPlace], weights: Sequence[float]) -> list[float]:
-    """The weights, with what neighbouring facts and the rest of their conversation add."""
+    """Return the weights, increased by neighbouring facts and by the rest of the conversation."""
     facts = [(place.hit.conversation, place.hit.seq) for place in places]
     known = dict(zip(facts, weights, strict=True))
     near, others = list[float](), dict[str, list[float]]()

@@ -1,8 +1,8 @@
 """Cuts texts and queries into words as the search index does: prose, code identifiers and paths.
 
 The index cuts a text at everything that is no letter or digit, so `snake_case` and `a/path.py` are found by their parts.
-`extra_words_for_index` adds what that misses: the humps of camelCase, and the characters and pairs of them of scripts without blanks.
-The index knows which words a row has and not where: that halves it. Whether they stand side by side, the text itself says.
+`extra_words_for_index` adds what that misses: the humps of camelCase, and the characters and pairs of them of scripts without
+blanks. The index knows which words a row has and not where: that halves it. Whether they stand side by side, the text itself says.
 """
 
 import codecs
@@ -17,7 +17,7 @@ from helix_desktop.engine.search_query import LEAST_STEM, stem_of_word
 from helix_desktop.fast_dataclass import dataclass
 
 SLICE = 1 << 16  # After this many bytes decoded, or characters indexed, other threads get their turn.
-PIECE = 64 * 1024  # In characters: the longest row. In short rows, matches are found fast.
+PIECE = 64 * 1024  # Characters. The longest row. In short rows, matches are found fast.
 TOKENIZER = "unicode61 remove_diacritics 2"
 _CUTTING = f"""
 CREATE VIRTUAL TABLE words USING fts5(text, tokenize='{TOKENIZER}');
@@ -32,13 +32,13 @@ _HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|\n")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _ASKED = re.compile(r'"([^"]*)"|(\S+)')
-_AROUND_WORD = re.compile(r"^[(\[,;:?!]+|(?:['’]s)?[()\].,;:?!]*$")  # Punctuation, and a possessive
+_AROUND_WORD = re.compile(r"^[(\[,;:?!]+|(?:['’]s)?[()\].,;:?!]*$")  # Punctuation, and a possessive ending.
 _WORDS = re.compile(r"\w+")
-_BEGINS = r"(?<![^\W_])"  # In a pattern: no letter or digit stands before this.
+_BEGINS = r"(?<![^\W_])"  # No letter or digit precedes this.
 
 
 def words_inside(text: str) -> str:
-    before = _CAPITAL.split(text)  # By turns: text before a capital, and the rest of that word.
+    before = _CAPITAL.split(text)  # Alternately text before a capital, and the rest of the word.
     words = [head[len(head.rstrip(_LETTERS)) :] + rest for head, rest in zip(before[::2], before[1::2], strict=False)]
     hidden = " ".join(_HUMPS.findall("\n".join(words))).replace("\n", ".")
     if text.isascii():
@@ -48,23 +48,23 @@ def words_inside(text: str) -> str:
 
 
 def extra_words_for_index(text: str) -> str:
-    """What the index adds to a text."""
+    """Return what the index adds to a text."""
     return f"{words_inside(text)} {' '.join(_character_pairs(text))}"
 
 
 def _character_pairs(text: str) -> list[str]:
-    """Each two neighbours in a script without blanks; a sign that stands alone, alone."""
+    """Return each pair of neighbours in a script without blanks, or a lone character."""
     runs = [] if text.isascii() else _UNSPACED.findall(text)
     return [run[at : at + 2] for run in runs for at in range(max(1, len(run) - 1))]
 
 
 def plain_words(text: str) -> list[str]:
-    """The words of a text as the index has them, but for accents."""
+    """Return a text's words as the index has them, except for accents."""
     return [word for word in re.split(r"[\W_]+", text.lower()) if word]
 
 
 def split_for_index(text: str) -> Iterator[tuple[int, str]]:
-    """Cut into pieces at line ends where that is possible; each with where it begins."""
+    """Split a text, at line ends if possible. Yield each piece and its position."""
     start = 0
     while start < len(text):
         stop = start + PIECE
@@ -76,7 +76,7 @@ def split_for_index(text: str) -> Iterator[tuple[int, str]]:
 
 def text_or_none(content: bytes) -> str | None:
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16", "replace")  # The byte order mark is removed, too.
+        return content.decode("utf-16", "replace")  # This also removes the byte order mark.
     if b"\0" in content[:8192]:
         return None
     decode, text = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
@@ -86,23 +86,23 @@ def text_or_none(content: bytes) -> str | None:
 
 
 def query_terms(query: str) -> list[str]:
-    """The terms of a query: words, and phrases in quotes."""
+    """Return a query's terms: words, and quoted phrases."""
     terms = [phrase or _AROUND_WORD.sub("", word) for phrase, word in _ASKED.findall(query.replace("\0", " "))]
     return [term for term in terms if _WORDS.search(term)]
 
 
 @dataclass(frozen=True, slots=True)
 class AskedTerm:
-    """`expression`: what FTS5 is asked. `together`: where that is more than one word, what the text must have; else None."""
+    """`expression`: the query for FTS5. `together`: what the text must contain if there are several words, or None."""
 
     expression: str
     together: re.Pattern[str] | None
 
 
 def queries_of_terms(terms: Sequence[str], is_everywhere: Callable[[str], bool]) -> Mapping[str, AskedTerm]:
-    """By term, as it stands or by its hidden words, how the index is asked. A `*` at a term's end means "begins so".
+    """Return the index's query for each term, as written or by its hidden words. A final `*` means a prefix.
 
-    Of several words in one term, the index is not asked for those that stand almost everywhere: that takes long, and chooses little.
+    Words of a term that occur almost everywhere are left out: they are slow and select little.
     """
     hidden = [" ".join([words_inside(_UNSPACED.sub(" ", term)), *_character_pairs(term)]) for term in terms]
     cut = _cut_like_index([*terms, *hidden])
@@ -110,7 +110,7 @@ def queries_of_terms(terms: Sequence[str], is_everywhere: Callable[[str], bool])
 
 
 def _cut_like_index(texts: Sequence[str]) -> list[list[str]]:
-    """The words of each text as FTS5 cuts and folds them: asked for anything but one of its words, it would fail."""
+    """Return each text's words as FTS5 splits and folds them. It would reject other queries."""
     cut: list[list[str]] = [[] for _ in texts]
     with closing(sqlite3.connect(":memory:")) as memory:
         memory.executescript(_CUTTING)
@@ -137,13 +137,13 @@ def _query_of_term(term: str, plain: list[str], hidden: list[str], is_everywhere
 
 
 def fold_like_index(text: str) -> str:
-    """A text in lower case and, as in the index, without accents."""
+    """Return the text in lower case and without accents, as in the index."""
     low = text.lower()
     return low if low.isascii() else unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", low)))
 
 
 def split_unspaced_terms(terms: list[str]) -> list[str]:
-    """The terms, with pairs of signs in the place of a longer run of a script without blanks."""
+    """Return the terms, with longer runs of a script without blanks replaced by pairs of characters."""
     split: list[str] = []
     for term in terms:
         split += _character_pairs(" ".join(run for run in _UNSPACED.findall(term) if len(run) > 2)) or [term]
@@ -151,7 +151,7 @@ def split_unspaced_terms(terms: list[str]) -> list[str]:
 
 
 def find_first_term(text: str, terms: Sequence[str]) -> int:
-    """Where in `text` the first of the terms stands that does; 0 where none is found as it was asked."""
+    """Return the position of the first term that occurs in `text`, or 0 if none does."""
     low = text.lower()
     for term in terms:
         words = _WORDS.findall(term.lower().rstrip("*"))
@@ -163,13 +163,13 @@ def find_first_term(text: str, terms: Sequence[str]) -> int:
 
 
 def find_line(text: str, at: int) -> tuple[int, int]:
-    """Where the line around a place begins and ends."""
+    """Return where the line around a position begins and ends."""
     end = text.find("\n", at)
     return text.rfind("\n", 0, at) + 1, end if end >= 0 else len(text)
 
 
 def cut_snippet(text: str, at: int, *, width: int = 200) -> str:
-    """The line around a place, shortened on both sides: between words where there are any, and marked so."""
+    """Return the line around a position, shortened on both sides, between words if possible, and marked."""
     begins, ends = find_line(text, at)
     first = max(begins, at - width // 3)
     last = min(ends, first + width)

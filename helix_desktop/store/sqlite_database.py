@@ -1,4 +1,4 @@
-"""SQLite as both of our databases use it: one way to open, one way to write, one way to say what failed."""
+"""How both of our databases use SQLite: one way to open, to write, and to report failures."""
 
 import os
 import sqlite3
@@ -20,13 +20,13 @@ _SENSELESS = (
 def connect_database(
     path: Path, corrupt: type[StoreFailed], what: str, *, synchronous: str = "FULL"
 ) -> sqlite3.Connection:
-    """An open connection in WAL mode; used from the thread that made it, or one after another."""
+    """Open a connection in WAL mode, for one thread at a time."""
     with SqliteErrors(corrupt, what):
-        with suppress(OSError):  # SQLite reports errors better. Its log gets the same permissions.
+        with suppress(OSError):  # SQLite reports errors better. The log gets the same mode.
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
         try:
-            # Small pages, because one new fact changes at least four. Only new files take this size.
+            # Small pages, since a new fact changes at least four. Only new files get this size.
             connection.execute(f"PRAGMA page_size={512 if synchronous == 'FULL' else 1024}")
             connection.execute("PRAGMA wal_autocheckpoint=4000")
             connection.execute("PRAGMA journal_mode=WAL")
@@ -41,8 +41,8 @@ def connect_database(
 
 
 def connect_read_only(path: Path, corrupt: type[StoreFailed], what: str) -> sqlite3.Connection:
-    """A connection to a file nobody in this process has open: it writes nothing, not even beside
-    the file. A log that a killed program left is read with it.
+    """Connect to a file that nobody in this process has open, without
+    writing anything, even beside it. A killed program's log is read, too.
     """
     way = "readonly_shm" if path.with_name(f"{path.name}-wal").exists() else "immutable"
     with SqliteErrors(corrupt, what):
@@ -52,7 +52,7 @@ def connect_read_only(path: Path, corrupt: type[StoreFailed], what: str) -> sqli
 
 
 def prepare_schema(connection: sqlite3.Connection, schema: str, *, application: int, version: int, what: str) -> None:
-    """Makes the tables of a new database; refuses a newer one. Closes the connection on errors."""
+    """Create the tables of a new database, or refuse a newer one. Closes the connection on errors."""
     try:
         with SqliteErrors(StoreFailed, what):
             known = schema_version(connection)
@@ -71,7 +71,7 @@ def prepare_schema(connection: sqlite3.Connection, schema: str, *, application: 
 
 
 def build_upsert(table: str, columns: Sequence[str]) -> str:
-    """Unlike REPLACE, leaves the key, the first column, in its index: a page less for each write."""
+    """Build an upsert that, unlike REPLACE, keeps the key's index entry, which saves a page per write."""
     changes = ", ".join(f"{name} = excluded.{name}" for name in columns[1:])
     values = ", ".join("?" * len(columns))
     return f"INSERT INTO {table} VALUES({values}) ON CONFLICT({columns[0]}) DO UPDATE SET {changes}"
@@ -80,8 +80,8 @@ def build_upsert(table: str, columns: Sequence[str]) -> str:
 def execute_with_rows(
     connection: sqlite3.Connection, before: str, rows: Sequence[Sequence[object]], behind: str = ""
 ) -> list[tuple[Any, ...]]:
-    """What a statement with these rows of values answers, many at a time: each statement gives up
-    the interpreter, and then has to get it back from threads that compute.
+    """Run a statement with many rows at a time and return the answers: each statement
+    releases the interpreter, and must get it back from threads that compute.
     """
     found: list[tuple[Any, ...]] = []
     for start in range(0, len(rows), TOGETHER):
@@ -97,9 +97,9 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 
 def upgrade_older_schema(connection: sqlite3.Connection, steps: Mapping[int, str], version: int, what: str) -> None:
-    """Bring the tables of an older version up to this one, in one transaction: wherever it breaks off, all of it or nothing.
+    """Upgrade the tables of an older version in one transaction: completely or, if interrupted, not at all.
 
-    `steps`: by version, the SQL that leads to the next. Closes the connection when it raises.
+    `steps`: by version, the SQL that leads to the next. Closes the connection on errors.
     """
     try:
         with SqliteErrors(StoreFailed, what):
@@ -112,7 +112,7 @@ def upgrade_older_schema(connection: sqlite3.Connection, steps: Mapping[int, str
 
 
 def find_database_defects(connection: sqlite3.Connection, what: str) -> Iterator[str]:
-    """What SQLite's own check finds, in sentences."""
+    """Yield what SQLite's own check finds, in sentences."""
     try:
         for (found,) in connection.execute("PRAGMA integrity_check(20)"):
             if found != "ok":
@@ -137,7 +137,7 @@ class SqliteErrors:
 
 
 class SqliteTransaction(SqliteErrors):
-    """Undone by any error. Within another one it is a part of that."""
+    """A transaction that any error undoes. Inside another one, it is a part of that."""
 
     def __init__(self, connection: sqlite3.Connection, corrupt: type[StoreFailed], what: str) -> None:
         super().__init__(corrupt, what)
@@ -171,11 +171,11 @@ class SqliteTransaction(SqliteErrors):
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
-            self._connection.close()  # When the file is opened next, SQLite rolls back by itself.
+            self._connection.close()  # At the next opening, SQLite itself rolls back.
 
 
 def store_error_of(error: Exception, corrupt: type[StoreFailed], what: str) -> StoreFailed:
-    """The error of ours that says what SQLite's means."""
+    """Return our error for one of SQLite's."""
     exactly = getattr(error, "sqlite_errorcode", 0)
     code = exactly & 0xFF
     # The second code means that the disk is too full even to open the database.
@@ -191,7 +191,7 @@ def store_error_of(error: Exception, corrupt: type[StoreFailed], what: str) -> S
 
 
 def _is_schema_damaged(error: Exception) -> bool:
-    """Our SQL is always the same: where a table or a column of it is not known, what describes them is damaged."""
+    """Whether the schema is damaged: our SQL never changes, so an unknown table or column means damage."""
     return isinstance(error, UnicodeDecodeError) or str(error).startswith(_SENSELESS)
 
 
@@ -201,7 +201,7 @@ def sync_file(file: BinaryIO) -> None:
 
 
 def scrub_database(connection: sqlite3.Connection) -> None:
-    """Rewrite the whole file and empty its log, so that what was deleted is in neither."""
+    """Rewrite the file and empty its log, so that neither contains deleted data."""
     connection.execute("VACUUM")
     busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:

@@ -1,5 +1,5 @@
-"""Opening a workspace's stores: a ladder. Open; else set the damaged files aside, mend, check everything,
-and say what was recovered and what was not. Nothing is ever overwritten that could still be needed.
+"""Opens a workspace's stores, step by step. If a file is damaged, sets it aside, repairs and checks
+everything, and reports what was recovered. Never overwrites anything that might still be needed.
 """
 
 import errno
@@ -18,14 +18,14 @@ from helix_desktop.store.cache_maintenance import CacheCheck
 from helix_desktop.store.index_file import IndexFile, StoreFeed
 from helix_desktop.store.journal_file import JournalFile, find_journal_defects
 
-SUSPECT = "suspect"  # A file of this name says that damage was found, and that the next opening checks everything.
+SUSPECT = "suspect"  # A file with this name says that damage was found, so the next opening checks everything.
 INDEX = "index.sqlite3"
 _MENDED = "journal.mended"
 Note = Callable[[str], None]
 
 
 def open_or_repair_journal(workspace: Path, note: Note) -> JournalFile:
-    """The journal, mended where it must be. `note` is told in sentences."""
+    """Open the journal, repaired if necessary. `note` is called with sentences."""
     path = workspace / "journal.sqlite3"
     _install_repaired_journal(path)
     log = journal_repair.read_write_ahead_log(path) if path.exists() else None
@@ -44,7 +44,7 @@ def open_or_repair_journal(workspace: Path, note: Note) -> JournalFile:
 
 
 def _upgrade_journal(workspace: Path, journal: JournalFile, note: Note) -> None:
-    """A journal of an older version, to this one; a copy as it was is kept among the backups, for the older program."""
+    """Upgrade an older journal to this version. A copy for the older program is kept among the backups."""
     if journal.format_version >= journal_file.VERSION:
         return
     try:
@@ -57,7 +57,7 @@ def _upgrade_journal(workspace: Path, journal: JournalFile, note: Note) -> None:
 
 
 def _check_journal_exists(workspace: Path, path: Path) -> None:
-    """SQLite would begin anew where the file is gone or empty; where there are backups, there was something."""
+    """Raise if the file is missing or empty but has backups. SQLite would just start a new one."""
     there = path.exists() and path.stat().st_size > 0
     if not there and journal_backups.list_backups(workspace):
         raise JournalCorrupt("The journal is missing.")
@@ -70,7 +70,7 @@ def _check_journal_whole(journal: JournalFile) -> None:
 
 
 def _append_facts_behind_damage(journal: JournalFile, log: journal_repair.WriteAheadLog | None, note: Note) -> None:
-    """SQLite reads a log up to the first frame that is damaged, and says nothing. Take what stands behind it."""
+    """Append facts after a damaged frame of the log, at which SQLite silently stops reading."""
     if log is None:
         return
     try:
@@ -78,7 +78,7 @@ def _append_facts_behind_damage(journal: JournalFile, log: journal_repair.WriteA
     except sqlite3.Error as error:
         journal.close()
         failed = sqlite_database.store_error_of(error, JournalCorrupt, "journal")
-        if isinstance(failed, StoreFull):  # If the disk is full, nothing is damaged.
+        if isinstance(failed, StoreFull):  # A full disk is no damage.
             raise failed from error
         raise JournalCorrupt(f"The journal's log cannot be merged: {error}.") from error
     if read >= log.committed:
@@ -113,10 +113,10 @@ def _repair_journal(workspace: Path, path: Path, log: journal_repair.WriteAheadL
 
 
 def _install_repaired_journal(path: Path) -> None:
-    """Let the mended journal take the damaged one's place; also after a crash right before."""
+    """Replace the damaged journal by the repaired one, even after a crash just before that."""
     mended = path.with_name(_MENDED)
     if mended.exists():
-        # First, because the old log must never be applied to the new file.
+        # This comes first, because the old log must never be applied to the new file.
         for old in (f"{path.name}-wal", f"{path.name}-shm"):
             path.with_name(old).unlink(missing_ok=True)
         mended.replace(path)
@@ -124,7 +124,7 @@ def _install_repaired_journal(path: Path) -> None:
 
 
 def _copy_to_damaged_folder(workspace: Path, paths: Iterable[Path]) -> Path:
-    """A new folder below `damaged`, with copies of `paths`. Files LevelDB never changes are linked, not copied."""
+    """Copy `paths` to a new folder in `damaged`. Files that LevelDB never changes are linked instead."""
     name = clock.strftime("%Y-%m-%dT%H%M%S", clock.gmtime())
     aside = workspace / "damaged" / name
     for number in range(2, 100):
@@ -139,9 +139,9 @@ def _copy_to_damaged_folder(workspace: Path, paths: Iterable[Path]) -> Path:
             else:
                 shutil.copy2(path, aside)
     except OSError as error:
-        # An incomplete copy is of no use, and each new attempt would need more space.
+        # An incomplete copy is useless, and each new attempt would need more space.
         shutil.rmtree(aside, ignore_errors=True)
-        # `copytree` reports all failures of a folder in one error, with the reasons in its text.
+        # `copytree` reports all failures of a folder as one error, with the reasons in its text.
         full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
         why = "the disk is full" if full else error.strerror or "not all of them could be read and written"
         raise (StoreFull if full else StoreFailed)(
@@ -165,7 +165,7 @@ def _link_or_copy(source: str, target: str) -> str:
 
 
 def open_or_repair_cache(workspace: Path, note: Note) -> CacheFolder:
-    """The cache, repaired where it must be; then every entry is checked, and what is damaged is quarantined."""
+    """Open the cache. After a repair, every entry is checked, and damaged ones are quarantined."""
     folder = workspace / "cache"
     try:
         cache = CacheFolder(folder)
@@ -212,7 +212,7 @@ def _check_all_entries(cache: CacheFolder, note: Note) -> None:
 
 
 def open_or_rebuild_index(workspace: Path, feed: StoreFeed, count: Callable[[str], int]) -> IndexFile:
-    """The index; a damaged one, or one of another version, is thrown away and made anew."""
+    """Open the index. One that is damaged or of another version is deleted and rebuilt."""
     path = workspace / INDEX
     try:
         return IndexFile(path, feed, count=count)

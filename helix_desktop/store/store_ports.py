@@ -1,4 +1,4 @@
-"""The engine's ports on the stores: coroutines whose work is done on the workspace's threads."""
+"""Implements the engine's ports on the stores, by coroutines that work on the workspace's threads."""
 
 import asyncio
 import contextlib
@@ -21,20 +21,20 @@ from helix_desktop.store.live_index import WorkspaceIndex
 from helix_desktop.store.shared.shared_store_link import SharedStoreLink
 from helix_desktop.store.store_thread import StoreThread
 
-__all__ = ["StoreCache", "StoreJournal", "WorkspaceIndex"]  # the three ports of an open workspace
+__all__ = ["StoreCache", "StoreJournal", "WorkspaceIndex"]  # The three ports of an open workspace.
 
 T = TypeVar("T")
-LITTLE = 128 << 10  # In bytes. Checkpoints up to this size are compressed with more effort.
+LITTLE = 128 << 10  # Bytes. Small contents of checkpoints are compressed harder.
 _PAGE = 500  # After reading this many facts, other work gets its turn.
-_SLICE = 1 << 20  # In bytes. When waiting puts have more than this, they are written.
-Batch = tuple[str, Sequence[Fact]]  # A conversation's id, and facts to append to it.
+_SLICE = 1 << 20  # Bytes. When waiting puts have more than this, they are written.
+Batch = tuple[str, Sequence[Fact]]  # A conversation's id, and the facts to append.
 
 
 class StoreJournal:
-    """ports.JournalPort on the journal file. Facts of several conversations that come together share one transaction, and one sync.
+    """Implements ports.JournalPort. Facts that come together share a transaction and a sync.
 
-    `changed` is called, on the event loop, after facts were written; `damaged` when a fact was met that is. `asked`: so many facts
-    of a conversation are written within; it raises ActionRefused where another machine writes there.
+    `changed` is called on the event loop after facts were written, `damaged` after a damaged fact was read.
+    `asked` is entered to write so many facts; it raises ActionRefused if another machine writes there.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class StoreJournal:
         self._waiting: list[tuple[Batch, Future[Sequence[Recorded]]]] = []
 
     async def append_to_journal(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
-        """On the disk when this returns. Cancelling the wait does not take back what was begun."""
+        """Append facts, which are on disk on return. Cancelling does not undo an append that has begun."""
         async with self.asked(conversation, len(facts)):
             outcome: Future[Sequence[Recorded]] = Future()
             self._thread.submit_work(self._stage_facts, (conversation, facts), outcome)
@@ -57,7 +57,7 @@ class StoreJournal:
         return recorded
 
     def _stage_facts(self, batch: Batch, outcome: Future[Sequence[Recorded]]) -> None:
-        """The commit stands behind what is queued by now, and so takes all of that along."""
+        """Stage facts. The commit is queued behind what now waits, and so includes all of it."""
         if not outcome.set_running_or_notify_cancel():
             return
         self._waiting.append((batch, outcome))
@@ -79,7 +79,7 @@ class StoreJournal:
                     outcome.set_result(recorded)
 
     def _commit_together(self, waiting: Sequence[tuple[Batch, Future[Sequence[Recorded]]]]) -> bool:
-        """All of them together. Where one fails nothing is written, and each is tried by itself."""
+        """Append all batches together. If one fails, nothing is written, and each is tried alone."""
         try:
             found = self._file.append_together([batch for batch, _ in waiting])
         except BaseException:  # noqa: BLE001 - told to the one it belongs to
@@ -89,7 +89,7 @@ class StoreJournal:
         return True
 
     async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]:
-        """In pages, so that a long conversation being read holds up nobody's commit."""
+        """Read facts in pages, so that a long conversation delays nobody's commit."""
         found: list[Recorded] = []
         while True:
             size = min(_PAGE, limit - len(found)) if limit else _PAGE
@@ -119,35 +119,35 @@ class StoreJournal:
     async def append_imported(
         self, conversation: str, facts: Sequence[tuple[float, Fact]], meter: str = ""
     ) -> Sequence[Recorded]:
-        """Append facts of another program's history, each with its own time; all of them or none. `meter`: for lists."""
+        """Append facts of an imported history with their own times, all or none. `meter`: for lists."""
         recorded = await self._thread.run_there(self._file.append_with_times, conversation, facts, meter)
         self._changed()
         return recorded
 
     async def imported_facts(self) -> Sequence[Recorded]:
-        """What was brought in from elsewhere: every fact that tells of it, the oldest first."""
+        """Return all facts about imports, oldest first."""
         return await self._thread.run_there(self._file.read_import_facts)
 
     async def conversations_with_open_turn(self) -> Sequence[str]:
         return await self._thread.run_there(self._file.conversations_maybe_in_turn)
 
     async def list_conversations(self) -> Sequence[StoredConversation]:
-        """All of them, the one changed last first."""
+        """Return all conversations, the last changed first."""
         return await self._thread.run_there(self._file.conversation_rows)
 
     async def find_conversation(self, conversation: str) -> StoredConversation:
         return await self._thread.run_there(self._file.conversation_row, conversation)
 
     async def store_meter(self, conversation: str, meter: str) -> None:
-        """Keep a derived text beside the conversation, for lists."""
+        """Store a derived text beside the conversation, for lists."""
         await self._thread.run_there(self._file.write_meter, conversation, meter)
 
 
 class StoreCache:
-    """ports.ContentCache on the cache folder. Puts that come together share one sync.
+    """Implements ports.ContentCache. Puts that come together share a sync.
 
-    `changed` is called, on the event loop, when it takes more or less room than before. What is not
-    here, or is damaged, is asked of `far` where there is one.
+    `changed` is called on the event loop when its size has changed.
+    Missing or damaged content is requested from `far` if that is set.
     """
 
     def __init__(self, folder: CacheFolder, thread: StoreThread, index: WorkspaceIndex) -> None:
@@ -157,7 +157,7 @@ class StoreCache:
         self.changed: Callable[[], object] = lambda: None
         self.far: SharedStoreLink | None = None
         self._waiting: list[tuple[StagedEntry, Future[Stored]]] = []
-        self._held = 0  # How many bytes the waiting puts have.
+        self._held = 0  # Bytes of the waiting puts.
 
     async def store_content(self, content: bytes | AsyncIterable[bytes], about: EntryOrigin) -> Stored:
         if isinstance(content, bytes):
@@ -175,7 +175,7 @@ class StoreCache:
             await self.far.wait_until_acknowledged()
 
     async def store_many(self, contents: Sequence[tuple[bytes, EntryOrigin]]) -> Sequence[Stored]:
-        """Several at once, in one synced batch. What the user wanted to be forgotten is not stored again."""
+        """Store several contents in one synced batch, except forgotten ones."""
         if not contents:
             return ()
         stored = await self._thread.run_there(self._store_many_now, contents)
@@ -207,7 +207,7 @@ class StoreCache:
         return outcome
 
     def _stage_put(self, content: bytes, about: EntryOrigin, outcome: Future[Stored]) -> None:
-        """Make it ready; the commit stands behind what is queued by now, and so takes all of that along."""
+        """Stage a put. The commit is queued behind what now waits, and so includes all of it."""
         if not outcome.set_running_or_notify_cancel():
             return
         try:
@@ -248,7 +248,7 @@ class StoreCache:
             self._thread.submit_work(self._finish_stream, incoming, outcome)
             return await asyncio.wrap_future(outcome)
         except BaseException:
-            # If the store is closed, this entry is removed at the next opening.
+            # If the store is closed, the next opening removes this entry.
             with contextlib.suppress(StoreFailed):
                 self._thread.submit_work(incoming.abandon_entry)
             raise
@@ -266,7 +266,7 @@ class StoreCache:
         return await self._read_or_fetch(digest, partial(self._read_whole, digest))
 
     async def _read_or_fetch(self, digest: Digest, read: Callable[[], Awaitable[T]]) -> T:
-        """What `read` gives; where that is not here, or damaged, once it came from a store that others share."""
+        """Return what `read` returns. If content is missing or damaged, first fetch it from a shared store."""
         try:
             return await read()
         except (NotFound, CacheCorrupt):
@@ -284,7 +284,7 @@ class StoreCache:
         return bytes(content)
 
     async def _fetch_from_remote(self, digest: Digest) -> bool:
-        """Whether it is here now, from a store that other machines share. One that cannot be asked is no failure of this machine's."""
+        """Fetch an entry from a shared store. Return whether it is here now. An unreachable store is no failure."""
         if self.far is None or self._folder.reader.was_forgotten(digest):
             return False
         try:
@@ -301,7 +301,7 @@ class StoreCache:
         return True
 
     async def stream_content(self, digest: Digest) -> AsyncIterator[bytes]:
-        """The content chunk by chunk, each checked; an entry of any size takes a megabyte or two of memory."""
+        """Yield the content in chunks, each checked. This needs only a megabyte or two of memory."""
         find = partial(self._thread.run_there, self._folder.reader.record_of_content, digest)
         async for chunk in self._stream_chunks(await self._read_or_fetch(digest, find)):
             yield chunk
@@ -323,7 +323,7 @@ class StoreCache:
         return replace(entry, tokens=tokens)
 
     async def _find_known_tokens(self, digest: Digest) -> int:
-        """How many tokens an entry has; 0 where they are not counted yet, or the index is being made."""
+        """Return an entry's tokens, or 0 if they are not counted yet or the index is being rebuilt."""
         with contextlib.suppress(HelixError):
             row = await self._index.find_entry_row(digest)
             return row.tokens if row is not None else 0
@@ -338,7 +338,7 @@ class StoreCache:
         return found | await self._read_local_contents(await self._fetch_all_from_remote(missing))
 
     async def prefetch_content(self, digests: Collection[Digest]) -> None:
-        """Have these here before anybody asks for them, as far as a store delivers them."""
+        """Fetch content in advance, as far as the shared store has it."""
         await self._fetch_all_from_remote(await self.find_missing_content(digests))
 
     async def _fetch_all_from_remote(self, digests: Collection[Digest]) -> frozenset[Digest]:
@@ -346,7 +346,7 @@ class StoreCache:
             return frozenset()
         try:
             brought = await self.far.fetch_content(digests)
-        except StoreFailed:  # The shared store is out of reach, so only what is stored here counts.
+        except StoreFailed:  # The shared store is unreachable, so only local content counts.
             return frozenset()
         self._index.start_indexing()
         return brought
@@ -360,7 +360,7 @@ class StoreCache:
         return found
 
     def _read_contents_up_to_limit(self, digests: list[Digest]) -> tuple[dict[Digest, bytes], list[Digest]]:
-        """As many as take no long time together, and which are left."""
+        """Read as many contents as can be read quickly. Also return those left."""
         found: dict[Digest, bytes] = {}
         for number, digest in enumerate(digests, 1):
             with contextlib.suppress(NotFound, StoreFailed):
@@ -385,7 +385,7 @@ class StoreCache:
         await self._index.refresh_entry_rows([digest])
 
     async def verify_cache(self, report: Callable[[VerifyResult], None] = lambda _: None) -> VerifyResult:
-        """Read every byte and compare it with its hash; name what is damaged, and what should be there and is not."""
+        """Compare every byte with its hash, and report what is damaged and what is missing."""
         await self._index.wait_until_indexed()
         check = CacheCheck(self._folder)
         for going_on in (check.repair_hash_keys, lambda: None):
@@ -397,12 +397,12 @@ class StoreCache:
         return check.check_result()
 
     async def verify_entry(self, digest: Digest) -> None:
-        """The same for one entry: CacheCorrupt where it is damaged."""
+        """Check one entry. Raises CacheCorrupt if it is damaged."""
         async for _ in self.stream_content(digest):
             pass
 
     async def remove_unused_down_to(self, to: int) -> CollectResult:
-        """First the oldest that no fact uses and nobody pinned or put by hand; what they were stays known."""
+        """Remove content down to `to` bytes, oldest first, that is not used, pinned or stored by hand."""
         await self._index.wait_until_indexed()
         enough = (await self._index.compute_figures()).kept - to
         if enough <= 0:
@@ -416,5 +416,5 @@ class StoreCache:
 
 
 def allow_any_writer(_conversation: str, _count: int) -> contextlib.AbstractAsyncContextManager[None]:
-    """No other machine has it."""
+    """Allow every write, since no other machine has the conversation."""
     return contextlib.nullcontext()

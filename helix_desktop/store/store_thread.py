@@ -1,7 +1,7 @@
-"""The threads of one open workspace: one that owns its stores, one that keeps the index, one that answers from it.
+"""The threads of an open workspace: one owns the stores, one writes the index, and one answers from it.
 
-LevelDB and the journal are only ever touched from `store_wanted_files`. The index asks for its content there too, so
-nothing is shared; a question to the index waits neither for a commit nor for the index being made.
+LevelDB and the journal are only used on the stores' thread. The index reads content
+there too, so nothing is shared. A query waits neither for a commit nor for a rebuild.
 """
 
 import asyncio
@@ -25,26 +25,26 @@ Closable = TypeVar("Closable", bound=_Closable)
 
 
 class StoreThread:
-    """A thread that does one thing after another, and closes what it has opened."""
+    """A thread that runs one piece of work after another, and closes what it opened."""
 
     def __init__(self, name: str) -> None:
         self._pool = tasks.create_thread_pool(name, threads=1)
         self._opened = ExitStack()
 
     async def run_there(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do it there. Once begun it is finished, even where nobody waits any more."""
+        """Run work on this thread. Once begun, it is finished, even if nobody waits any more."""
         return await asyncio.wrap_future(self.submit_work(work, *args, **kwargs))
 
     async def open_there(self, opens: Callable[P, Closable], *args: P.args, **kwargs: P.kwargs) -> Closable:
-        """Open something there, which `close` closes, also where nobody waits for it any more."""
+        """Open something on this thread for `close` to close, even if nobody waits any more."""
         return await self.run_there(lambda: self._opened.enter_context(closing(opens(*args, **kwargs))))
 
     async def close(self) -> None:
-        """What was opened, the last first."""
+        """Close what was opened, in reverse order."""
         await self.run_there(self._opened.close)
 
     async def run_slices(self, slices: Iterator[T], heard: Callable[[T], object] = lambda _slice: None) -> None:
-        """Do all of it, slice by slice, so that others get their turn; `heard` gets what each of them yields."""
+        """Run all slices, letting other work run in between. `heard` is called with what each yields."""
         while (slice_ := await self.run_there(next, slices, self)) is not self:
             heard(cast("T", slice_))
 
@@ -55,11 +55,11 @@ class StoreThread:
             raise StoreFailed("The workspace is closed.", remedy="Open the workspace again.") from error
 
     def call_and_wait(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do it there and wait: for other threads of the workspace, never for the event loop's."""
+        """Run work there and wait for it. Not for the event loop's thread."""
         return self.submit_work(work, *args, **kwargs).result()
 
     async def aclose(self) -> None:
-        """Finish what is queued, close what is open, then end."""
+        """Finish what is queued, close what is open, and end the thread."""
         try:
             await self.close()
         finally:

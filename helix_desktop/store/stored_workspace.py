@@ -1,4 +1,4 @@
-"""One open workspace: a folder with its cache, journal, index and settings, and one owner."""
+"""An open workspace: a folder with cache, journal, index and settings, owned by one process."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class StoredWorkspace:
-    """Open until `aclose`, for nobody else. `notes`: what opening it had to mend, for the user."""
+    """Open, and closed to others, until `aclose`. `notes`: tell the user what opening it had to repair."""
 
     def __init__(self, folder: Path, settings: WorkspaceConfig, lock: WorkspaceLock, stores: "WorkspaceStores") -> None:
         self.id = folder.name
@@ -51,14 +51,14 @@ class StoredWorkspace:
         self._stores = stores
         self._ended = False
         self._watching: list[Callable[[], object]] = []
-        self._changing = threading.Lock()  # Only one change at a time, because each reads and rewrites the whole file.
+        self._changing = threading.Lock()  # One change at a time, since each rewrites the whole file.
         self.index = stores.index
         self.journal = StoreJournal(
             stores.journal, stores.thread, self.index.start_indexing, (folder / store_opening.SUSPECT).touch
         )
         self.cache = StoreCache(stores.cache, stores.thread, self.index)
-        self.link: SharedStoreLink | None = None  # The connection to a shared store, or None.
-        # An open workbench replaces this by a function that informs its sessions.
+        self.link: SharedStoreLink | None = None  # The link to a shared store, or None.
+        # An open workbench replaces this by a function that also informs its sessions.
         self.content_forgetter: ContentForgetter = self.forget_content
         self._shared: ConversationSync | None = None
         self.linked: Callable[[], object] = lambda: None  # Called after `link` was set or removed.
@@ -85,7 +85,7 @@ class StoredWorkspace:
         return self.settings.name or self.id
 
     def change_settings(self, changes: workspace_settings.Changes) -> WorkspaceConfig:
-        """Set dotted keys of workspace.toml; None takes one out. What was edited by hand meanwhile is taken over."""
+        """Set dotted keys of workspace.toml, or remove them (None). Edits made by hand meanwhile are kept."""
         with self._changing:
             self.settings = workspace_settings.change_workspace_settings(self.folder / workspace_settings.NAME, changes)
         for tell in tuple(self._watching):
@@ -93,7 +93,7 @@ class StoredWorkspace:
         return self.settings
 
     def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
-        """`listener` is called on this loop after each change of the settings; call what is returned to stop."""
+        """Call `listener` on this loop after each change of the settings. Returns a function that stops this."""
         loop = asyncio.get_running_loop()
 
         def tell() -> None:
@@ -104,7 +104,7 @@ class StoredWorkspace:
         return partial(self._watching.remove, tell)
 
     async def export_pieces(self, left_out: list[str] | None = None) -> AsyncIterator[bytes]:
-        """As one file, while others work with it. `left_out` gets the hashes of damaged entries."""
+        """Yield an export of the workspace, which stays usable. `left_out` gets hashes of damaged entries."""
         stores = self._stores
         damaged = [] if left_out is None else left_out
         pieces = export_workspace(self.folder / workspace_settings.NAME, stores.journal, stores.cache, damaged)
@@ -113,7 +113,7 @@ class StoredWorkspace:
                 yield piece
 
     async def export_to_file(self, path: Path, report: Callable[[int], None] = lambda _bytes: None) -> tuple[str, ...]:
-        """Whole or not at all. `report` hears the bytes written. Returns damaged entries' hashes."""
+        """Export to a file, completely or not at all. `report` gets the bytes written. Return bad hashes."""
         left_out: list[str] = []
         beside: atomic_files.ReplacementFile | None = None
         try:
@@ -132,7 +132,7 @@ class StoredWorkspace:
         return tuple(left_out)
 
     def list_journal_backups(self) -> tuple[journal_backups.JournalBackup, ...]:
-        """The dated copies of the journal, the newest first."""
+        """Return the journal's backups, newest first."""
         return journal_backups.list_backups(self.folder)
 
     async def back_up_now(self) -> journal_backups.JournalBackup:
@@ -143,9 +143,9 @@ class StoredWorkspace:
     ) -> ForgetResult:
         """Remove a text or entries from cache, journal, index and backups, down to the bytes of the files.
 
-        Minutes for a large workspace; `report` hears how much of the cache has been read. Cancelled
-        until all of it is, it has changed nothing; after that it goes on to its end. Whoever has
-        one of the returned conversations in memory reads it again.
+        Takes minutes for a large workspace; `report` is called with the amount read.
+        Cancelling changes nothing until the whole cache has been read, and nothing can be
+        cancelled after that. Sessions of the returned conversations must read them again.
         """
         total = max((await self.index.compute_figures()).size, 1)
         wanted = forgetting.ForgetRequest(text, entries)
@@ -196,7 +196,7 @@ class StoredWorkspace:
         return ForgetResult(tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere)
 
     async def _sync_state_if_shared(self) -> SyncState | None:
-        """What is known of the others' conversations: of a fact that is changed in place they must be told."""
+        """Return what other machines have of conversations, as they must hear of facts changed in place."""
         if self._shared is not None:
             return self._shared.sync_state
         if self.link is None:
@@ -209,7 +209,7 @@ class StoredWorkspace:
     def share_content(
         self, url: str, connect: Callable[[], Awaitable[SharedStoreConnection]], *, acknowledge: str = ""
     ) -> SharedStoreLink:
-        """Share its content from now on; `stop_sharing` ends it. Nothing is asked of the store before the link has begun."""
+        """Start to share content, until `stop_sharing`. The store is not contacted before the link has begun."""
         stores = self._stores
         shelves = LinkedStores(self.folder, stores.cache, stores.thread, self._forget_as_elsewhere, self._used_entries)
         self.link = SharedStoreLink(shelves, url, connect, acknowledge=acknowledge or LOCAL)
@@ -218,14 +218,14 @@ class StoredWorkspace:
         return self.link
 
     async def stop_sharing(self) -> None:
-        """What was sent stays in the store; nothing more is sent or fetched."""
+        """Stop sending and fetching. What was sent stays in the store."""
         link, self.link, self.cache.far = self.link, None, None
         self.linked()
         if link is not None:
             await link.aclose()
 
     async def _forget_as_elsewhere(self, digests: Collection[Digest]) -> None:
-        """What another machine forgot; ActionRefused while a session works."""
+        """Forget what another machine forgot. Raises ActionRefused while a session works."""
         await self.content_forgetter(entries=tuple(digests))
 
     async def _used_entries(self) -> frozenset[Digest]:
@@ -237,8 +237,8 @@ class StoredWorkspace:
         return await stores.thread.run_there(lambda: ReleasedConversations(stores.journal).list_released_entries())
 
     async def release_conversations(self, conversations: Collection[str]) -> Sequence[str]:
-        """Those of these that the shared store has whole leave this disk; with them goes content that nothing else here uses.
-        The store is told before what this machine uses, and from then on that includes what left.
+        """Remove from this disk conversations that the shared store has completely, with content that nothing
+        else here uses. The store is first told what this machine uses, which then includes what was removed.
         """
         if self.link is None or self._shared is None or not conversations:
             return ()
@@ -255,7 +255,7 @@ class StoredWorkspace:
         return safe
 
     async def _remove_released_content(self, sent: int) -> None:
-        """Also what a crash left of an earlier time."""
+        """Remove released content, including what an earlier crash left."""
         stores, released = self._stores, await self._released_entries()
         await self.index.wait_until_indexed()
         unused = [digest for digest in await self.index.find_unused_entries() if digest in released]
@@ -265,11 +265,11 @@ class StoredWorkspace:
         self.cache.changed()
 
     async def delete_conversations_for_good(self, ids_instead_of_trashed: Collection[str] = ()) -> EmptyTrashResult:
-        """Remove the conversations in the trash, or only these wherever they are, for good, with
-        what only they use; from the backups too. The recorder does not bring them back.
+        """Delete the trashed conversations, or only these, for good, with content
+        only they use, from backups, too. The recorder does not import them again.
 
-        Minutes for a large workspace. No turn may be going on: what it has put and not yet named in
-        a fact counts as used by nobody.
+        Takes minutes for a large workspace. No turn may run: its
+        stored content without a fact would count as unused.
         """
         emptying = TrashEmptying(self._stores.journal, self._stores.cache, ids_instead_of_trashed)
         if not any(row.trashed or row.id in ids_instead_of_trashed for row in await self.journal.list_conversations()):
@@ -298,8 +298,8 @@ class StoredWorkspace:
     async def remove_old_checkpoints(
         self, days: int, keep: frozenset[Digest] = frozenset(), now: Digest | None = None
     ) -> CollectResult:
-        """Remove contents that only checkpoints had, that no fact leads to and that are older than
-        `days`. `keep`: those in use now; `now`: the checkpoint of now.
+        """Remove contents older than `days` that only checkpoints had and no
+        fact refers to. `keep`: those in use now. `now`: the current checkpoint.
         """
         until = clock.time() - days * 86_400
         sweeping = UnusedContentRemoval(self._stores.journal, self._stores.cache, until, keep, now)
@@ -313,7 +313,7 @@ class StoredWorkspace:
     async def build_conversation_sync(
         self, connected: SharedStoreConnection, heads: ConversationHeads, machine: str
     ) -> ConversationSync:
-        """Its conversations as they are kept in step with other machines. `machine`: what this one is called there."""
+        """Return what keeps conversations in step with other machines. `machine`: this one's name there."""
         stores = self._stores
         was_forgotten = (self.link or stores.cache.reader).was_forgotten
         steps = await stores.thread.run_there(SyncState, stores.journal, connected.seal, was_forgotten)
@@ -323,23 +323,23 @@ class StoredWorkspace:
         return self._shared
 
     async def count_unsent_facts(self) -> int:
-        """How many facts other machines do not have yet."""
+        """Return how many facts other machines do not have yet."""
         stores = self._stores
         return sum((await stores.thread.run_there(lambda: SyncState(stores.journal).count_facts_to_send())).values())
 
     @asynccontextmanager
     async def pause_sharing(self) -> AsyncIterator[None]:
-        """Nothing of its conversations comes from other machines or goes there; entered before anything of a session is held."""
+        """Keep conversations from being sent or received. Enter this before locking anything of a session."""
         async with self._shared.pause_sync() if self._shared is not None else nullcontext():
             yield
 
     async def bytes_over_limit(self) -> int:
-        """The bytes the cache takes beyond what the user allows it; 0 where there is no limit. Nothing is removed automatically."""
+        """Return the cache's bytes beyond the user's limit, or 0. Nothing is removed automatically."""
         limit = self.settings.limit
         return max(0, await self.index.measure_kept_bytes() - limit) if limit else 0
 
     async def aclose(self) -> None:
-        """Finish what was begun and let go of everything; a second time does nothing."""
+        """Finish current work and close everything. A second call does nothing."""
         if self._ended:
             return
         self._ended = True
@@ -358,7 +358,7 @@ class StoredWorkspace:
 
 @dataclass(frozen=True)
 class WorkspaceStores:
-    """The open files of a workspace, and the threads they belong to."""
+    """The open files of a workspace and their threads."""
 
     thread: StoreThread
     background: StoreThread
@@ -387,7 +387,7 @@ class WorkspaceStores:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Nobody else has it open: remove what a program that was killed left of files it was writing, and keep all of it private."""
+    """Remove files that a killed program was writing, and make all files private. We must be the owner."""
     beside = [*folder.glob("journal.mending*"), *(folder / "backups").glob("*.new*"), *folder.glob("*.probe")]
     for path in (*beside, *atomic_files.find_abandoned_files(folder)):
         with suppress(OSError):

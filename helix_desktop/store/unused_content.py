@@ -1,4 +1,4 @@
-"""Makes room: removes contents that only checkpoints had, if they are old and no fact leads to them any more."""
+"""Frees space: removes old contents that only checkpoints had and no fact refers to any more."""
 
 from collections.abc import Iterable, Iterator
 
@@ -17,8 +17,8 @@ _PAGE = 500
 
 
 class UnusedContentRemoval:
-    """One sweep, in slices on the thread that owns the stores. What a fact leads to: a checkpoint, its manifest and differences, and all
-    files these name. `now`: the checkpoint the next one will be made from, which no fact may name yet.
+    """One removal, in slices on the stores' thread. A fact keeps a checkpoint, its manifest and differences,
+    and all files that these name. `now`: the base of the next checkpoint, which no fact may name yet.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class UnusedContentRemoval:
             yield True
 
     def _mark_state(self, state: Digest) -> Iterator[bool]:
-        """The entries that lead to a state, the last first, and the files it names: of each path the last."""
+        """Mark the entries that make up a state, last first, and the last version of each file they name."""
         waiting, met = [state], set[str]()
         while waiting:
             digest = waiting.pop()
@@ -93,7 +93,7 @@ class UnusedContentRemoval:
         self._live.update(Digest(item.content) for item in items if item is not None and item.kind is PathKind.FILE)
 
     def _content_or_empty(self, digest: Digest) -> bytes:
-        """The content; nothing where it was forgotten or is damaged."""
+        """Return the content, or nothing if it was forgotten or is damaged."""
         try:
             return self._cache.reader.get_content(digest)
         except HelixError:

@@ -1,8 +1,8 @@
-"""Exports a workspace as one file, and imports it. The file is a ZIP anybody can read; FORMATS.md describes it.
+"""Exports a workspace to a file, and imports it. The file is a ZIP that anybody can read; see FORMATS.md.
 
-`manifest.json`, `workspace.toml` (without anything that looks like a key), `facts.jsonl`, and `entries.bin`: for each entry a
-line of JSON and then its bytes. What is imported is checked, fact by fact and entry by entry, and is never in force:
-folders, permissions, MCP servers, limits, and what copies and undo do become proposals the user has to agree to.
+It contains `manifest.json`, `workspace.toml` (without anything like a key), `facts.jsonl`, and
+`entries.bin`: for each entry a line of JSON and its bytes. An import checks every fact and entry. Folders,
+permissions, MCP servers, limits, and what copies and undo do are only proposed for the user to accept.
 """
 
 import io
@@ -34,13 +34,13 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_o
 VERSION = 1
 PROPOSED = ("roots", "permissions", "mcp", "instructions", "changes", "copies", "limits")
 _PAGE = 200
-_LINE_LIMIT = 64 << 20  # In bytes. No fact is longer.
-_FACTS_AT_ONCE = 8 << 20  # In bytes. So much of the facts is in memory at once, or one longer line.
-_HEAD_LIMIT = 1 << 20  # In bytes. No header of an entry and no workspace.toml is larger.
+_LINE_LIMIT = 64 << 20  # Bytes. No fact is longer.
+_FACTS_AT_ONCE = 8 << 20  # Bytes. So much of the facts is in memory at once, or one longer line.
+_HEAD_LIMIT = 1 << 20  # Bytes. No entry's header and no workspace.toml is larger.
 _MANIFEST_LIMIT = 16 << 20
-_MOST_SIGNS = 500_000  # The most `[` and `{` in a line, even inside texts. More are refused.
-KEPT_FREE_BYTES = 200 << 20  # In bytes. An import stops if the disk has less free space.
-_MOST_SETTINGS = 2_000  # Reading more of them takes tomlkit minutes.
+_MOST_SIGNS = 500_000  # The most `[` and `{` allowed in a line, even inside texts.
+KEPT_FREE_BYTES = 200 << 20  # Bytes. An import stops if less disk space is free.
+_MOST_SETTINGS = 2_000  # tomlkit takes minutes to read more.
 _BATCH = 64
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, ArithmeticError, KeyError, ValueError, RuntimeError)
 Report = Callable[[int, int], None]  # Called with the bytes done and the bytes in all.
@@ -51,7 +51,7 @@ _KEYLIKE = re.compile(r"\b(sk|pk|ghp|gho|ghs|glpat|xox[abprs]|AKIA|AIza|eyJ)[-_A
 
 
 class _Pipe(io.RawIOBase):
-    """What a ZIP is written into, and taken out of again in pieces."""
+    """A buffer to write a ZIP into and to take it out of in pieces."""
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
@@ -69,10 +69,10 @@ class _Pipe(io.RawIOBase):
 
 
 def export_workspace(settings: Path, journal: JournalFile, cache: CacheFolder, left_out: list[str]) -> Iterator[bytes]:
-    """The file, piece by piece; between two pieces others may use the stores.
+    """Yield the export in pieces. In between, others may use the stores.
 
-    Facts first: an entry they refer to was there before them. An entry that is damaged is left out:
-    its hash comes into `left_out`, and into the manifest that ends the file.
+    Facts come first, since the entries that they refer to existed before. A damaged
+    entry is left out: its hash is added to `left_out` and to the final manifest.
     """
     workspace_settings.read_workspace_settings(settings)  # Reports a mistake with its line.
     pipe = _Pipe()
@@ -115,7 +115,7 @@ def _records_to_export(cache: CacheFolder) -> Iterator[CacheRecord]:
 
 
 def _export_entry(member: IO[bytes], cache: CacheFolder, record: CacheRecord, left_out: list[str]) -> Iterator[None]:
-    """One entry. Its first chunk is read before its line is written, so most damage shows before it is too late."""
+    """Write one entry. Its first chunk is read before its line is written, to find most damage in time."""
     collected = record.state is EntryState.COLLECTED
     chunks = iter(()) if collected else cache.reader.iterate_chunks(record)
     try:
@@ -138,7 +138,7 @@ def _export_entry(member: IO[bytes], cache: CacheFolder, record: CacheRecord, le
             yield
     except CacheCorrupt:
         left_out.append(record.digest.hex)
-        # Fills up the announced length. As its hash is wrong, an import leaves the entry out.
+        # Fill up the announced length. The hash is then wrong, so an import leaves the entry out.
         while left > 0:
             member.write(bytes(min(left, CHUNK)))
             left -= CHUNK
@@ -146,7 +146,7 @@ def _export_entry(member: IO[bytes], cache: CacheFolder, record: CacheRecord, le
 
 
 def settings_without_keys(text: str) -> str:
-    """A workspace.toml for others: values only, and none that is or names a key."""
+    """Return a workspace.toml for others: only values, and none that is or names a key."""
     return tomlkit.dumps(_remove_secrets(tomlkit.parse(text).unwrap()))
 
 
@@ -156,7 +156,7 @@ def _remove_secrets(value: Any, name: str = "", *, inside: bool = False) -> Any:
             secretive = inside or name in ("env", "headers")
             return {key: _remove_secrets(item, key, inside=secretive) for key, item in value.items()}
         case list():
-            # Of `["--api-key", "X"]`, the second is named by the first.
+            # In `["--api-key", "X"]`, the first value names the second.
             options = ["", *(item if isinstance(item, str) and item.startswith("-") else "" for item in value)]
             return [
                 _remove_secrets(item, before or name, inside=inside)
@@ -170,7 +170,7 @@ def _remove_secrets(value: Any, name: str = "", *, inside: bool = False) -> Any:
 
 
 def read_export_manifest(path: Path) -> dict[str, Any]:
-    """The manifest; InvalidInput where this is no export, WrittenByNewerVersion where it is one of later."""
+    """Return the manifest. Raises InvalidInput for other files, WrittenByNewerVersion for newer ones."""
     if not path.is_file():
         raise NotFound(f"{path} is not a file." if path.exists() else f"{path} does not exist.")
     try:
@@ -191,11 +191,11 @@ def read_export_manifest(path: Path) -> dict[str, Any]:
 
 
 def ignore_progress(*_progress: object) -> None:
-    """For those who do not ask how far it is."""
+    """Do nothing, for callers without progress reports."""
 
 
 def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = ignore_progress) -> tuple[str, ...]:
-    """Fills `place`. Gives what was not taken over, in sentences. What `report` raises stops it."""
+    """Unpack an export into `place`. Return sentences on what was left out. Errors of `report` stop it."""
     manifest = read_export_manifest(path)
 
     def note_progress(done: int) -> None:
@@ -262,7 +262,7 @@ def _import_facts(member: IO[bytes], path: Path, report: Callable[[int], None]) 
 
 
 def _parse_export_line(raw: bytes) -> Any:
-    """The JSON of a line. ValueError where it would become more values than any line of ours has."""
+    """Parse a line. Raises ValueError for more values than our lines ever have."""
     if len(raw) > _MOST_SIGNS and raw.count(b"[") + raw.count(b"{") > _MOST_SIGNS:
         raise ValueError("a line has too many lists and objects")
     return json.loads(raw)

@@ -1,8 +1,8 @@
-"""Links a workspace to its shared store: by its settings, with the key from the keyring; or, on a machine
-without a desktop, both from its environment, and then no keyring is asked.
+"""Links a workspace to its shared store: by its settings, with the key from the keyring;
+or, on a machine without a desktop, both from its environment, and then no keyring is asked.
 
-HELIX_STORE       postgresql://user:password@host/database   for the workspace that was shared or joined with it
-HELIX_STORE_KEY   the line that `workspace share --show-key` or `workspace new-key` prints
+HELIX_STORE       postgresql://user:password@host/database   for the workspace that was shared or joined
+with it HELIX_STORE_KEY   the line that `workspace share --show-key` or `workspace new-key` prints
 """
 
 import asyncio
@@ -23,8 +23,8 @@ STORE, KEY = "HELIX_STORE", "HELIX_STORE_KEY"
 
 
 def is_set_up_to_be_shared(workspace: StoredWorkspace, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether its settings say that it is shared. One that an earlier version shared through the
-    environment says nothing, but was in step with the space that the key there belongs to.
+    """Whether the settings say that it is shared. One that an earlier version shared by
+    environment variables has no setting, but was in step with the space of the key there.
     """
     shared = workspace.settings.shared
     if shared.get("url") or not environ.get(STORE) or "environment" in shared:
@@ -36,13 +36,13 @@ def is_set_up_to_be_shared(workspace: StoredWorkspace, environ: Mapping[str, str
 
 
 def _read_known_space(folder: Path, shared: Mapping[str, str]) -> str:
-    """The space a workspace is shared in, or was last in step with; empty where it is none."""
+    """Return the space in which a workspace is shared, or was last in step, or an empty string."""
     known = shared.get("environment")
     return link_progress.read_link_progress(folder).space.partition(" ")[0] if known is None else known
 
 
 def check_only_one_in_space(folder: Path, space: str) -> None:
-    """Two workspaces of one computer in one space would become one, with all conversations of both."""
+    """Refuse a second workspace of this computer in the same space, since both would become one."""
     for other in AllWorkspaces(folder.parent).list_workspaces():
         if other.folder != folder and _read_known_space(other.folder, other.settings.shared) == space:
             raise ActionRefused(
@@ -55,8 +55,8 @@ def check_only_one_in_space(folder: Path, space: str) -> None:
 def link_workspace(
     workspace: StoredWorkspace, secrets: SecretStorage, *, environ: Mapping[str, str] = os.environ, syncs: bool = True
 ) -> SharedStoreLink | None:
-    """Share it as its settings or the environment say; None where they say nothing. Nothing waits
-    for the store. `syncs`: it keeps in step by itself; else what is asked of it is done.
+    """Share a workspace as its settings or the environment say, or return None. Does not
+    wait for the store. `syncs`: whether it syncs automatically, and not only on request.
     """
     if not is_set_up_to_be_shared(workspace, environ):
         return None
@@ -81,7 +81,7 @@ def link_workspace(
 
 
 def environment_key(environ: Mapping[str, str] = os.environ) -> bytes:
-    """The key that belongs to the store in the environment; NotFound where there is none."""
+    """Return the key for the store in the environment. Raises NotFound without one."""
     if not environ.get(KEY):
         raise NotFound(
             f"{STORE} is set, but {KEY} is not.",
@@ -91,7 +91,7 @@ def environment_key(environ: Mapping[str, str] = os.environ) -> bytes:
 
 
 async def _check_own_space(workspace: StoredWorkspace, url: str, found: SharedStoreConnection) -> None:
-    """With another key, the same store looks like an empty one; and an address that is new to it may be a wrong one."""
+    """Refuse another key, with which the store seems empty, or a new address, which may be wrong."""
     folder, shared, space = workspace.folder, workspace.settings.shared, found.seal.space.hex()
     if _read_known_space(folder, shared) != space:
         raise NotFound(
@@ -112,7 +112,7 @@ async def _check_own_space(workspace: StoredWorkspace, url: str, found: SharedSt
 
 
 async def connection_with_key(workspace: str, where: StoreAddress, secrets: SecretStorage) -> SharedStoreConnection:
-    """The store with the workspace's key; NotFound where the key is not on this machine."""
+    """Connect with the workspace's key. Raises NotFound if this machine does not have the key."""
     text = await secrets.read_secret(SharedStoreKey(workspace))
     if not text:
         raise NotFound(
@@ -125,7 +125,7 @@ async def connection_with_key(workspace: str, where: StoreAddress, secrets: Secr
 
 
 async def _read_login(workspace: str, url: str, secrets: SecretStorage) -> str | None:
-    """The login that was entered for this address. One that an older version kept becomes that of the address it is first used for."""
+    """Return this address's login. One kept by an older version is assigned to its first address."""
     bound, unbound = SharedStoreLogin(workspace, url), SharedStoreLogin(workspace)
     if login := await secrets.read_secret(bound):
         return login
@@ -143,7 +143,7 @@ def build_store_connection(where: StoreAddress, key: bytes) -> SharedStoreConnec
 
 
 async def store_link_secrets(workspace: str, where: StoreAddress, key: bytes, secrets: SecretStorage) -> None:
-    """Put the key and the password into the keyring; NoUsableKeyring where there is none, and nothing is shared then."""
+    """Put key and password into the keyring. Without one, raises NoUsableKeyring, and nothing is shared."""
     values: dict[Addressee, str] = {SharedStoreKey(workspace): row_encryption.format_key_line(key)}
     if where.login:
         values[SharedStoreLogin(workspace, where.url)] = where.login
@@ -162,7 +162,7 @@ async def store_link_secrets(workspace: str, where: StoreAddress, key: bytes, se
 
 
 async def delete_link_secrets(workspace: str, url: str, secrets: SecretStorage) -> None:
-    """Take both out of the keyring."""
+    """Remove key and password from the keyring."""
     await secrets.delete_secret(SharedStoreKey(workspace))
     await secrets.delete_secret(SharedStoreLogin(workspace, url))
     await secrets.delete_secret(SharedStoreLogin(workspace))

@@ -1,8 +1,8 @@
-"""One process owns a workspace: a lock of our own, held on an open file.
+"""Ensures that one process owns a workspace, by a lock on an open file.
 
-LevelDB's lock does not do: a second open in the same process, once closed, drops it. `flock` belongs to the open file,
-so a second try is refused inside this process as well, and a process that dies lets go of it. A
-command that it was just starting holds its open files for a moment longer: that is waited for.
+LevelDB's lock does not suffice: a second open in the same process, once closed, drops it. `flock`
+belongs to the open file, so a second attempt fails even in this process, and a process that dies
+releases it. A command that was just starting may hold it a moment longer, so we wait for that.
 """
 
 import contextlib
@@ -13,11 +13,11 @@ from pathlib import Path
 from helix_desktop.atomic_files import lock_open_file
 from helix_desktop.errors import StoreBusy, StoreFailed
 
-TRIES, PAUSE = 40, 0.05  # The number of attempts, and the seconds between them, while a dead owner's lock remains.
+TRIES, PAUSE = 40, 0.05  # Attempts, and seconds between them, while a dead owner's lock remains.
 
 
 class WorkspaceLock:
-    """Held from the moment it is made until `release_lock`."""
+    """Held from its creation until `release_lock`."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -54,7 +54,7 @@ class WorkspaceLock:
         return os.pread(self._handle, 20, 0).decode("ascii", "replace").strip() if os.name != "nt" else ""
 
     def release_lock(self) -> None:
-        """Let go; a second time does nothing."""
+        """Release the lock. A second call does nothing."""
         if self._handle >= 0:
             os.close(self._handle)
         self._handle = -1

@@ -1,8 +1,8 @@
-"""workspace.toml: a workspace's settings, for the program and for hands.
+"""workspace.toml: a workspace's settings, for the program and for editing by hand.
 
-Comments, order and unknown keys survive. A mistake is a ConfigFileMistake with the line, the key
-and what was expected; a key that is not known but looks like one that is, is a warning. The
-policy's values and the MCP servers' tables are taken as they are: who uses them checks them.
+Comments, order and unknown keys survive. A mistake raises ConfigFileMistake with
+line, key and expectation. An unknown key that resembles a known one is a warning.
+Policy values and MCP servers' tables are not checked here, but where they are used.
 """
 
 import difflib
@@ -33,7 +33,7 @@ _PLAIN = str | int | float | bool
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceConfig:
-    """What workspace.toml says. `proposed` came with an import and is not in force until the user agrees."""
+    """The settings. What an import `proposed` only applies once the user agrees."""
 
     name: str = ""
     colour: str = ""
@@ -48,7 +48,7 @@ class WorkspaceConfig:
     mode: str = ""
     rules: tuple[Mapping[str, Any], ...] = ()
     mcp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    limit: int = 0  # In bytes. The cache may grow to this size; 0: no limit.
+    limit: int = 0  # Bytes. The cache's largest size; 0: no limit.
     changes: Mapping[str, Any] = field(default_factory=dict)  # What checkpoints cover and how long they are kept.
     # Whether conversations work in copies, and how copies are set up.
     copies: Mapping[str, _PLAIN] = field(default_factory=dict)
@@ -61,12 +61,12 @@ class WorkspaceConfig:
     readable: tuple[str, ...] = ()  # Further folders that commands may read.
     # Patterns of files that are hidden from agents. None: those of `tools/hidden_files.py`.
     hidden: tuple[str, ...] | None = None
-    shown: tuple[str, ...] = ()  # Rules that also allow other programs, and that the user has been told about.
+    shown: tuple[str, ...] = ()  # Rules that also allow other programs, and of which the user was told.
     proposed: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
-# New values by key, or a function that computes new values from the current settings.
+# New values by key, or a function that computes them from the current settings.
 Changes = Mapping[str, Any] | Callable[[WorkspaceConfig], Mapping[str, Any]]
 
 
@@ -103,7 +103,7 @@ def _is_colour(value: Any) -> bool:
 
 
 EFFORTS = ("", "low", "medium", "high")
-# What each key may hold: a description for people, and a check.
+# For each key, what it may contain: a description for people, and a check.
 _KEYS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "version": ("a whole number", _is_whole_number),
     "name": ('a text, like name = "Thesis"', _is_text),
@@ -175,7 +175,7 @@ _TOP_KEYS = (
     "name", "colour", "effort", "temperature", "top_p", "instructions", "mcp", "changes", "copies", "limits", "shared",
 )  # fmt: skip
 _PERMISSION_LISTS = ("rules", "off", "openings", "readable", "hidden", "shown")
-# The code that reads the content of these tables checks it.
+# Code that reads these tables checks their content.
 _OPEN = "policy.values", "mcp", "proposed", "permissions.rules", "permissions.trusted"
 
 
@@ -289,10 +289,10 @@ def new_settings_text(name: str, colour: str, roots: tuple[str, ...]) -> str:
 
 
 def change_workspace_settings(path: Path, changes: Changes) -> WorkspaceConfig:
-    """Set dotted keys (None takes one out) in the file as it stands now, so that edits by hand
-    meanwhile survive. A name with a dot in it is quoted, as in TOML.
+    """Set dotted keys (None removes one) in the current file, so that
+    concurrent edits by hand survive. Names with a dot are quoted, as in TOML.
     """
-    _read_settings_text(path)  # Reports a missing file before the folder would be made for the lock.
+    _read_settings_text(path)  # Reports a missing file before the lock would create the folder.
     with atomic_files.hold_for_change(path):
         text = _read_settings_text(path)
         now = parse_workspace_settings(text, path)  # A file with a mistake is never overwritten.
@@ -302,14 +302,14 @@ def change_workspace_settings(path: Path, changes: Changes) -> WorkspaceConfig:
         changed = tomlkit.dumps(document)
         try:
             settings = parse_workspace_settings(changed, path)
-        except ConfigFileMistake as mistake:  # The mistake is in the requested change, not in the file.
+        except ConfigFileMistake as mistake:  # The requested change is wrong, not the file.
             raise ConfigFileMistake(mistake.mistake, remedy="Nothing was changed.") from mistake
         atomic_files.write_file_atomically(path, changed, private=True)
     return settings
 
 
 def quote_key_part(name: str) -> str:
-    """A name of any letters, as a part of a dotted key."""
+    """Return a name, of any characters, as a part of a dotted key."""
     return json.dumps(name, ensure_ascii=False)
 
 

@@ -1,1 +1,1 @@
-"""What several machines share: sealed rows on an engine that exists (PostgreSQL, S3), behind the workspace's own LevelDB."""
+"""What machines share: encrypted rows in an existing engine (PostgreSQL, S3), behind each one's own LevelDB."""

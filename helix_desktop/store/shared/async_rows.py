@@ -1,6 +1,6 @@
-"""Calls a row store from the event loop: each call is made on a thread, as it blocks. Workspaces on one server share threads.
+"""Makes the blocking calls of a row store on threads, which workspaces on one server share.
 
-Calls are split so that none is much larger than `MOST_BYTES_IN_CALL`; a reader gets what there is of all of them.
+Calls are split so that few exceed `MOST_BYTES_IN_CALL`. Results of the parts are joined.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _threads: "dict[str, _ServerThreads]" = {}
 
 
 class _ServerThreads:
-    """The threads for one server, and how many workspaces use them."""
+    """The threads for one server, and the number of workspaces that use them."""
 
     def __init__(self) -> None:
         self.pool = tasks.create_thread_pool("shared", threads=THREADS)
@@ -26,7 +26,7 @@ class _ServerThreads:
 
 
 class AsyncRowStore:
-    """An engine whose calls are coroutines. What was begun is finished, also where nobody waits any more."""
+    """A row store with coroutines. Calls that have begun are finished, even if nobody waits any more."""
 
     def __init__(self, engine: RowStore) -> None:
         self.engine = engine
@@ -35,7 +35,7 @@ class AsyncRowStore:
         self._shared.users += 1
 
     async def run_in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Any blocking call, on one of the engine's threads."""
+        """Run any blocking call on one of the store's threads."""
         if self._is_closed:
             raise SharedStoreUnreachable("The shared store is disconnected.", remedy="Open the workspace again.")
         return await asyncio.wrap_future(self._shared.pool.submit(work, *args, **kwargs))

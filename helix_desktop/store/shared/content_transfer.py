@@ -1,8 +1,8 @@
-"""Sends and fetches entries between the cache of this machine and the shared store.
+"""Sends and fetches entries between this machine's cache and the shared store.
 
-There is no queue beside the cache: its numbers are the queue. Every entry gets the next number when it becomes known, in the same
-synced batch, so what waits are the entries behind the last number that was sent. That lasts through
-any crash, takes no second write, and is bounded by the cache itself. Sending twice is harmless.
+There is no queue besides the cache: its numbers are the queue. Each entry gets the next number when it
+becomes known, in the same synced batch, so the entries after the last number sent are waiting. This
+survives any crash, needs no second write, and is limited by the cache itself. Sending twice is harmless.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class DescribedEntry:
-    """What the first row says. `content` is there where the entry has one chunk."""
+    """The contents of a first row. `content` is set if the entry has one chunk."""
 
     count: int
     time: float
@@ -42,7 +42,7 @@ def entry_row_name(cipher: RowCipher, digest: Digest) -> bytes:
 
 
 def list_row_names_of_entry(cipher: RowCipher, digest: Digest, chunk_count: int) -> list[bytes]:
-    """Those of all its rows, the first one last: it is put when the others are there."""
+    """Return the names of all rows of an entry, the first row last, since it is put after the others."""
     chunks = range(chunk_count) if chunk_count > 1 else ()
     return [*(_chunk_name(cipher, digest, chunk) for chunk in chunks), entry_row_name(cipher, digest)]
 
@@ -63,7 +63,7 @@ def compress_content(content: bytes) -> bytes:
 
 
 def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
-    """What a first row says, its content checked against the hash. CacheCorrupt, WrittenByNewerVersion."""
+    """Parse a first row and check its content's hash. Raises CacheCorrupt or WrittenByNewerVersion."""
     try:
         end = 4 + int.from_bytes(content[:4], "big")
         head = json.loads(content[4:end].decode("utf-8", "surrogatepass"))
@@ -87,7 +87,7 @@ def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
 def decrypt_chunk_rows(
     cipher: RowCipher, digest: Digest, names: Sequence[bytes], rows: Mapping[bytes, bytes]
 ) -> Iterator[bytes]:
-    """These chunks, opened; the whole is checked by whoever puts them together."""
+    """Yield the decrypted chunks. The caller checks the whole."""
     for row_name in names:
         try:
             yield decompress_zstd_frame(cipher.decrypt_row(row_name, rows[row_name]), CHUNK)
@@ -102,14 +102,14 @@ def corrupt_entry_error(digest: Digest) -> CacheCorrupt:
     )
 
 
-MOST_CHUNKS = 1 << 18  # An entry has at most so many: its rows are named one by one, also to forget it.
+MOST_CHUNKS = 1 << 18  # The most chunks of an entry, whose rows are named one by one, even to forget it.
 ENTRIES_IN_BATCH = 200  # At most this many entries are sent together.
-_ASK_FROM = 32 << 10  # In bytes. Before sending more, ask the store which of these entries it lacks.
+_ASK_FROM = 32 << 10  # Bytes. Before sending more, we ask the store which of these entries it lacks.
 _TOGETHER = MOST_BYTES_IN_CALL // CHUNK  # How many chunks are sent or fetched together.
 
 
 class ContentTransfer:
-    """Sends and fetches. The cache is only touched from its own thread."""
+    """Sends and fetches entries. The cache is only used on its own thread."""
 
     def __init__(self, folder: CacheFolder, thread: StoreThread, remote: AsyncRowStore, seal: RowCipher) -> None:
         self._folder = folder
@@ -117,10 +117,10 @@ class ContentTransfer:
         self._remote = remote
         self._seal = seal
 
-    # --- Content is sent to the shared store
+    # --- Sending content to the shared store
 
     async def send_next_entries(self, after: int) -> int:
-        """Send the next entries. Returns the number up to which all is there; `after` where nothing waits."""
+        """Send the next entries. Return the number up to which all are sent; `after` if none waits."""
         small, large, last = await self._thread.run_there(self._next_batch, after)
         await self._send_small_entries(small)
         for record in large:
@@ -134,7 +134,7 @@ class ContentTransfer:
         size, last = 0, after
         for record in self._folder.reader.records_after(after, ENTRIES_IN_BATCH):
             if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
-                # A damaged or deleted entry cannot be sent; whoever opens it is told.
+                # Damaged or deleted entries can't be sent; whoever opens them is told.
                 with contextlib.suppress(NotFound, CacheCorrupt):
                     if record.count_chunks > 1:
                         large.append(record)
@@ -184,7 +184,7 @@ class ContentTransfer:
         return {name: self._seal.encrypt_row(name, compress_content(content)) for name, content in rows}
 
     async def fetch_entries(self, digests: Collection[Digest]) -> frozenset[Digest]:
-        """Put those of these that the store has into the cache. What it sends is checked; CacheCorrupt where only one was asked for."""
+        """Fetch those of these entries that the store has, checked. Raises CacheCorrupt only for a single entry."""
         wanted = {entry_row_name(self._seal, one): one for one in digests if not self._folder.reader.was_forgotten(one)}
         rows = await self._remote.fetch_in_batches(list(wanted))
         brought = set()
@@ -230,7 +230,7 @@ class ContentTransfer:
                 yield chunk
 
     async def send_entries_again(self, used: Collection[Digest]) -> None:
-        """Send again what of these is here and not there any more."""
+        """Send again the entries that are here and no longer there."""
         for digest in used:
             with contextlib.suppress(NotFound, CacheCorrupt):
                 record = await self._thread.run_there(self._folder.reader.record_of_content, digest)
@@ -238,12 +238,12 @@ class ContentTransfer:
                     await self._send_entry_again(record)
 
     async def find_missing_entries(self, used: Collection[Digest]) -> list[Digest]:
-        """Those of these whose first row is not there."""
+        """Return the entries whose first row is not there."""
         names = {entry_row_name(self._seal, digest): digest for digest in used}
         return [names[name] for name in await self._remote.find_missing_in_batches(list(names))]
 
     async def repair_all_entries(self) -> tuple[int, int, int]:
-        """How many rows there are, were missing, and were damaged; these are sent again."""
+        """Return how many entries exist, were missing, or were damaged. The latter two are sent again."""
         seen = missing = damaged = after = 0
         while records := await self._thread.run_there(self._folder.reader.records_after, after, ENTRIES_IN_BATCH):
             after = records[-1].number
@@ -282,15 +282,15 @@ class ContentTransfer:
             content = await self._thread.run_there(self._folder.reader.get_content, record.digest)
             await self._remote.store_in_batches(self._encrypt_entries([(record, content)]))
 
-    # --- Content is forgotten in the shared store
+    # --- Forgetting content in the shared store
 
     async def replace_descriptions(self, digests: Collection[Digest]) -> None:
-        """Put what describes these entries here in the place of what describes them there."""
+        """Replace these entries' descriptions in the store by those here."""
         await self._remote.remove_in_batches([entry_row_name(self._seal, digest) for digest in digests])
         await self.send_entries_again(digests)
 
     async def forget_entries_there(self, chunks_of: Mapping[Digest, int]) -> None:
-        """Destroy these in the store, and tell the other machines."""
+        """Destroy these entries in the store, and tell the other machines."""
         tombs: list[Tombstone] = []
         for digest, count in chunks_of.items():
             *chunks, first = list_row_names_of_entry(
@@ -309,14 +309,14 @@ class ContentTransfer:
             return 1
 
     def entries_of_tombstones(self, tombs: Sequence[Tombstone]) -> Iterator[Digest]:
-        """Which entries other machines forgot. A tombstone that is none of this workspace's says nothing."""
+        """Yield entries that other machines forgot. Tombstones of other workspaces are ignored."""
         for tomb in tombs:
             with contextlib.suppress(CacheCorrupt, ValueError):
                 if tomb.sealed_digest:
                     yield Digest(self._seal.decrypt_row(tomb.name, tomb.sealed_digest))
 
     async def row_names_of_entries(self, digests: Collection[Digest]) -> list[bytes]:
-        """The names of all rows of these entries, as far as this machine knows how many chunks they have."""
+        """Return the names of all rows of these entries, if this machine knows how many chunks they have."""
         found = await self._thread.run_there(count_chunks_of_entries, self._folder, digests)
         return [
             name
@@ -326,7 +326,7 @@ class ContentTransfer:
 
 
 def measure_waiting_entries(folder: CacheFolder, after: int) -> tuple[int, int]:
-    """How many entries behind this number are to be sent, and their bytes."""
+    """Return how many entries after this number wait to be sent, and their bytes."""
     count = size = 0
     while records := folder.reader.records_after(after):
         after = records[-1].number
@@ -337,7 +337,7 @@ def measure_waiting_entries(folder: CacheFolder, after: int) -> tuple[int, int]:
 
 
 def count_chunks_of_entries(folder: CacheFolder, digests: Collection[Digest]) -> Mapping[Digest, int]:
-    """How many chunks each of these has; 0 where nothing is known of it here."""
+    """Return each entry's number of chunks, or 0 if nothing is known of it here."""
     return {digest: _count_known_chunks(folder, digest) for digest in digests}
 
 

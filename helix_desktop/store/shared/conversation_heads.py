@@ -1,7 +1,7 @@
-"""The heads of shared conversations: one row each, moved on by compare-and-set, with one writer at a time by a lease.
+"""The heads of shared conversations: rows changed by compare-and-set, with one writer at a time by a lease.
 
-The engine's clock alone measures a lease: a machine only ever learns how many seconds are left. A row's contents are
-sealed; the engine sees its name (a keyed digest), a random name of the machine that writes, and when it changed.
+Only the engine's clock measures leases: machines merely learn how many seconds are left. Contents are
+encrypted. The engine sees a row's name (a keyed digest), a random name of its writer, and a time.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,7 +12,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ConversationHead:
-    """A row as the engine has it. `version` grows with every change; `lease_seconds_left`: seconds for which only `writer` may change it."""
+    """A head's row. `version` grows with each change. Only `writer` may change it for `lease_seconds_left`."""
 
     name: bytes
     version: int
@@ -23,8 +23,8 @@ class ConversationHead:
 
 @dataclass(frozen=True, slots=True)
 class HeadUpdate:
-    """What a machine wants of a row that it last saw at `version` (0: there is none yet). `sealed`: its new contents, or None
-    for the same. `lease_seconds`: how long nobody else may write. `force`: also where another machine's lease still runs.
+    """A change to a row last seen at `version` (0: none yet). `sealed`: new contents, or None to keep
+    them. `lease_seconds`: how long nobody else may write. `force`: even during another machine's lease.
     """
 
     name: bytes
@@ -35,18 +35,18 @@ class HeadUpdate:
     force: bool = False
 
 
-# A database server, and the number of a change. A standby that took over counts as another server.
+# A database server and a change's number. A standby that took over counts as another server.
 HeadMark = tuple[str, int]
 
 
 class ConversationHeads(Protocol):
-    """Compare-and-set over named rows of one workspace. All calls block, and may be made again after an error."""
+    """Compare-and-set for named rows of one workspace. All calls block, and can be repeated after errors."""
 
     def update_heads(self, moves: Sequence[HeadUpdate]) -> list[tuple[bool, ConversationHead | None]]:
-        """Of each whether it was done, and the row as it is now; None where there is none."""
+        """Return for each move whether it was made, and the current row, or None without one."""
 
     def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], HeadMark]:
-        """The rows that changed behind a change (0: all), each at least once, and the mark to go on from next time."""
+        """Return rows changed after a mark (0: all), each at least once, and the mark for the next call."""
 
     def fetch_heads(self, names: Collection[bytes]) -> Sequence[ConversationHead]:
-        """Those of these that are there."""
+        """Return those of these that exist."""

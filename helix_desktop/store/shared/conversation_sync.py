@@ -1,9 +1,9 @@
-"""Conversations that several machines have: what is new here goes to the others, what is new there comes here.
+"""Keeps conversations of several machines in step: sends what is new here, and fetches what is new there.
 
-Facts are always written here first. Content goes before the segment that leads to it, the segment before the head that names
-it, and the head moves by compare-and-set. Where another machine moved it meanwhile, its facts are fetched and compared: those
-that go on from here are appended; where both wrote, what was written here becomes a branch. One
-writer at a time is a lease on the engine's clock; a writer that is late loses nothing but the head.
+Facts are always written here first. Content is sent before the segment that refers to it, the segment
+before the head that names it, and the head changes by compare-and-set. If another machine changed it, its
+facts are fetched and compared: a continuation is appended, but if both wrote, what was written here becomes
+a branch. Leases by the engine's clock allow one writer at a time. A late writer loses only the head.
 """
 
 import asyncio
@@ -28,36 +28,36 @@ from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.sync_state import SharedProgress, SyncState
 from helix_desktop.store.store_thread import StoreThread
 
-LEASE_SECONDS = 30.0  # In seconds. A lease that is not renewed ends after this time.
+LEASE_SECONDS = 30.0  # Seconds. A lease ends after this time unless renewed.
 _TRIES = 8
-_BYTES = 4 << 20  # In bytes. A segment of facts has about this size at most.
+_BYTES = 4 << 20  # Bytes. A segment of facts is at most about this large.
 CONVERSATIONS_IN_BATCH = 64  # How many conversations' facts are sent together.
 _NEW = 400  # Content named in this many of the newest received facts is fetched in advance.
 
 
 class OpenConversations:
-    """Who has conversations open here, and hears when their facts change. Here nobody has any."""
+    """Knows who has conversations open, and tells them of changed facts. This base class knows nobody."""
 
     async def append_alone(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
-        """`work` appends facts; nobody else does meanwhile."""
+        """Run `work`, which appends facts, while nobody else does."""
         await work()
 
     @asynccontextmanager
     async def hold_for_change(self, conversation: str) -> AsyncIterator[None]:
-        """Its facts may change within; ActionRefused while something goes on there."""
+        """Allow changes to its facts meanwhile. Raises ActionRefused if work is going on there."""
         yield
 
     def on_moved_to_branch(self, conversation: str, branch: str) -> None:
-        """What was written here is now in the branch; in its own place where something was forgotten in it on another machine."""
+        """Note that what was written here is now in `branch`, or in place if facts were forgotten elsewhere."""
 
 
 async def send_nothing(*_entries: Collection[Digest]) -> None:
-    """For conversations without content of their own."""
+    """Do nothing, for conversations without content of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class _OutgoingSegment:
-    """The facts of a segment on its way: `again` of those that are there already, in segments this one takes the place of."""
+    """The facts of a segment to send. `again`: those already there, in segments that this one replaces."""
 
     known: SharedProgress
     again: Sequence[StoredFact]
@@ -79,9 +79,9 @@ class _OutgoingSegment:
 
 @dataclass(slots=True)
 class ConversationSync:
-    """What one machine does of it. `send_content`: returns when these entries are where the others
-    can read them; `send_last_again`: those that were sent last. `learn_forgotten`: returns when
-    `sync_state` knows what other machines have forgotten. `on_new_entries` hears what new facts of others lead to. `now`: a clock that only measures how long ago the engine was asked.
+    """One machine's part. `send_content` returns once others can read these entries; `send_last_again`
+    sends the last ones again; `learn_forgotten` tells `sync_state` what others forgot. `on_new_entries`
+    is called with entries of others' new facts. `now` only measures how long ago the engine was asked.
     """
 
     journal: JournalFile
@@ -98,27 +98,27 @@ class ConversationSync:
     on_new_entries: Callable[[Collection[Digest]], object] = bool
     now: Callable[[], float] = seconds_since_start_of_computer
     lease: float = LEASE_SECONDS
-    complaints: dict[str, str] = field(default_factory=dict)  # Why certain conversations cannot be read.
+    complaints: dict[str, str] = field(default_factory=dict)  # Why conversations cannot be read.
     leases: KnownLeases = field(init=False)
-    # By a head's name: the version of it that was merged last, and its conversation.
+    # By a head's name: its version when it was last merged, and its conversation.
     _seen: dict[bytes, tuple[int, str]] = field(default_factory=dict)
     # New heads that cannot be merged yet, mostly because someone here uses their conversations.
     _waiting: dict[bytes, ConversationHead] = field(default_factory=dict)
-    _mark: HeadMark | None = None  # All changes on the server up to this mark are known.
-    _unread: frozenset[bytes] = frozenset()  # Older heads that could not be merged so far.
+    _mark: HeadMark | None = None  # All of the server's changes up to here are known.
+    _unread: frozenset[bytes] = frozenset()  # Older heads that could not be merged yet.
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
         self.leases = KnownLeases(self.sync_state.machine, lambda: self.now())  # noqa: PLW0108 - it may be set later
 
     async def load_known_writers(self) -> None:
-        """Know what was known when the program ended."""
+        """Load what was known when the program ended."""
         for known in await self.thread.run_there(self.sync_state.list_progress):
             self.leases.set_writer_from_head(known)
         self._unread = await self.thread.run_there(self.sync_state.read_unread_heads)
 
     async def sync_once(self) -> None:
-        """Look for what is new there, then send what is new here."""
+        """Fetch what is new there, then send what is new here."""
         await self.fetch_new_facts()
         await self.send_new_facts()
 
@@ -127,14 +127,14 @@ class ConversationSync:
             await self._fetch_changed_heads()
 
     async def acquire_turn_lease(self, conversation: str, *, takes_over: bool = False) -> None:
-        """Fetch what others wrote in it, and be the one machine that writes there. ActionRefused where another one is."""
+        """Fetch what others wrote, and become the only writer. Raises ActionRefused if another machine is."""
         if self.leases.holds_lease(conversation, self.lease / 2):
             return
         name = self._head_row_name(conversation)
         async with self._busy:
             for _ in range(_TRIES):
                 await self._merge_heads_named([name])
-                if takes_over:  # Once what was written here is a branch, it is not taken over any more.
+                if takes_over:  # Each time, since a branch of local facts ends the take-over.
                     self.leases.taken_over.add(conversation)
                 if name in self._waiting:
                     continue
@@ -158,7 +158,7 @@ class ConversationSync:
             raise _busy_elsewhere_error(machine)
 
     async def renew_leases(self, at_work: Collection[str]) -> None:
-        """Where this machine works it stays the one that writes."""
+        """Renew the leases of conversations in which this machine works."""
         async with self._busy:
             ending = [one for one in at_work if self.leases.seconds_left(one) < self.lease / 2]
             if ending:
@@ -167,12 +167,12 @@ class ConversationSync:
 
     @asynccontextmanager
     async def pause_sync(self) -> AsyncIterator[None]:
-        """Nothing is sent or fetched within: facts are changed in place."""
+        """Keep anything from being sent or fetched, while facts are changed in place."""
         async with self._busy:
             yield
 
     async def send_and_release_leases(self) -> None:
-        """Send what waits, and let go of every lease."""
+        """Send what waits, and release every lease."""
         await self.send_new_facts()
         async with self._busy:
             held = self.leases.list_held()
@@ -182,12 +182,12 @@ class ConversationSync:
                 await self._update_heads(own, force=False, seconds=0.0)
 
     async def take_over_lease(self, conversation: str) -> None:
-        """From now on, this machine writes, even if another one still does; what that has not sent becomes a branch."""
+        """Make this machine the writer, even if another one still writes. What that has not sent becomes a branch."""
         self.leases.taken_over.add(conversation)  # Recorded even if the server cannot be reached.
         await self.acquire_turn_lease(conversation, takes_over=True)
 
     async def _resend_missing_heads(self) -> None:
-        """Sends heads again that are missing or older than known: the store was emptied, restored."""
+        """Send heads again that are missing or older than known, after the store was emptied or restored."""
         known = {
             self._head_row_name(one.conversation): one
             for one in await self.thread.run_there(self.sync_state.list_progress)
@@ -223,7 +223,7 @@ class ConversationSync:
             self._unread = unread
             await self.thread.run_there(self.sync_state.save_unread_heads, unread)
         self._mark = reached
-        if is_new or is_other:  # Else not worth a disk sync: reading a change again is harmless.
+        if is_new or is_other:  # Otherwise not worth a sync, since a change can be read again.
             await self.thread.run_there(self.sync_state.save_mark, reached)
 
     async def _merge_heads_named(self, names: Collection[bytes]) -> None:
@@ -231,7 +231,7 @@ class ConversationSync:
             await self._merge_head_if_new(head)
 
     async def _merge_head_if_new(self, head: ConversationHead) -> None:
-        """One that cannot be read, or is in use, holds up no other."""
+        """Merge a head. An unreadable one, or one in use, does not block others."""
         self._waiting.pop(head.name, None)
         version, conversation = self._seen.get(head.name, (0, ""))
         if version == head.version:
@@ -265,7 +265,7 @@ class ConversationSync:
                 seen = replace(seen, seq=known.seq, chain=known.chain)
                 await self.thread.run_there(self.sync_state.save_progress, seen)
         elif await self.thread.run_there(self.sync_state.save_progress_if_here, seen, known):
-            pass  # All of these facts are here, so even a working session is no obstacle.
+            pass  # All of these facts are here, so even a working session does not matter.
         elif known.seq and (known.must_be_sent_anew or contents.generation != known.generation):
             await self._merge_rewritten_facts(known, seen)
         else:
@@ -277,7 +277,7 @@ class ConversationSync:
         self.leases.set_writer_from_head(seen)
 
     async def _fetch_released_conversation(self, conversation: str) -> None:
-        """Somebody works here in a conversation that left this disk."""
+        """Fetch a conversation that was released from this disk and in which somebody now works."""
         if await self.thread.run_there(self.sync_state.released.is_released, conversation):
             known = await self.thread.run_there(self.sync_state.read_shared_progress, conversation)
             await self._append_fetched_facts(known, SharedProgress(conversation))
@@ -303,7 +303,7 @@ class ConversationSync:
             self.open_conversations.on_moved_to_branch(seen.conversation, branch)
 
     async def _merge_rewritten_facts(self, known: SharedProgress, seen: SharedProgress) -> None:
-        """Something was forgotten in it, here or there."""
+        """Merge a conversation in which something was forgotten, here or there."""
         fetched = await self._fetch_facts(seen, SharedProgress(seen.conversation))
         lines = await self.thread.run_there(self.sync_state.blank_forgotten_facts, fetched)
         branch = ""
@@ -317,7 +317,7 @@ class ConversationSync:
     def _append_if_compatible(
         self, seen: SharedProgress, lines: list[StoredFact], after: int, *, anew: bool = True
     ) -> bool:
-        """On the thread of the stores: append what goes on from here; False where both wrote."""
+        """On the stores' thread: append a continuation. Return False if both wrote."""
         here = self.journal.read_stored_facts(seen.conversation, after)
         if fact_segments.count_common_facts(here, lines) < min(len(here), len(lines)):
             return False
@@ -342,13 +342,13 @@ class ConversationSync:
         return branch
 
     async def _fetch_facts(self, seen: SharedProgress, known: SharedProgress) -> list[StoredFact]:
-        """The facts behind those that are known, as the head has them."""
+        """Return the facts after the known ones, according to the head."""
         wanted = [one for one in seen.contents.segments if one.last > known.seq] if seen.contents else []
         found = await self.remote.fetch_in_batches([one.name for one in wanted])
         return await asyncio.to_thread(_decrypt_facts, self.seal, seen, known, wanted, found)
 
     async def send_new_facts(self) -> None:
-        """In batches, so that little of it waits for the loop the agents work on. Between them, turns may begin."""
+        """Send new facts in batches, to block the agents' event loop only briefly. Turns may begin in between."""
         async with self._busy:
             left = list(await self.thread.run_there(self.sync_state.count_facts_to_send))
         while left:
@@ -359,7 +359,7 @@ class ConversationSync:
                 await self._publish_removal(conversation)
 
     async def _send_next_segments(self, conversations: Sequence[str]) -> list[str]:
-        """Send the facts of these that wait, a segment of each. Gives those that have more. Where another machine writes, they wait."""
+        """Send one segment of each conversation, unless another machine writes there. Return those with more."""
         segments, stale, left = await self.thread.run_there(self._build_outgoing_batch, conversations)
         for known in stale:
             await self._send_whole_conversation(known)
@@ -373,7 +373,7 @@ class ConversationSync:
     def _build_outgoing_batch(
         self, conversations: Sequence[str]
     ) -> tuple[list[_OutgoingSegment], list[SharedProgress], list[str]]:
-        """On the thread of the stores: what is sent next of these, those to be sent anew, and those with more facts."""
+        """On the stores' thread: return the next segments, conversations to resend, and those with more facts."""
         made, stale, more, size = list[_OutgoingSegment](), list[SharedProgress](), list[str](), 0
         for at, conversation in enumerate(conversations):
             if size > _BYTES:
@@ -381,7 +381,7 @@ class ConversationSync:
             known = self.sync_state.read_shared_progress(conversation)
             if self.leases.find_machine_writing(conversation):
                 continue
-            # Another machine removed this conversation, but facts were added here since.
+            # Another machine removed this conversation, but facts were added here since then.
             if known.contents and known.contents.is_removed and known.seq:
                 known = replace(known, seq=0, chain=fact_segments.NOTHING)
                 self.sync_state.save_progress(known)
@@ -396,7 +396,7 @@ class ConversationSync:
         return made, stale, more
 
     async def _send_whole_conversation(self, known: SharedProgress) -> None:
-        """All of it in new segments, since what is there holds what was forgotten here."""
+        """Send all of it in new segments, because the old ones contain what was forgotten here."""
         old = known.contents.segments if known.contents else ()
         lines = await self.thread.run_there(self.journal.read_stored_facts, known.conversation)
         contents = HeadContents(known.conversation, self.machine, generation=known.generation)
@@ -407,7 +407,7 @@ class ConversationSync:
             await self.remote.remove_in_batches({one.name for one in old} - {one.name for one in contents.segments})
 
     def _build_next_segment(self, known: SharedProgress) -> tuple[_OutgoingSegment, bool]:
-        """The next segment, and whether nothing more waits behind it."""
+        """Return the next segment, and whether it is the last one waiting."""
         there = self.journal.read_stored_facts(known.conversation, known.seq, fact_segments.MOST_FACTS_IN_SEGMENT)
         fresh = _first_that_fit(there)
         before = known.contents.segments if known.contents else ()
@@ -426,8 +426,8 @@ class ConversationSync:
         force: bool | None = None,
         seconds: float | None = None,
     ) -> frozenset[str]:
-        """Compare and set. Gives the conversations where this machine was first; else the other's
-        head is looked at. `force`: by default where it was taken over.
+        """Update heads by compare-and-set. Return conversations where this succeeded; other
+        machines' heads are looked at. `force`: by default, for conversations that were taken over.
         """
         seconds = self.lease if seconds is None else seconds
         wanted = sorted(wanted, key=lambda one: one[0].conversation)  # No two machines wait for each other.
@@ -442,7 +442,7 @@ class ConversationSync:
                 unknown.append(SharedProgress(known.conversation))
         if won or unknown:
             await self.thread.run_there(self.sync_state.save_progress_together, [*won, *unknown])
-        for one in unknown:  # Such a conversation is sent again as a whole.
+        for one in unknown:  # Each of these is sent again as a whole.
             self._seen.pop(self._head_row_name(one.conversation), None)
         for one in won:
             self.leases.set_lease_end(one.conversation, seconds, asked)
@@ -465,7 +465,7 @@ class ConversationSync:
         return self.heads.update_heads(moves)
 
     async def _publish_removal(self, conversation: str) -> None:
-        """It was removed for good here: the others keep what they have, and it is not shared any more."""
+        """Publish that it was removed for good here. Others keep what they have, without sharing it."""
         known = await self.thread.run_there(self.sync_state.read_shared_progress, conversation)
         if known.contents is None or known.contents.is_removed:
             return
@@ -478,7 +478,7 @@ class ConversationSync:
 
 
 async def list_completely_stored(sync: ConversationSync, ids: Collection[str]) -> list[str]:
-    """Those of these that the store has whole, as it says now."""
+    """Return those of these that the store says it has completely."""
     sent = await sync.thread.run_there(sync.sync_state.list_completely_sent, ids)
     known = {sync.seal.keyed_row_name("head", one.conversation.encode()): one for one in sent}
     heads = await sync.remote.run_in_thread(sync.heads.fetch_heads, known.keys())
@@ -495,7 +495,7 @@ def _decrypt_facts(
     wanted: Sequence[FactSegment],
     found: Mapping[bytes, bytes],
 ) -> list[StoredFact]:
-    """Each segment is checked by its seal, all of them by the chain."""
+    """Decrypt segments. Each is checked by its seal, and all by the chain."""
     lines: list[StoredFact] = []
     for one in wanted:
         if one.name not in found:
@@ -516,7 +516,7 @@ def _decrypt_facts(
 
 
 def _first_that_fit(lines: Sequence[StoredFact]) -> Sequence[StoredFact]:
-    """The first of these facts, as many as one segment may hold. What is too large goes alone."""
+    """Return as many first facts as fit into one segment. A larger fact goes alone."""
     size = 0
     for at, line in enumerate(lines):
         size += len(line.fact)
@@ -528,7 +528,7 @@ def _first_that_fit(lines: Sequence[StoredFact]) -> Sequence[StoredFact]:
 async def _send_segments(
     sync: ConversationSync, segments: Sequence[_OutgoingSegment]
 ) -> tuple[frozenset[bytes], list[HeadContents]]:
-    """The names of their rows, and what the heads will say."""
+    """Send segments. Return the names of their rows, and the heads' new contents."""
     entries, rows, contents = await asyncio.to_thread(_encrypt_segments, sync.seal, sync.machine, segments)
     await sync.send_content(entries)
     await sync.remote.store_in_batches(rows)
@@ -538,7 +538,7 @@ async def _send_segments(
 def _encrypt_segments(
     cipher: RowCipher, machine: str, outgoing: Sequence[_OutgoingSegment]
 ) -> tuple[frozenset[Digest], Mapping[bytes, bytes], list[HeadContents]]:
-    """The entries these segments lead to, their rows, and what the heads will say."""
+    """Return the entries that the segments refer to, their rows, and the heads' new contents."""
     rows, contents = dict[bytes, bytes](), list[HeadContents]()
     for one in outgoing:
         content = fact_segments.pack_segment(one.all_facts_to_send)
@@ -556,7 +556,7 @@ def _busy_elsewhere_error(machine: str) -> ActionRefused:
 
 
 class _ChainDiffers(Exception):
-    """What the others have does not go on from what is known of it. No failure, and met by nobody else."""
+    """What others have does not continue what is known. Not a failure, and only used in this module."""
 
 
 def _entries_named_by_facts(lines: Sequence[StoredFact]) -> frozenset[Digest]:

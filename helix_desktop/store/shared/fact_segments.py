@@ -1,7 +1,7 @@
-"""Facts of a conversation on their way to other machines: a segment is a run of them as bytes, a head says which segments there are.
+"""Facts on their way to other machines: a segment is a run of them as bytes, and a head lists segments.
 
-A chain runs through the facts of a conversation: its link at a number is the digest of the link before and of that fact's
-time and text. Two machines that have the same link at a number have the same facts up to there.
+A chain runs through a conversation's facts: each link is the digest of the previous link and of
+the fact's time and text. Machines with the same link at a number have the same facts up to it.
 """
 
 import hashlib
@@ -18,15 +18,15 @@ from helix_desktop.store.journal_file import StoredFact, checksum_of_fact
 
 VERSION = 1
 NOTHING = bytes(32)  # Stands for "no fact before" in a conversation's chain of hashes.
-MOST_FACTS_IN_SEGMENT = 4_096  # A segment with this many facts is never written again.
-MOST_SEGMENT_BYTES = 64 << 20  # In bytes. A row of another machine must not decompress to more.
-_NOT_OURS = (ValueError, KeyError, TypeError, OverflowError, RecursionError)  # What a foreign row may lead to.
-_LEAST = 32  # A segment with fewer facts is written again together with the next facts.
+MOST_FACTS_IN_SEGMENT = 4_096  # A segment with this many facts is never rewritten.
+MOST_SEGMENT_BYTES = 64 << 20  # Bytes. Another machine's row must not decompress to more.
+_NOT_OURS = (ValueError, KeyError, TypeError, OverflowError, RecursionError)  # What an unknown row may raise.
+_LEAST = 32  # A segment with fewer facts is rewritten together with the next facts.
 
 
 @dataclass(frozen=True, slots=True)
 class FactSegment:
-    """The facts from `first` to `last`; `name`: what the engine knows it by."""
+    """The facts from `first` to `last`. `name`: that of its row."""
 
     name: bytes
     first: int
@@ -39,9 +39,9 @@ class FactSegment:
 
 @dataclass(frozen=True, slots=True)
 class HeadContents:
-    """What a head says of a conversation. `machine`: the name of the one that wrote it; `is_removed`: removed for good there.
+    """A head's contents. `machine`: its writer's name. `is_removed`: it was removed for good there.
 
-    `generation` grows when facts were changed in place, which only forgetting does.
+    `generation` grows when facts were changed in place, by forgetting.
     """
 
     conversation: str
@@ -58,7 +58,7 @@ def next_chain_link(before: bytes, line: StoredFact) -> bytes:
 
 
 def compute_chain(before: bytes, lines: Iterable[StoredFact]) -> bytes:
-    """The link at the last of these facts."""
+    """Return the chain's link at the last of these facts."""
     for line in lines:
         before = next_chain_link(before, line)
     return before
@@ -74,7 +74,7 @@ def count_common_facts(here: Sequence[StoredFact], there: Sequence[StoredFact]) 
 
 
 def pack_segment(lines: Sequence[StoredFact]) -> bytes:
-    """The bytes of a segment. Its conversation stands in it, so that no two conversations ever share one."""
+    """Return a segment's bytes. They contain its conversation, so that no two conversations share one."""
     first = lines[0]
     head = json.dumps({"segment": VERSION, "conversation": first.conversation, "first": first.seq})
     text = "\n".join([head, *(f"{line.time!r}\t{line.fact}" for line in lines)])
@@ -85,7 +85,7 @@ def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
     try:
         whole = decompress_zstd_frame(content, MOST_SEGMENT_BYTES)
         are_few = whole.count(b"\n") <= MOST_FACTS_IN_SEGMENT
-        head, *rows = whole.decode().split("\n") if are_few else []  # ValueError where there are more.
+        head, *rows = whole.decode().split("\n") if are_few else []  # Raises ValueError for more.
         about = json.loads(head)
         if about["segment"] > VERSION:
             raise _newer_version_error()
@@ -132,7 +132,7 @@ def decode_head(content: bytes) -> HeadContents:
 
 
 def count_segments_to_merge(segments: Sequence[FactSegment], fresh: int) -> int:
-    """Few segments must remain, and each fact be sent again only a few times."""
+    """Return how many segments to merge, so that few remain and each fact is sent again only a few times."""
     renewed = 0
     for segment in reversed(segments):
         if segment.fact_count > max(fresh, _LEAST) or fresh + segment.fact_count > MOST_FACTS_IN_SEGMENT:

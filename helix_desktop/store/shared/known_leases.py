@@ -1,4 +1,4 @@
-"""Remembers which machine may write in which conversation, as far as this one knows."""
+"""Remembers which machine may write to which conversation, as far as this one knows."""
 
 import sys
 import time
@@ -8,14 +8,14 @@ from helix_desktop.store.shared.sync_state import SharedProgress
 
 
 def seconds_since_start_of_computer() -> float:
-    """Also counts the time that the computer sleeps, unlike Python's monotonic clock on Linux and macOS."""
+    """Return seconds that also count sleep, unlike Python's monotonic clock on Linux and macOS."""
     if sys.platform == "win32":
         return time.monotonic()
     return time.clock_gettime(time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC)
 
 
 class KnownLeases:
-    """`machine` is this one. `now`: a clock that only measures how long ago the engine was asked."""
+    """`machine` is this one. `now` only measures how long ago the engine was asked."""
 
     def __init__(self, machine: bytes, now: Callable[[], float]) -> None:
         self._machine = machine
@@ -25,22 +25,22 @@ class KnownLeases:
         self.taken_over: set[str] = set()  # Conversations taken over here, but not leased yet.
 
     def find_machine_writing(self, conversation: str) -> str:
-        """The other machine that writes there now, as far as is known; empty where this one may."""
+        """Return the other machine that writes there now, or an empty string if this one may."""
         is_lockable = self.seconds_left(conversation) <= 0 or conversation in self.taken_over
         return "" if is_lockable else self.last_other_machine(conversation)
 
     def conversations_written_elsewhere(self) -> dict[str, str]:
-        """The conversations other machines write in now, and which."""
+        """Return conversations to which other machines write now, and which machines."""
         now = self._now()
         self._ends = {name: until for name, until in self._ends.items() if until > now}
         return {name: machine for name in self._ends if (machine := self.find_machine_writing(name))}
 
     def list_held(self) -> list[str]:
-        """Conversations whose lease lasts, whoever has it."""
+        """Return conversations with a current lease, whoever has it."""
         return [name for name in self._ends if self.seconds_left(name) > 0]
 
     def last_other_machine(self, conversation: str) -> str:
-        """The other machine that wrote there last; empty where it was this one."""
+        """Return the other machine that wrote there last, or an empty string if this one did."""
         writer, machine = self._writers.get(conversation, (b"", ""))
         return machine if writer != self._machine else ""
 
@@ -48,14 +48,14 @@ class KnownLeases:
         return self._ends.get(conversation, 0.0) - self._now()
 
     def holds_lease(self, conversation: str, seconds: float) -> bool:
-        """Whether this machine alone may write there for so long."""
+        """Whether only this machine may write there for so long."""
         writer, _ = self._writers.get(conversation, (b"", ""))
         return writer == self._machine and self.seconds_left(conversation) > seconds
 
     def set_lease_end(self, conversation: str, seconds: float, asked: float | None = None) -> None:
-        """It lasts for so long from `asked` on, or from now on."""
+        """Set the lease's end, so many seconds after `asked`, or from now."""
         self._ends[conversation] = (self._now() if asked is None else asked) + seconds
 
     def set_writer_from_head(self, known: SharedProgress) -> None:
-        """The machine that wrote the head which is known."""
+        """Note the machine that wrote the known head."""
         self._writers[known.conversation] = (known.writer, known.contents.machine if known.contents else "")

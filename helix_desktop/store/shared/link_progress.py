@@ -1,5 +1,5 @@
-"""What this machine has noted of the shared store: how far the cache was sent, which tombstones were obeyed, what is still to
-be forgotten there. One small file in the workspace. Without it all is compared again from its start.
+"""Notes of this machine on the shared store: what was sent, which tombstones were obeyed, and what must
+still be forgotten there. One small file in the workspace. Without it, everything is compared again.
 """
 
 import json
@@ -18,9 +18,9 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class LinkProgress:
-    """`sent`: entries of the cache up to this number are in the store, or are none that is sent. `obeyed`: the mark up to which
-    tombstones were. `published`: when it last said what it uses. `burying`: entries that were forgotten here and not there yet, and how many chunks they have (0: not known).
-    `renewing`: entries whose description was changed here and not there yet. `space`: the workspace and store all this is true of.
+    """`sent`: entries up to this number are in the store or need not be. `obeyed`: the mark of the last
+    tombstones applied. `published`: when used rows were last announced. `burying`: entries to forget there,
+    and their chunks (0: unknown). `renewing`: entries to describe anew. `space`: workspace and store.
     """
 
     space: str = ""
@@ -33,7 +33,7 @@ class LinkProgress:
     renewing: Sequence[str] = ()
 
     def progress_if_same_space(self, space: str) -> "LinkProgress":
-        """The same for this store; what was noted of another one does not hold here."""
+        """Return these notes if they are about this store, or else empty ones."""
         return self if self.space == space else LinkProgress(space, self.machine)
 
 
@@ -51,7 +51,7 @@ def read_link_progress(folder: Path) -> LinkProgress:
 
 
 def write_link_progress(folder: Path, noted: LinkProgress) -> None:
-    """On the disk when this returns."""
+    """Write the notes. They are on disk when this returns."""
     atomic_files.write_file_atomically(
         folder / PROGRESS_FILE, json.dumps({"version": VERSION, **asdict(noted)}), private=True
     )

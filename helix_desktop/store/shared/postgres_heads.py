@@ -1,4 +1,4 @@
-"""Heads in PostgreSQL, beside the rows: compare-and-set is an UPDATE, and the server's clock measures leases."""
+"""Heads in PostgreSQL, beside the rows. Compare-and-set is an UPDATE; the server's clock measures leases."""
 
 # ruff: noqa: S608 -- what is put together here are columns
 
@@ -30,8 +30,8 @@ _CHANGED = (
 
 
 class PostgresHeads:
-    """Heads in the database of an engine of rows. A mark is the oldest transaction that was going on: what is changed
-    under the number of that one or a later one is seen with it, however late it is committed.
+    """Heads in a row store's database. A mark is the oldest transaction then running:
+    changes by that or later transactions are seen from it on, however late they commit.
     """
 
     def __init__(self, engine: PostgresRowStore, space: bytes) -> None:
@@ -39,7 +39,7 @@ class PostgresHeads:
         self._space = space
 
     def update_heads(self, moves: Sequence[HeadUpdate]) -> list[tuple[bool, ConversationHead | None]]:
-        """In one transaction."""
+        """Update in one transaction."""
         asked = [each for one in moves for each in (self._update_statement(one), (_GET, (self._space, [one.name])))]
         rows = self._engine.run_transaction(*asked)
         pairs = zip(rows[::2], rows[1::2], strict=True)
@@ -63,6 +63,6 @@ class PostgresHeads:
 
 
 def heads_of_connection(connected: SharedStoreConnection) -> ConversationHeads | None:
-    """Those beside the rows of a store; None where it can have none."""
+    """Return the heads of a store, or None if it can't have any."""
     engine = connected.remote.engine
     return PostgresHeads(engine, connected.seal.space) if isinstance(engine, PostgresRowStore) else None

@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL: one pool for each database in a process, however many workspaces.
+"""Connections to PostgreSQL: one pool for each database, however many workspaces use it.
 
-A pooler such as PgBouncer may stand in between and give each transaction another connection of the server. So nothing is kept on a
-connection: no prepared statement, and settings hold for one transaction. A transaction goes there and back as one pipeline.
+A pooler such as PgBouncer may give each transaction another connection to the server. So connections
+keep no state: no prepared statements, and settings last one transaction. A transaction is one pipeline.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ _NOTES = (
 )
 STEPS: tuple[tuple[str, ...], ...] = (_ROWS, _HEADS, _TASKS, _NOTES)
 VERSION = len(STEPS)
-_THERE = (  # `to_regclass` is avoided: it may return what was true before we waited for the lock.
+_THERE = (  # Not `to_regclass`, which may return what was true before we waited for the lock.
     "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
     " WHERE nspname = 'helix' AND relname = 'version'"
 )
-# Grows when a standby takes over. Until its first checkpoint, only the recovery's figure shows that.
+# Grows when a standby takes over, at first only in the recovery's figure, until a checkpoint.
 TIMELINE = (
     "(SELECT greatest(c.timeline_id, r.min_recovery_end_timeline) FROM pg_control_checkpoint() AS c,"
     " pg_control_recovery() AS r)"
@@ -71,7 +71,7 @@ _LOCK = 0x48454C4958  # "HELIX" in bytes: only one machine at a time may change 
 
 
 def prepare_tables(connection: Connection) -> None:
-    """Make the tables, or bring them up to this version. WrittenByNewerVersion where a newer program did."""
+    """Create the tables or upgrade them. Raises WrittenByNewerVersion if a newer program did."""
     version = _version_of_tables(connection)
     if version > VERSION:
         raise WrittenByNewerVersion(
@@ -105,7 +105,7 @@ def _upgrade_tables(connection: Connection) -> None:
 
 
 def create_month_partitions(connection: Connection) -> None:
-    """The partitions of this month and the next, by the engine's clock."""
+    """Create the partitions of this month and the next, by the engine's clock."""
     rows = connection.execute(
         "SELECT to_char(m, 'YYYY_MM'), m::date::text, (m + interval '1 month')::date::text"
         " FROM generate_series(date_trunc('month', now() AT TIME ZONE 'UTC'), now() AT TIME ZONE 'UTC'"
@@ -121,12 +121,12 @@ def create_month_partitions(connection: Connection) -> None:
             connection.execute(made.encode())
 
 
-# psycopg raises the error of a failed pipeline, but also logs it. The log line is not needed.
+# psycopg raises a failed pipeline's error, but also logs it, which is unnecessary.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 Statement = tuple[str, Sequence[Any]]
 Rows = list[tuple[Any, ...]]
-_SETTINGS = (  # Makes PostgreSQL use the indexes even if tables have no statistics.
+_SETTINGS = (  # Makes PostgreSQL use indexes even without statistics.
     "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),"
     " set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),"
     " set_config('max_parallel_workers_per_gather', '0', true), set_config('statement_timeout', '60s', true),"
@@ -139,11 +139,11 @@ _pools_lock = threading.Lock()
 
 
 class UnconfirmedCommit(Exception):
-    """A standby did not confirm a transaction. Met by the engine alone."""
+    """No standby confirmed a transaction. Only raised to the row store."""
 
 
 class PostgresPool:
-    """The connections to one database; as many as calls are made at once. `psycopg`: the module."""
+    """The connections to one database, as many as calls run at once. `psycopg` is the module."""
 
     def __init__(self, psycopg: Any, arguments: dict[str, Any]) -> None:
         self._psycopg = psycopg
@@ -155,7 +155,7 @@ class PostgresPool:
         self.users = 0
 
     def run_in_transaction(self, statements: Sequence[Statement]) -> list[Rows]:
-        """Do these in one transaction, and give the rows of each. Tried once more where its connection had died meanwhile."""
+        """Run statements in one transaction, and return each one's rows. Retries once after a lost connection."""
         while (connection := self._pop_free_connection()) is not None:
             try:
                 return self._run_statements(connection, statements)
@@ -178,7 +178,7 @@ class PostgresPool:
                 connection.execute("COMMIT")
             found = [cursor.fetchall() if cursor.description else [] for cursor in cursors]
         except BaseException:
-            connection.close()  # Closing it is easier than finding out its state.
+            connection.close()  # Simpler than finding out its state.
             raise
         unconfirmed = id(connection) in self._unconfirmed
         self._return_connection(connection)
@@ -194,11 +194,11 @@ class PostgresPool:
         connection.close()
 
     def _is_connection_lost(self, error: Any) -> bool:
-        """Whether it was the connection that failed, and not what was asked."""
+        """Whether the connection failed, rather than the statement."""
         return isinstance(error, self._psycopg.OperationalError) and (error.sqlstate or "57P").startswith(("08", "57P"))
 
     def _must_prepare_again(self, error: Any) -> bool:
-        """Another month began, or a standby was promoted in this one's place."""
+        """Whether a new month has begun, or a standby was promoted instead of this server."""
         if error.sqlstate in (_ANOTHER_MONTH, _NOT_HERE):
             self._is_prepared = False
             return True
@@ -218,7 +218,7 @@ class PostgresPool:
         return connection
 
     def _mark_connection_unconfirmed(self, connection: Connection, notice: Any) -> None:
-        """A server that is told to stop waiting for its standby says so in a warning, and then that all went well."""
+        """Note a server's warning that it did not wait for its standby, after which it still reports success."""
         if "synchronous replication" in (notice.message_primary or "") or notice.sqlstate == "01000":
             self._unconfirmed.add(id(connection))
 
@@ -230,7 +230,7 @@ class PostgresPool:
 
 
 def acquire_pool(key: str, make: Callable[[], PostgresPool]) -> PostgresPool:
-    """The pool of this database. Each user calls `release_pool` once."""
+    """Return the pool of this database. Each user must call `release_pool` once."""
     with _pools_lock:
         if key not in _pools:
             _pools[key] = make()

@@ -1,7 +1,7 @@
-"""PostgreSQL as an engine: a row is a row. Put-if-absent is `ON CONFLICT DO NOTHING`, durable is `synchronous_commit`.
+"""PostgreSQL as a row store. Put-if-absent is `ON CONFLICT DO NOTHING`, durability is `synchronous_commit`.
 
-What fails is one of a few sentences: away (asking later may help), or what a person has to do. A call that
-met a connection that had died meanwhile is made once more on a new one: all of them may be repeated.
+Failures become a few sentences: unreachable (a retry may help), or what a person must do. If a
+connection has died meanwhile, the call is made once more on a new one, as all calls can be repeated.
 """
 
 import hashlib
@@ -78,14 +78,14 @@ _NO_ENTRY = ("password authentication failed", "no password supplied", 'role "')
 _CUT = ("closed", "eof", "syscall")
 _BEFORE = re.compile(
     r"(connection failed: )?(connection to server .*? port \d+ failed: )?(FATAL:\s+)?"
-)  # Removed from error messages: it only repeats the address.
+)  # Removed from error messages, as it only repeats the address.
 _FULL = ("53100", "53200")
-# SQLSTATE classes of errors that may pass: connection, operator, resources, rollback, state, lock.
+# SQLSTATE classes of temporary errors: connection, operator, resources, rollback, state, lock.
 _PASSING = "08", "57", "53", "40", "25", "55"
 
 
 class PostgresRowStore:
-    """row_store.RowStore in a database. `password`: where the address has none."""
+    """row_store.RowStore in a database. `password`: used if the address has none."""
 
     def __init__(self, url: str, space: bytes, *, password: str = "") -> None:
         try:
@@ -100,7 +100,7 @@ class PostgresRowStore:
         self.server = hashlib.sha256(repr(sorted(arguments.items())).encode()).hexdigest()
         self._pool = postgres_pool.acquire_pool(self.server, lambda: postgres_pool.PostgresPool(psycopg, arguments))
         self._is_closed = False
-        self._left = 0  # How many puts remain until the quota is read again.
+        self._left = 0  # Puts until the quota is read again.
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
         names = list(rows)
@@ -136,10 +136,10 @@ class PostgresRowStore:
             ("SELECT pg_current_xact_id()::text::bigint", ()),
         )
         self._wait_for_earlier_puts(int(found[0][0]))
-        self.remove_rows(names)  # Puts that began earlier may have written some again.
+        self.remove_rows(names)  # Earlier puts may have written some again.
 
     def _wait_for_earlier_puts(self, transaction: int) -> None:
-        """Waits until all puts have ended that began before the tombstones were visible."""
+        """Wait until all puts have ended that began before the tombstones were visible."""
         asked = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint > %s"
         for _ in range(600):
             if self._query_rows(asked, transaction) == [(True,)]:
@@ -151,7 +151,7 @@ class PostgresRowStore:
         )
 
     def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
-        # Marks may appear late and out of order, so the last 1,000 are read again each time.
+        # Marks may appear late and out of order, so the last 1,000 are always read again.
         asked = "SELECT name, word, mark FROM helix.forgotten WHERE space = %b AND mark > %s ORDER BY mark"
         found = self._query_rows(asked, self._space, max(0, after - 1_000))
         return [Tombstone(name, word) for name, word, _ in found], max((mark for *_, mark in found), default=0)
@@ -212,7 +212,7 @@ class PostgresRowStore:
             postgres_pool.release_pool(self.server, self._pool)
 
     def run_transaction(self, *statements: "Statement") -> "list[Rows]":
-        """Do these in one transaction. Gives the rows of each."""
+        """Run statements in one transaction, and return each one's rows."""
         try:
             return self._pool.run_in_transaction(statements)
         except self._psycopg.Error as error:
@@ -231,7 +231,7 @@ def _connection_arguments(psycopg: Any, url: str, password: str) -> dict[str, An
         given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(url, client_encoding="utf8")
     except psycopg.Error as error:
         raise InvalidInput(
-            "This is not the address of a PostgreSQL database.",  # libpq's own message is not shown, because it may contain the password.
+            "This is not the address of a PostgreSQL database.",  # libpq's own message may contain the password.
             remedy="For example: postgresql://user@host/database.",
         ) from error
     if password and not given.get("password"):
@@ -244,15 +244,15 @@ def _connection_arguments(psycopg: Any, url: str, password: str) -> dict[str, An
 
 
 def _sslrootcert_option() -> str:
-    """Whom the system trusts. The libpq of a wheel or an installer looks for that where it was built, so it is given a file."""
+    """Return the system's certificates, for which the libpq of a wheel or installer looks in the wrong place."""
     if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
         return "system"  # libpq understands this value.
     return ssl.get_default_verify_paths().cafile or certifi.where()
 
 
 def _are_all_hosts_private(given: Mapping[str, Any]) -> bool:
-    """Whether every host is this machine or in a private network: elsewhere the server must prove who
-    it is. libpq takes what the address does not say from the environment or from a file of services.
+    """Whether all hosts are local or private. Elsewhere, the server must prove its
+    identity. libpq reads what the address lacks from the environment or a service file.
     """
     if given.get("service") or os.environ.get("PGSERVICE"):
         return False
@@ -262,7 +262,7 @@ def _are_all_hosts_private(given: Mapping[str, Any]) -> bool:
 
 
 def error_of_postgres(error: "psycopg.Error") -> HelixError:
-    """What happened, in a sentence; Away where asking later may help."""
+    """Return a sentence for an error: SharedStoreUnreachable if a retry may help."""
     code, text = error.sqlstate or "", _first_line_of_error(error)
     told = text.lower()
     if code.startswith("28") or any(words in told for words in _NO_ENTRY):

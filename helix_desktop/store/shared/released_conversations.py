@@ -1,6 +1,6 @@
-"""Conversations that left this disk, because other machines have them: what each uses, so that this machine goes on telling the shared store.
+"""Conversations released from this disk because other machines have them, and what each still uses.
 
-A table in the journal: a conversation leaves it, and comes back to it, in one transaction with its facts.
+A table in the journal: releasing and returning happen in one transaction with the facts.
 """
 
 from collections.abc import Iterable
@@ -11,12 +11,12 @@ from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.sqlite_database import execute_with_rows
 
-# An empty digest means that the whole conversation was released, so this disk no longer has it.
+# An empty digest means that the whole conversation was released from this disk.
 _TABLE = "CREATE TABLE IF NOT EXISTS released(conversation TEXT, digest BLOB, PRIMARY KEY(conversation, digest)) WITHOUT ROWID"
 
 
 class ReleasedConversations:
-    """The table of an open journal; used from the thread that owns it."""
+    """The table in an open journal. Used from the journal's thread."""
 
     def __init__(self, journal: JournalFile) -> None:
         self._journal = journal
@@ -43,6 +43,6 @@ class ReleasedConversations:
             return frozenset(Digest(raw) for (raw,) in rows)
 
     def remove_release_marks(self, conversation: str) -> None:
-        """It is here again, or nowhere."""
+        """Remove the marks, because the conversation is back, or nowhere."""
         with self._journal.in_one_transaction():
             self._journal.connection.execute("DELETE FROM released WHERE conversation = ?", (conversation,))

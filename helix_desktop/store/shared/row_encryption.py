@@ -1,9 +1,9 @@
 """Encrypts rows and their names, so that whoever runs the engine learns nothing.
 
-All keys come from the workspace's one key: HMAC-SHA256 under a label of their own. A name is a keyed digest, so equal contents
-of two workspaces have different names. A row begins with `ROW_KEY_BYTES` random bytes; its own key is made of these and the workspace's key,
-so whoever destroys them has destroyed that key. AES-256-GCM is given each key once, and the name as associated data: a row in
-another's place does not open. Contents are padded to a power of two, from 512 bytes up, behind the first 256 KiB to a multiple of that.
+All keys come from the workspace's one key: HMAC-SHA256 under a label of their own. A name is a keyed digest, so equal contents of two
+workspaces have different names. A row begins with `ROW_KEY_BYTES` random bytes; its own key is made of these and the workspace's key,
+so whoever destroys them has destroyed that key. AES-256-GCM is given each key once, and the name as associated data: a row in another's
+place does not open. Contents are padded to a power of two, from 512 bytes up, behind the first 256 KiB to a multiple of that.
 """
 
 import base64
@@ -16,7 +16,7 @@ from helix_desktop.store.shared.row_store import ROW_KEY_BYTES
 
 SMALLEST, STEP = 512, 256 << 10
 _MARK = "helix1-"
-_NONCE = bytes(12)  # Always the same nonce, which is safe because each key encrypts only one row.
+_NONCE = bytes(12)  # A constant, which is safe because each key encrypts only one row.
 _TAG, _LENGTH = 16, 8
 INSTALL = "Install the package with: pip install 'helix-desktop[shared]'."
 
@@ -26,13 +26,13 @@ def new_workspace_key() -> bytes:
 
 
 def format_key_line(key: bytes) -> str:
-    """The key as people copy it, with four digits that show a slip."""
+    """Return the key as text to copy, with four check digits."""
     text = base64.b32encode(key).decode().rstrip("=").lower()
     return f"{_MARK}{text}{hashlib.sha256(key).hexdigest()[:4]}"
 
 
 def parse_key_line(text: str) -> bytes:
-    """The key somebody copied; InvalidInput says what is wrong with it."""
+    """Parse a copied key. InvalidInput says what is wrong with it."""
     text = "".join(text.split()).lower()
     try:
         body = text.removeprefix(_MARK)
@@ -48,7 +48,7 @@ def parse_key_line(text: str) -> bytes:
 
 
 class RowCipher:
-    """What the machines of one workspace have in common. `space`: by what an engine tells its workspaces apart."""
+    """The secrets shared by a workspace's machines. `space`: how an engine tells workspaces apart."""
 
     def __init__(self, key: bytes) -> None:
         try:
@@ -63,7 +63,7 @@ class RowCipher:
         self.space = hmac.digest(key, b"helix space 1", "sha256")[:16]
 
     def keyed_row_name(self, kind: str, content: bytes) -> bytes:
-        """The name of a row: the same for the same content of this workspace, and of no other."""
+        """Return a row's name, the same for equal content only within this workspace."""
         return hmac.digest(self._names, kind.encode() + b"\0" + content, "sha256")
 
     def encrypt_row(self, name: bytes, content: bytes) -> bytes:
@@ -73,7 +73,7 @@ class RowCipher:
         return salt + self._cipher(self._derive_row_key(name, salt)).encrypt(_NONCE, filled, name)
 
     def decrypt_row(self, name: bytes, encrypted: bytes) -> bytes:
-        """The content; CacheCorrupt where a byte of it is not what was sealed under this name."""
+        """Decrypt a row. Raises CacheCorrupt if any byte differs from what was encrypted under this name."""
         from cryptography.exceptions import InvalidTag
 
         salt, body = encrypted[:ROW_KEY_BYTES], encrypted[ROW_KEY_BYTES:]
@@ -92,5 +92,5 @@ class RowCipher:
 
 
 def padded_size(size: int) -> int:
-    """The size of the ciphertext an engine sees for one of `size` bytes."""
+    """Return the size of the padded content that an engine sees for `size` bytes."""
     return max(SMALLEST, 1 << (size - 1).bit_length()) if size <= STEP else -(-size // STEP) * STEP

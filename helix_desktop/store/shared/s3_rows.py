@@ -6,8 +6,8 @@
     SPACE/gone/NAME  a tombstone
     SPACE/uses/ID    what a machine uses; SPACE/quota; SPACE/clock/ID: what time it is there
 
-IDs begin with the store's time, so what is new since the last look is a list from there on; a machine's own clock is never used. To
-forget a small row, its pack is written again without it. The index is in memory: about 200 bytes for a row.
+IDs begin with the store's time, so what is new since the last look is a list from there on; a machine's own clock is never
+used. To forget a small row, its pack is written again without it. The index is in memory: about 200 bytes for a row.
 """
 
 import hashlib
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 VERSION = 1
-LARGE_ROW_BYTES = 64 << 10  # In bytes. A row of this size or more becomes an object of its own.
+LARGE_ROW_BYTES = 64 << 10  # Bytes. A row of this size or more is an object of its own.
 _CLOCKS_APART_SECONDS = 60.0
-LATEST_PUT_MS = 900_000  # The longest that a put may take from its pack's ID to its index.
+LATEST_PUT_MS = 900_000  # The longest time between a pack's ID and its index.
 _HEAD = b"helix-index-%d\n"
 _PLACE = struct.Struct(">32sQQ32s")  # A row's name, its offset and length in the pack, and its key.
 _SUM = 32
-_OWN = (1 << 64) - 1  # Used as the offset of a row that is an object of its own.
+_OWN = (1 << 64) - 1  # The offset of rows that are objects of their own.
 _SAFE = "Nothing was lost."
 
 
 @dataclass(frozen=True, slots=True)
 class RowPlace:
-    """Where a row is: a part of a pack, or an object of its own (`start` is `_OWN`)."""
+    """A row's place: a part of a pack, or an object of its own (`start` is `_OWN`)."""
 
     pack: str
     start: int
@@ -59,7 +59,7 @@ class RowPlace:
 
 
 class S3RowStore:
-    """row_store.RowStore in a bucket. `login`: "key:secret", where the environment has none."""
+    """row_store.RowStore in a bucket. `login`: "key:secret", used if the environment has none."""
 
     def __init__(self, url: str, space: bytes, *, login: str = "") -> None:
         self._prefix, self._store = _open_bucket(url, login)
@@ -70,7 +70,7 @@ class S3RowStore:
         self._known: dict[str, frozenset[bytes]] = {}  # By pack: the names of its rows.
         self._gone: frozenset[bytes] = frozenset()
         self._looked = ""
-        # How many milliseconds the store's clock is ahead of ours, and how far the clocks here were apart then.
+        # How many milliseconds the store's clock is ahead, and how far the clocks here were apart then.
         self._ahead, self._apart = 0.0, math.inf
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
@@ -87,7 +87,7 @@ class S3RowStore:
                 raise quota_reached_error(used.quota)
             pack = self._create_pack(new)
             self._fetch_forgotten_names()
-            if self._gone.intersection(new):  # Another machine forgot rows of this pack while it was being put.
+            if self._gone.intersection(new):  # Another machine forgot rows of this pack meanwhile.
                 self._rewrite_pack(pack, self._gone)
 
     def _create_pack(self, rows: Mapping[bytes, bytes]) -> str:
@@ -103,7 +103,7 @@ class S3RowStore:
                 body += row[ROW_KEY_BYTES:]
         if body:
             self._call_object_store("put", f"pack/{pack}", bytes(body), mode="create")
-        self._create_index(pack, bytes(index))  # Last, because machines see a pack by its index.
+        self._create_index(pack, bytes(index))  # Last, because the index makes a pack visible.
         return pack
 
     def _create_index(self, pack: str, places: bytes) -> None:
@@ -119,7 +119,7 @@ class S3RowStore:
                 self._fetch_forgotten_names()
             wanted = {name: self._places[name] for name in names if name in self._places and name not in self._gone}
         found = self._fetch_rows_at(wanted)
-        if len(found) < len(wanted):  # A pack was rewritten while we read.
+        if len(found) < len(wanted):  # A pack was rewritten during the read.
             with self._lock:
                 self._fetch_new_packs(anew=True)
                 left = {name: self._places[name] for name in wanted if name in self._places and name not in found}
@@ -171,7 +171,7 @@ class S3RowStore:
             self._rewrite_pack(pack, names)
 
     def _rewrite_pack(self, pack: str, without: frozenset[bytes]) -> None:
-        """The new pack first, then the old one goes: a row that stays can be read all the time."""
+        """Write the new pack before removing the old one, so that remaining rows are always readable."""
         held = self._known.get(pack, frozenset())
         own = [name for name in held & without if self._places[name].start == _OWN]
         stays = {name: self._places[name] for name in held - without}
@@ -193,7 +193,7 @@ class S3RowStore:
                 self._rewrite_pack(new, self._gone)
 
     def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
-        """All of them each time: they are few, and there is no order among machines."""
+        """Return all tombstones each time: they are few, and machines have no common order."""
         with self._lock:
             self._fetch_forgotten_names()
             names = [name.hex() for name in sorted(self._gone)]
@@ -210,7 +210,7 @@ class S3RowStore:
         return self._get_objects("uses", self._list_object_names("uses"))
 
     def _get_objects(self, folder: str, names: Iterable[str]) -> dict[bytes, bytes]:
-        """Those of these that are there."""
+        """Return those of these that exist."""
         found = ((name, self._call_or_none("get", f"{folder}/{name}")) for name in names)
         return {bytes.fromhex(name): bytes(one.bytes()) for name, one in found if one is not None}
 
@@ -243,12 +243,12 @@ class S3RowStore:
         )
 
     def close(self) -> None:
-        """Connections end with the store."""
+        """Do nothing: connections end with the store."""
 
     # --- The index of all packs
 
     def _fetch_new_packs(self, *, anew: bool = False) -> None:
-        """Take what other machines have put since the last look; `anew`: also see what is gone."""
+        """Read packs that others put since the last time. `anew`: also notice removed packs."""
         now = self._store_time_ms()
         ids = set(self._list_object_names("index", after="" if anew else self._looked))
         for pack in ids - self._known.keys():
@@ -259,7 +259,7 @@ class S3RowStore:
         self._looked = f"{max(0, int(now) - LATEST_PUT_MS):012x}"
 
     def _add_pack_index(self, pack: str, index: bytes) -> None:
-        """A damaged one says nothing: its rows are missing, and come again from a machine that has them."""
+        """Add a pack's index. A damaged one counts as empty, and machines send its rows again."""
         if _with_checksum(index[:-_SUM]) != index:
             log.info("an index of the shared store is damaged")
             self._known[pack] = frozenset()
@@ -286,7 +286,7 @@ class S3RowStore:
         return f"{int(self._store_time_ms()):012x}{secrets.token_hex(10)}"
 
     def _store_time_ms(self) -> float:
-        """The store's time in milliseconds. Between, by a clock that nobody sets; asked again after a jump of the clocks here."""
+        """Return the store's time in milliseconds, by a monotonic clock, and asked again after clock jumps here."""
         apart = clock.time() - seconds_since_start_of_computer()
         if abs(apart - self._apart) > _CLOCKS_APART_SECONDS:
             path = f"clock/{secrets.token_hex(8)}"
@@ -308,7 +308,7 @@ class S3RowStore:
             raise error_of_s3(error) from error
 
     def _call_or_none(self, call: str, path: str, **options: Any) -> Any:
-        """The same; None where there is no such object."""
+        """Call the store. Returns None if the object does not exist."""
         try:
             return self._call_object_store(call, path, **options)
         except errors.NotFound:
@@ -327,7 +327,7 @@ class S3RowStore:
 
 
 def _with_checksum(index: bytes) -> bytes:
-    """With its SHA-256 at the end."""
+    """Return the index with its SHA-256 appended."""
     return index + hashlib.sha256(index).digest()
 
 
@@ -368,7 +368,7 @@ def _open_bucket(url: str, login: str) -> "tuple[str, S3Store]":
 
 
 def error_of_s3(error: Exception) -> errors.HelixError:
-    """What happened, in a sentence; Away where asking later may help."""
+    """Return a sentence for an error: SharedStoreUnreachable if a retry may help."""
     if isinstance(error, errors.HelixError):
         return error
     text = " ".join(str(error).split())

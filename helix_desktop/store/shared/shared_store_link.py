@@ -1,8 +1,8 @@
-"""The link between an open workspace and the store it shares: what is new goes there by itself, what is wanted is fetched.
+"""Links an open workspace to its shared store: new content is sent automatically, wanted content fetched.
 
-Work never waits for it, unless the workspace's setting is `shared`: then a put returns when the store has it. While the store is
-away, or refuses, everything goes on here, and what waits can be counted. What is forgotten here is noted on
-the disk before it begins, so that it is forgotten there as well, whenever the store answers again.
+Work never waits for it, unless the setting is `shared`: then a put returns once the store has it. While
+the store is unreachable or refuses, work goes on here, and what waits is counted. What is forgotten is
+first noted on disk, so that it is forgotten there as well, whenever the store answers again.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ from helix_desktop.store.store_thread import StoreThread
 log = logging.getLogger(__name__)
 # When a put counts as done: when it is stored here, or when the shared store has it.
 LOCAL, SHARED = "local", "shared"
-LOOK_EVERY_SECONDS = 5.0  # In seconds. The store is asked for new tombstones this often.
-SLOWEST_RETRY_SECONDS = 30.0  # In seconds. The longest wait between two attempts to reach the store.
-CALL_TIMEOUT_SECONDS = 20.0  # In seconds. A caller waits this long for the store.
-SENT_AGAIN = 5_000  # This many of the last entries are sent again to a standby that took over.
+LOOK_EVERY_SECONDS = 5.0  # Seconds between two requests for new tombstones.
+SLOWEST_RETRY_SECONDS = 30.0  # Seconds. The longest pause between two attempts to reach the store.
+CALL_TIMEOUT_SECONDS = 20.0  # Seconds. A caller waits this long for the store.
+SENT_AGAIN = 5_000  # This many last entries are sent again to a standby that took over.
 _DAY = 86_400.0
-_SHORT = 12  # How many bytes of each row's name a machine publishes to say which rows it uses.
-_NOTED_EVERY = 1.0  # Seconds between saves of what was sent. A crash only means sending it again.
+_SHORT = 12  # Bytes of each row's name that a machine publishes to say which rows it uses.
+_NOTED_EVERY = 1.0  # Seconds between saves of what was sent. After a crash, some is sent again.
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class SharedStoreConnection:
     seal: RowCipher
 
     def space_and_address(self, url: str) -> str:
-        """Which workspace, and where: what is noted of a shared store holds for this alone."""
+        """Return the workspace and address to which notes on a shared store apply."""
         return f"{self.seal.space.hex()} {url}"
 
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
-    """How things stand. `away`: since when it does not answer, 0: it does. `trouble`: why, in a sentence for the user."""
+    """The link's state. `away`: since when the store has not answered, or 0. `trouble`: why, for the user."""
 
     url: str
     acknowledge: str
@@ -64,8 +64,8 @@ class LinkStatus:
 
 @dataclass(frozen=True, slots=True)
 class LinkedStores:
-    """What the link needs of the workspace. `forget_here`: forget entries that another machine forgot; ActionRefused
-    while something works. `list_used_entries`: the entries that this machine needs there.
+    """What the link needs from the workspace. `forget_here` forgets what other machines forgot, or
+    raises ActionRefused while something works. `list_used_entries`: entries this machine needs there.
     """
 
     folder: Path
@@ -76,7 +76,7 @@ class LinkedStores:
 
 
 class SharedStoreLink:
-    """Made with the workspace, begun once, ended before it. `connect` gets the key and the engine; it is tried until it succeeds."""
+    """Created with the workspace, started once, closed before it. `connect` gets key and engine, and is retried."""
 
     def __init__(
         self,
@@ -93,32 +93,32 @@ class SharedStoreLink:
         self.trouble = ""
         self.forget_here = stores.forget_here
         self.changed: Callable[[], object] = lambda: None
-        # Lists the rows this machine needs in the store, apart from those of entries.
+        # Lists other rows that this machine needs in the store, apart from entries.
         self.list_other_used_rows: Callable[[], Awaitable[Collection[bytes]]] = _no_other_rows
         self._stores = stores
         self._connect = connect
         self._connected: SharedStoreConnection | None = None
         self._progress = link_progress.read_link_progress(stores.folder)
         self._written = 0.0
-        self._looked = 0.0  # When the store was asked for new tombstones last.
+        self._looked = 0.0  # When tombstones were last requested.
         self._heard: set[bytes] = set()
-        # Digests that other machines have forgotten, so they need not be told to forget them.
+        # Digests forgotten by other machines, which need not be told to forget them.
         self._obeying: frozenset[Digest] = frozenset()
-        self._purging = False  # True while changed descriptions are not yet written here.
+        self._purging = False  # True until changed descriptions are written here.
         self._connecting, self._sending, self._burying = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         self._woken = asyncio.Event()
         self._tasks = tasks.OwnedTasks("shared store")
 
     @property
     def sent(self) -> int:
-        """Entries of the cache up to this number are in the store."""
+        """Return the number up to which the cache's entries are in the store."""
         return self._progress.sent
 
     def start_syncing(self) -> None:
         self._tasks.spawn_task(self._sync_until_stopped(), name="keep in step")
 
     async def aclose(self) -> None:
-        """What waits is sent when the workspace opens next."""
+        """Close the link. What waits is sent when the workspace is next opened."""
         await self._tasks.aclose(limit=2.0)
         if self._connected is not None:
             await self._write_progress(at_once=True)
@@ -126,7 +126,7 @@ class SharedStoreLink:
                 await self._connected.remote.aclose()
 
     async def ensure_connected(self) -> SharedStoreConnection:
-        """The store and the key; raises why there is none."""
+        """Return the store and the key, or raise why there is none."""
         async with self._connecting:
             if self._connected is None:
                 connected = await self._connect()
@@ -142,7 +142,7 @@ class SharedStoreLink:
         self._woken.set()
 
     async def wait_until_acknowledged(self) -> None:
-        """Returns when all that is here is there, where that is what the user wants. StoreFailed where it takes too long."""
+        """Wait until the store has everything, if the user wants that. Raises StoreFailed if it takes too long."""
         if self.acknowledge != SHARED:
             return
         try:
@@ -154,7 +154,7 @@ class SharedStoreLink:
             ) from error
 
     async def fetch_content(self, digests: Collection[Digest]) -> frozenset[Digest]:
-        """Fetch these into the cache. Gives those that came; Away where it cannot be asked."""
+        """Fetch entries into the cache. Return those that arrived. Raises if the store is unreachable."""
         carrying = await self._ensure_transfer()
         try:
             return await asyncio.wait_for(carrying.fetch_entries(digests), CALL_TIMEOUT_SECONDS * 3)
@@ -164,7 +164,7 @@ class SharedStoreLink:
             ) from error
 
     async def send_waiting_content(self, *, resend_count: int = 0) -> None:
-        """`resend_count`: so many as well of the entries that were sent last."""
+        """Send waiting entries. `resend_count`: also send so many of the last ones again."""
         carrying = await self._ensure_transfer()
         async with self._sending:
             self._progress = replace(self._progress, sent=max(0, self._progress.sent - resend_count))
@@ -174,7 +174,7 @@ class SharedStoreLink:
         self.waiting = 0
 
     async def sync_forgotten_content(self) -> None:
-        """Forget there what was forgotten here, and here what was forgotten there."""
+        """Forget there what was forgotten here, and the other way round."""
         await self._send_forgotten()
         gone, names, mark = await self._fetch_new_tombstones(await self._ensure_transfer())
         if gone:
@@ -200,7 +200,7 @@ class SharedStoreLink:
             await self._write_progress(at_once=True)
 
     async def learn_what_others_forgot(self) -> None:
-        """Know what other machines have forgotten, before anything of theirs is taken in. It is forgotten here soon after."""
+        """Learn what others have forgotten, before taking over anything of theirs. It is forgotten here soon after."""
         gone, *_ = await self._fetch_new_tombstones(await self._ensure_transfer())
         if gone:
             self._obeying |= frozenset(gone)
@@ -208,21 +208,21 @@ class SharedStoreLink:
             self.notify_new_content()
 
     def was_forgotten(self, digest: Digest) -> bool:
-        """Here or by another machine, as far as this one has heard."""
+        """Whether it was forgotten here or, as far as is known, on another machine."""
         return digest in self._obeying or self._stores.cache.reader.was_forgotten(digest)
 
     async def _fetch_new_tombstones(self, carrying: ContentTransfer) -> tuple[list[Digest], set[bytes], int]:
-        """Entries that are to be forgotten here, the names of all new tombstones, and the mark behind them."""
+        """Return entries to forget here, the names of new tombstones, and the mark after them."""
         remote = (await self.ensure_connected()).remote
         tombs, mark = await remote.run_in_thread(remote.engine.fetch_tombstones, self._progress.obeyed)
-        if mark < self._progress.obeyed:  # The store was reset to an earlier state.
+        if mark < self._progress.obeyed:  # The store was reset to an older state.
             tombs, mark = await remote.run_in_thread(remote.engine.fetch_tombstones, 0)
         new = [tomb for tomb in tombs if tomb.name not in self._heard]
         gone = [one for one in carrying.entries_of_tombstones(new) if not self._stores.cache.reader.was_forgotten(one)]
         return gone, {tomb.name for tomb in new}, mark
 
     async def sync_content_now(self) -> None:
-        """All of it now; raises what is in the way."""
+        """Sync everything now, or raise what prevents it."""
         try:
             await self.sync_forgotten_content()
             await self.send_waiting_content()
@@ -245,7 +245,7 @@ class SharedStoreLink:
                     await self.announce_and_send_missing()
             except StoppedByUser:
                 return
-            except ActionRefused:  # A session is working here; the entries are forgotten after that.
+            except ActionRefused:  # A session works here; entries are forgotten later.
                 pause = 1.0
             except HelixError as error:
                 await self._set_store_trouble(error)
@@ -277,7 +277,7 @@ class SharedStoreLink:
             await asyncio.to_thread(link_progress.write_link_progress, self._stores.folder, self._progress)
 
     async def link_status(self) -> LinkStatus:
-        """Without asking the store."""
+        """Return the status without asking the store."""
         cache, thread = self._stores.cache, self._stores.thread
         self.waiting, size = await thread.run_there(
             content_transfer.measure_waiting_entries, cache, self._progress.sent
@@ -288,25 +288,25 @@ class SharedStoreLink:
         )
 
     async def test_connection(self) -> tuple[str, RowUsage]:
-        """What it is, and what this workspace takes there; raises why it cannot be used."""
+        """Return the server and this workspace's usage there, or raise why it is unusable."""
         remote = (await self.ensure_connected()).remote
         return await remote.run_in_thread(remote.engine.describe_server), await remote.fetch_usage()
 
     async def repair_shared_entries(self) -> tuple[int, int, int]:
-        """Compare every entry that is here with what is there: how many, how many were missing or damaged there and sent again."""
+        """Compare every entry with the store. Return how many exist, were missing, or were damaged."""
         await self.sync_content_now()
         return await (await self._ensure_transfer()).repair_all_entries()
 
     # --- Forgetting, here and on other machines
 
     async def save_entries_to_forget(self, digests: Collection[Digest], named: Collection[Digest] = ()) -> None:
-        """Note it on the disk, before anything of them is removed here. `named`: those that stay, and are described anew."""
+        """Note entries on disk before removing them here. `named`: entries that stay and are described anew."""
         digests = set(digests) - self._obeying
         if not digests and not named:
             return
         self._purging = True
         with suppress(HelixError):
-            await self.ensure_connected()  # Makes sure that what was noted belongs to this store.
+            await self.ensure_connected()  # Ensures that the notes belong to this store.
         counts = await self._stores.thread.run_there(
             content_transfer.count_chunks_of_entries, self._stores.cache, digests
         )
@@ -316,7 +316,7 @@ class SharedStoreLink:
         await self._write_progress(at_once=True)
 
     async def forget_noted_in_store(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Forget there what was noted. Gives what could not be done, and what may still hold ciphertext, in sentences."""
+        """Forget what was noted. Return sentences on what failed, and on what may still hold ciphertext."""
         self._purging = False
         if not self._progress.burying and not self._progress.renewing:
             return (), ()
@@ -329,7 +329,7 @@ class SharedStoreLink:
         return (), tuple(await connected.remote.run_in_thread(connected.remote.engine.describe_remaining_copies))
 
     async def announce_used_rows(self) -> frozenset[bytes]:
-        """Say which rows this machine uses, so that nobody removes them, and others find the workspace. Gives the names' beginnings."""
+        """Announce the rows that this machine uses, to protect them. Return the beginnings of their names."""
         carrying, connected = await self._ensure_transfer(), await self.ensure_connected()
         machine = bytes.fromhex(self._progress.machine)
         used, more = await self._stores.list_used_entries(), await self.list_other_used_rows()
@@ -339,7 +339,7 @@ class SharedStoreLink:
         return own
 
     async def announce_and_send_missing(self) -> frozenset[bytes]:
-        """The same, and what of these rows is gone there is sent again."""
+        """Announce used rows, and send again those that are missing there."""
         own, carrying = await self.announce_used_rows(), await self._ensure_transfer()
         await carrying.send_entries_again(await carrying.find_missing_entries(await self._stores.list_used_entries()))
         self._progress = replace(self._progress, published=clock.time())
@@ -347,7 +347,7 @@ class SharedStoreLink:
         return own
 
     async def remove_unused_rows(self, grace: float) -> int:
-        """Remove rows that no machine uses and that were put more than `grace` seconds ago. Gives how many."""
+        """Remove rows that no machine uses and that are older than `grace` seconds. Return their number."""
         live = set(await self.announce_and_send_missing())
         connected = await self.ensure_connected()
         remote = connected.remote
@@ -363,7 +363,7 @@ class SharedStoreLink:
         return removed
 
     async def withdraw_used_rows(self) -> None:
-        """The machine is no part of it any more; what it sent stays for the others."""
+        """Announce that this machine no longer takes part. What it sent stays for others."""
         connected = await self.ensure_connected()
         machine = bytes.fromhex(self._progress.machine)
         await connected.remote.run_in_thread(connected.remote.engine.publish_used_rows, machine, b"")

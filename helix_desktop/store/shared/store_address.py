@@ -19,14 +19,14 @@ _SECRET = ("password", "sslpassword", "passfile", "secret", "access_key_id", "se
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """`url` can be shown and written down; `login` cannot: a password, or "key:secret" of S3."""
+    """`url` can be shown and stored, but not `login`: a password, or "key:secret" for S3."""
 
     url: str
     login: str = ""
 
 
 def parse_store_address(text: str) -> StoreAddress:
-    """What somebody wrote; InvalidInput where no engine has such an address."""
+    """Parse an address. Raises InvalidInput if no store has such an address."""
     try:
         parts = urlsplit(text.strip())
         options = parse_qsl(parts.query, keep_blank_values=True)
@@ -63,12 +63,12 @@ def _not_an_address_error() -> InvalidInput:
 
 
 def holds_conversations(url: str) -> bool:
-    """Whether the store at this address can have conversations, and not only content."""
+    """Whether this store can have conversations as well as content."""
     return not url.startswith("s3:")
 
 
 def open_row_store(address: StoreAddress, space: bytes) -> RowStore:
-    """The engine there. Nothing is asked of it yet; NotFound where the extra is not installed."""
+    """Return the store without contacting it. Raises NotFound if its extra is not installed."""
     if address.url.startswith("s3:"):
         from helix_desktop.store.shared.s3_rows import S3RowStore
 

@@ -1,7 +1,7 @@
-"""Remembers of each conversation how much of it other machines have, and its head as it was seen last.
+"""Remembers how much of each conversation other machines have, and its head when last seen.
 
-A table in the journal, so that it changes with the facts in one transaction. It is derived: without
-it, what is here is compared with what is shared from the first fact on.
+A table in the journal, changed in one transaction with the facts. It is
+derived: without it, all facts here are compared with the shared ones.
 """
 
 # ruff: noqa: S608 -- what is put together here are the names of columns
@@ -39,7 +39,7 @@ _IS_PENDING = (
     " released WHERE released.conversation = {0}))"
 )
 _NOTE = "DELETE FROM pending WHERE conversation = {0}; INSERT INTO pending SELECT {0} WHERE " + _IS_PENDING
-# Conversations that must be sent, or were removed here, are noted at once: to search 10,000 took 17 ms each time.
+# Conversations to send, or removed here, are noted at once, since searching 10,000 took 17 ms each time.
 _PENDING = (
     "CREATE TEMP TABLE IF NOT EXISTS pending(conversation TEXT PRIMARY KEY) WITHOUT ROWID",
     "INSERT OR IGNORE INTO pending SELECT one FROM (SELECT id AS one FROM conversations UNION SELECT conversation"
@@ -56,7 +56,7 @@ _PENDING = (
         ))
     ),
 )  # fmt: skip
-_UNSENT = (  # What a branch begins with is there as long as it is in the conversation that it came from.
+_UNSENT = (  # A branch's first facts are there if they are in the original conversation.
     "SELECT id, last_seq - max(coalesce(seq, 0), min(forked_at, coalesce((SELECT seq FROM in_step WHERE conversation ="
     " forked_from), 0))) FROM pending CROSS JOIN conversations ON id = pending.conversation"
     " LEFT JOIN in_step ON in_step.conversation = id WHERE last_seq > coalesce(seq, 0) ORDER BY updated, conversations.rowid"
@@ -66,7 +66,7 @@ _REMOVED = "SELECT conversation FROM pending WHERE NOT EXISTS (SELECT 1 FROM con
 
 @dataclass(frozen=True, slots=True)
 class SharedProgress:
-    """The others have the facts up to `seq`, where the chain's link is `chain`. `version`, `writer` and `contents`: of the head."""
+    """Others have the facts up to `seq`, where the chain's link is `chain`. The rest is from the head."""
 
     conversation: str
     seq: int = 0
@@ -81,12 +81,12 @@ class SharedProgress:
 
     @property
     def must_be_sent_anew(self) -> bool:
-        """Whether what is there of it was changed here in place: it is sent anew."""
+        """Whether it must be sent anew, because facts that are there were changed in place here."""
         return self.contents is not None and bool(self.contents.segments) and self.contents.last == 0
 
 
 class SyncState:
-    """The table of an open journal; used from the thread that owns it."""
+    """The table in an open journal. Used from the journal's thread."""
 
     def __init__(
         self, journal: JournalFile, seal_: RowCipher | None = None, forgotten: Callable[[Digest], bool] | None = None
@@ -101,7 +101,7 @@ class SyncState:
         self.machine = bytes.fromhex(self._read_value("machine") or self._write_value("machine", secrets.token_hex(16)))
 
     def read_mark(self) -> HeadMark:
-        """Up to which of the engine's changes everything was looked at."""
+        """Return the engine's last change up to which everything was looked at."""
         change, _, engine = self._read_value("mark").partition(" ")
         return engine, int(change or 0)
 
@@ -109,7 +109,7 @@ class SyncState:
         self._write_value("mark", f"{mark[1]} {mark[0]}")
 
     def read_unread_heads(self) -> frozenset[bytes]:
-        """Heads before the mark that could not be taken in: damaged ones, and those of conversations somebody worked in."""
+        """Return older heads that could not be merged: damaged ones, or with conversations in use."""
         return frozenset(map(bytes.fromhex, self._read_value("unread").split()))
 
     def save_unread_heads(self, names: frozenset[bytes]) -> None:
@@ -124,7 +124,7 @@ class SyncState:
         return _progress_from_row(row) if row else SharedProgress(conversation)
 
     def read_shared_progress_if_here(self, conversation: str) -> SharedProgress:
-        """The same; of a conversation that was removed here nothing is left to go on from."""
+        """Return the progress, or nothing for a conversation that was removed here."""
         with self._journal.errors:
             there = self._journal.connection.execute(
                 "SELECT 1 FROM conversations WHERE id = ?", (conversation,)
@@ -140,11 +140,11 @@ class SyncState:
             return tuple(_progress_from_row(row) for row in rows)
 
     def needed_segment_names(self) -> tuple[bytes, ...]:
-        """What this machine needs of the engine's rows for its conversations."""
+        """Return the rows that this machine needs for its conversations."""
         return tuple(one.name for known in self.list_progress() if known.contents for one in known.contents.segments)
 
     def mark_conversations_for_resending(self, conversations: Iterable[str]) -> None:
-        """Facts of these were changed in place, which only forgetting does: they are to be sent anew, as the next generation."""
+        """Mark conversations with facts changed in place, by forgetting, to be sent anew as the next generation."""
         for conversation in conversations:
             known = self.read_shared_progress(conversation)
             if known.contents is None or not known.seq:
@@ -158,7 +158,7 @@ class SyncState:
     def merge_changed_facts(
         self, known: SharedProgress, lines: Sequence[StoredFact], seen: SharedProgress
     ) -> int | None:
-        """Another machine has the facts changed in place, or this one: the changed text holds. Gives the number behind which both wrote."""
+        """Merge facts changed in place, here or there; the changed text wins. Return the number after which both wrote."""
         here = self._journal.read_stored_facts(known.conversation)
         agreed = min(known.seq, len(lines))
         ahead = known.generation > seen.generation
@@ -193,7 +193,7 @@ class SyncState:
                 self.released.remove_release_marks(known.conversation)
 
     def save_progress_if_here(self, seen: SharedProgress, known: SharedProgress) -> bool:
-        """Whether all facts of a head are here, as when the answer to sending them was lost. If so, that is noted."""
+        """Whether all facts of a head are here, such as after a lost answer. If so, note that."""
         if known.must_be_sent_anew or seen.seq <= known.seq:
             return False
         lines = self._journal.read_stored_facts(seen.conversation, known.seq, seen.seq - known.seq)
@@ -203,13 +203,13 @@ class SyncState:
         return is_here
 
     def save_progress_together(self, known: Iterable[SharedProgress]) -> None:
-        """Several in one transaction, and one sync."""
+        """Save several in one transaction, with one sync."""
         with self._journal.in_one_transaction():
             for one in known:
                 self.save_progress(one)
 
     def count_facts_to_send(self) -> dict[str, int]:
-        """How many facts of each conversation the others do not have yet, the one that waits longest first."""
+        """Return how many facts of each conversation others lack, the one waiting longest first."""
         with self._journal.errors:
             return {str(name): int(count) for name, count in self._journal.connection.execute(_UNSENT)}
 
@@ -218,21 +218,21 @@ class SyncState:
             return tuple(str(name) for (name,) in self._journal.connection.execute(_REMOVED))
 
     def list_completely_sent(self, conversations: Iterable[str]) -> list[SharedProgress]:
-        """Those of these of which nothing waits to be sent."""
+        """Return those of these without facts to send."""
         waiting = self.count_facts_to_send()
         known = [self.read_shared_progress(one) for one in conversations if one not in waiting]
         return [one for one in known if one.seq and one.contents and one.contents.last == one.seq]
 
     def list_current_own_heads(self, conversations: Sequence[str]) -> list[tuple[SharedProgress, HeadContents]]:
-        """Those of these whose head is this machine's and says what is here."""
+        """Return those of these whose head is this machine's and current."""
         known = [self.read_shared_progress(conversation) for conversation in conversations]
         own = [one for one in known if one.writer == self.machine and not one.must_be_sent_anew]
         return [(one, one.contents) for one in own if one.contents]
 
-    # --- Changes to facts, together with what is known about other machines' facts
+    # --- Changing facts together with what is known of other machines' facts
 
     def append_facts_of_others(self, lines: Sequence[StoredFact], known: SharedProgress, *, anew: bool = False) -> None:
-        """Facts of another machine behind those that are here. `anew`: they were not taken as they came."""
+        """Append another machine's facts. `anew`: they were changed on arrival, so they are sent again."""
         with self._journal.in_one_transaction():
             self._journal.insert_stored_facts(lines, trusted=True)
             self.released.remove_release_marks(known.conversation)
@@ -249,8 +249,8 @@ class SyncState:
         lines: Sequence[StoredFact],
         known: SharedProgress,
     ) -> None:
-        """Two machines wrote behind `last_common_seq`. What was written here becomes the conversation `branch`, whole and with its numbers,
-        and what the other wrote takes its place: all in one transaction, so no fact is ever missing.
+        """Two machines wrote behind `last_common_seq`. What was written here becomes the conversation `branch`, whole and
+        with its numbers, and what the other wrote takes its place: all in one transaction, so no fact is ever missing.
         """
         here = self._journal.read_stored_facts(conversation)
         with self._journal.in_one_transaction():
@@ -264,7 +264,7 @@ class SyncState:
             self._plan_resend_if_different(known)
 
     def blank_forgotten_facts(self, lines: Sequence[StoredFact]) -> list[StoredFact]:
-        """These facts of another machine as they are taken in: what was forgotten here comes back in none of them."""
+        """Return another machine's facts without what was forgotten here."""
         with self._journal.errors:
             known = dict(self._journal.connection.execute("SELECT name, rowid FROM blanked"))
         return [self._blank_if_forgotten(line, known) for line in lines] if known or self._forgotten else list(lines)
@@ -278,7 +278,7 @@ class SyncState:
         return line if fact is None else _with_fact_text(line, fact_encoding.encode_fact(fact))
 
     def _text_of_blanked_fact(self, line: StoredFact, row: int) -> str:
-        """What stands here in this fact's place; only a mark where it is gone altogether."""
+        """Return the text here of a fact that was blanked, or only a mark if it no longer exists."""
         asked = "SELECT conversation, seq FROM blanked WHERE rowid = ?"
         conversation, seq = self._journal.connection.execute(asked, (row,)).fetchone()
         there = next(iter(self._journal.read_stored_facts(conversation, seq - 1, 1)), None)
@@ -287,7 +287,7 @@ class SyncState:
         return there.fact
 
     def _remember_changed_fact(self, line: StoredFact) -> None:
-        """Which fact is being changed in place: by a keyed digest, from which nobody without the key finds what it was."""
+        """Remember a fact changed in place by a keyed digest, which reveals nothing without the key."""
         self._journal.connection.execute(
             "INSERT OR IGNORE INTO blanked VALUES(?, ?, ?)",
             (self._keyed_digest_of_fact(line), line.conversation, line.seq),
@@ -298,7 +298,7 @@ class SyncState:
         return self._seal.keyed_row_name("fact", fact_segments.next_chain_link(b"", line))
 
     def _merge_blanked_facts(self, ours: StoredFact, other: StoredFact) -> Fact:
-        """Where both machines changed a fact in place, what is different was forgotten by one of them."""
+        """Merge a fact that both machines changed in place: whatever differs was forgotten by one of them."""
         asked = "SELECT 1 FROM blanked WHERE conversation = ? AND seq = ?"
         if self._journal.connection.execute(asked, (ours.conversation, ours.seq)).fetchone() is None:
             return other.decode_recorded().fact
@@ -307,7 +307,7 @@ class SyncState:
         )
 
     def _plan_resend_if_different(self, known: SharedProgress, marks: Sequence[Fact] = ()) -> None:
-        """Where what the others have is not what is here, since it was forgotten here, it is sent anew."""
+        """Plan to send it anew if others have something else, because facts were forgotten here."""
         lines = self._journal.read_stored_facts(known.conversation)
         if fact_segments.compute_chain(fact_segments.NOTHING, lines[: known.seq]) == known.chain:
             return
@@ -327,7 +327,7 @@ class SyncState:
 
 
 def _fact_in_branch(line: StoredFact, conversation: str) -> StoredFact:
-    line.decode_recorded()  # Raises for a damaged fact, which must not get a valid seal.
+    line.decode_recorded()  # Raises for a damaged fact, which must get no valid seal.
     return _with_fact_text(replace(line, id=0, conversation=conversation), line.fact)
 
 
@@ -336,7 +336,7 @@ def _with_fact_text(line: StoredFact, fact: str) -> StoredFact:
 
 
 def _merge_versions_blanking_differences(ours: Any, other: Any) -> Any:
-    """What both say; a blank for a text in which they differ."""
+    """Return what both say, with a blank for each text in which they differ."""
     match ours, other:
         case dict(), dict():
             return {
