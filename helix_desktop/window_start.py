@@ -15,8 +15,8 @@ from PySide6.QtCore import QEventLoop, QObject, Signal
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop import __version__
-from helix_desktop.gui.frame.window_shell import WindowShell
-from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.frame.top_level_window import WindowShell
+from helix_desktop.gui.window_state_file import WindowMemory
 
 TITLE = "Helix Desktop"
 

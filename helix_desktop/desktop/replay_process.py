@@ -14,8 +14,8 @@ from typing import Any
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
-from helix_desktop.gui.engine_sentences import translate_sentences as told
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
+from helix_desktop.gui.sentence_translation import translate_sentences as told
 from helix_desktop.gui.translation import tr
 from helix_desktop.histories.session_export import Line, entries_needed_for_export, export_openai_lines
 from helix_desktop.processes import starter

@@ -26,13 +26,13 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import translation
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.deep_links import WindowPlace, parse_deep_link
-from helix_desktop.gui.frame.window_shell import WindowShell
+from helix_desktop.gui.frame.top_level_window import WindowShell
 from helix_desktop.gui.garbage_collection import GarbageCollector
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import code_highlighting
-from helix_desktop.gui.window_memory import WindowMemory
-from helix_desktop.gui.window_wiring import wire_window
+from helix_desktop.gui.window_state_file import WindowMemory
 from helix_desktop.program_folders import ProgramFolders, error_if_not_writable, make_folders_private
 from helix_desktop.program_settings import (
     CODE_FONT,

@@ -22,11 +22,10 @@ from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import access_check, agent_identity, request_routes
-from helix_desktop.gateway.agent_exchange import AgentExchange
 from helix_desktop.gateway.agent_figures import Figures
-from helix_desktop.gateway.body_parsing import BodyBytes, BodyParser, BodyPieces
 from helix_desktop.gateway.conversations_port import AgentConversations
-from helix_desktop.gateway.folded_body import are_all_unchanged, build_folded_body
+from helix_desktop.gateway.folded_request import are_all_unchanged, build_folded_body
+from helix_desktop.gateway.incremental_parsing import BodyBytes, BodyParser, BodyPieces
 from helix_desktop.gateway.provider_reply_bodies import read_asked_reply
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations, RegisteredConversations
 from helix_desktop.gateway.request_forwarding import (
@@ -35,6 +34,7 @@ from helix_desktop.gateway.request_forwarding import (
     build_provider_request,
     run_in_thread_if_large,
 )
+from helix_desktop.gateway.request_handling import AgentExchange
 from helix_desktop.gateway.request_parsing import (
     MOST_BODY_BYTES,
     SIDE_REQUEST_BYTES,
@@ -43,9 +43,9 @@ from helix_desktop.gateway.request_parsing import (
     parse_incoming_request,
 )
 from helix_desktop.gateway.taken_out_messages import TakenOutMessages
-from helix_desktop.protocols.anthropic import anthropic_wire
-from helix_desktop.protocols.gemini import gemini_wire
-from helix_desktop.protocols.openai_responses import responses_wire
+from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.protocols.gemini import gemini_gateway
+from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from helix_desktop.protocols.wire_message import SLICE, Json
 from helix_desktop.providers.http_transport import build_http_client, is_loopback
@@ -351,7 +351,7 @@ def _provider_address(incoming: IncomingRequest) -> str:
     if registration.upstream:
         return registration.upstream
     wire = where.wire or request_routes.guess_protocol(where.path, incoming.headers)
-    if wire == responses_wire.NAME and "chatgpt-account-id" in incoming.headers:
+    if wire == responses_gateway.NAME and "chatgpt-account-id" in incoming.headers:
         return request_routes.CODEX_SUBSCRIPTION_URL
     return registration.upstreams.get(wire) or request_routes.UPSTREAMS[wire]
 
@@ -366,7 +366,7 @@ def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, syste
         if "max_tokens" in body:
             body["max_tokens"] = limit or 4_000
     body.pop("stream_options", None)
-    if body.get("stream") and not (wire is responses_wire and request_routes.CODEX_SUBSCRIPTION_URL in last.url):
+    if body.get("stream") and not (wire is responses_gateway and request_routes.CODEX_SUBSCRIPTION_URL in last.url):
         body["stream"] = False
     together = [*((unit, False) for unit in units), (wire.user_message(question), True)]
     body = wire.with_messages(body, wire.merge_added(together))
@@ -426,7 +426,7 @@ def _add_stored_key(incoming: IncomingRequest) -> IncomingRequest:
     if not key or there != incoming.registration.key_host or agent_identity.sends_own_key(incoming.headers):
         return incoming
     wire = incoming.route.wire or request_routes.guess_protocol(incoming.route.path, incoming.headers)
-    name = {anthropic_wire.NAME: b"x-api-key", gemini_wire.NAME: b"x-goog-api-key"}.get(wire, b"authorization")
+    name = {anthropic_gateway.NAME: b"x-api-key", gemini_gateway.NAME: b"x-goog-api-key"}.get(wire, b"authorization")
     value = key if name != b"authorization" else f"Bearer {key}"
     return replace(incoming, raw_headers=(*incoming.raw_headers, (name, value.encode("latin-1"))))
 

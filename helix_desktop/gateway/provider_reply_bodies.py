@@ -13,7 +13,7 @@ import orjson
 
 from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding, decompress_body
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway.body_parsing import check_bracket_count, parse_whole_body
+from helix_desktop.gateway.incremental_parsing import check_bracket_count, parse_whole_body
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
 from helix_desktop.protocols.wire_message import Json
 

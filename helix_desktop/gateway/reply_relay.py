@@ -17,15 +17,15 @@ from helix_desktop.engine.facts import Stop
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import provider_reply_bodies
-from helix_desktop.gateway.body_parsing import BodyPieces
 from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
-from helix_desktop.gateway.folded_body import PreviousBody, build_folded_body, count_leading_instructions
+from helix_desktop.gateway.folded_request import PreviousBody, build_folded_body, count_leading_instructions
+from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.request_forwarding import RequestForwarder, run_in_thread_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.view_entries import As, Entry, Hidden, Returned
 from helix_desktop.json_values import text_at
 from helix_desktop.protocols.event_stream import RawEventSplitter, encode_event, parse_event_data
-from helix_desktop.protocols.gemini import gemini_wire
+from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from helix_desktop.protocols.provider_failures import retry_after_seconds
@@ -228,7 +228,7 @@ class ReplyRelay:
         return (
             b"[DONE]" in raw
             or kind in ("message_stop", "response.completed", "response.incomplete")
-            or self.request.body.wire == gemini_wire.NAME
+            or self.request.body.wire == gemini_gateway.NAME
         )
 
     async def _record_and_relay_whole_reply(self, response: httpx.Response) -> WireReply | None:
@@ -263,9 +263,9 @@ class ReplyRelay:
             await self.sending.send(bytes(content[at : at + provider_reply_bodies.LARGE_REPLY_BYTES]))
 
     def _parse_answer(self, value: Json) -> WireReply:
-        if self.request.body.wire == gemini_wire.NAME:
+        if self.request.body.wire == gemini_gateway.NAME:
             calls = sum(len(message.pieces_of_kind(PieceKind.CALL)) for message in self.request.body.messages)
-            return self._number_gemini_calls(gemini_wire.parse_reply(value), calls)
+            return self._number_gemini_calls(gemini_gateway.parse_reply(value), calls)
         found: WireReply = self._wire_module.parse_reply(value)
         return found
 

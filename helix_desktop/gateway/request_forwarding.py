@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway.body_parsing import BodyPieces
+from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.provider_reply_bodies import ProviderRefusal
 from helix_desktop.gateway.request_parsing import IncomingRequest
 from helix_desktop.gateway.request_routes import CONNECTION_HEADERS, headers_to_forward

@@ -7,14 +7,14 @@ from dataclasses import replace
 from helix_desktop.decompression import DecodedTooLarge, decompress_body
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_identity
-from helix_desktop.gateway.body_parsing import BodyBytes, BodyParser, ParsedBody
 from helix_desktop.gateway.conversations_port import Arrival
-from helix_desktop.gateway.folded_body import count_leading_instructions
+from helix_desktop.gateway.folded_request import count_leading_instructions
+from helix_desktop.gateway.incremental_parsing import BodyBytes, BodyParser, ParsedBody
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_routes import RequestRoute
-from helix_desktop.protocols.gemini import gemini_wire
+from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
-from helix_desktop.protocols.openai_responses import responses_wire
+from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.wire_message import Json, Speaker, Tool, Wired
 
 MOST_BODY_BYTES = 64 << 20
@@ -92,9 +92,9 @@ def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, f
 
 def _can_be_folded(route: RequestRoute, body: Mapping[str, Json]) -> bool:
     """Whether the whole history is in the request. What the provider stores for the client cannot be folded."""
-    if route.wire == responses_wire.NAME:
+    if route.wire == responses_gateway.NAME:
         return not body.get("previous_response_id") and not body.get("conversation") and not body.get("background")
-    return route.wire != gemini_wire.NAME or not body.get("cachedContent")
+    return route.wire != gemini_gateway.NAME or not body.get("cachedContent")
 
 
 def _hash_of_head(system: str, tools: Sequence[Tool]) -> str:

@@ -8,17 +8,17 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.protocols.anthropic import anthropic_wire
-from helix_desktop.protocols.gemini import gemini_wire
-from helix_desktop.protocols.openai_chat import chat_wire
-from helix_desktop.protocols.openai_responses import responses_wire
+from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.protocols.gemini import gemini_gateway
+from helix_desktop.protocols.openai_chat import chat_gateway
+from helix_desktop.protocols.openai_responses import responses_gateway
 
 STATUS = "/.helix/status"
 UPSTREAMS: Mapping[str, str] = {
-    anthropic_wire.NAME: "https://api.anthropic.com",
-    chat_wire.NAME: "https://api.openai.com/v1",
-    responses_wire.NAME: "https://api.openai.com/v1",
-    gemini_wire.NAME: "https://generativelanguage.googleapis.com",
+    anthropic_gateway.NAME: "https://api.anthropic.com",
+    chat_gateway.NAME: "https://api.openai.com/v1",
+    responses_gateway.NAME: "https://api.openai.com/v1",
+    gemini_gateway.NAME: "https://generativelanguage.googleapis.com",
 }
 CODEX_SUBSCRIPTION_URL = "https://chatgpt.com/backend-api/codex"
 _GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)$")
@@ -55,27 +55,27 @@ def parse_route(raw_path: str) -> RequestRoute:
     before: dict[str, Any] = {name: unquote(value) for name, value in named if value}
     path = (raw_path[found.end() :] if found else raw_path) or "/"
     if path.endswith("/messages"):
-        return RequestRoute(path, anthropic_wire.NAME, **before)
+        return RequestRoute(path, anthropic_gateway.NAME, **before)
     if path.endswith("/messages/count_tokens"):
-        return RequestRoute(path, anthropic_wire.NAME, counts_tokens=True, **before)
+        return RequestRoute(path, anthropic_gateway.NAME, counts_tokens=True, **before)
     if path.endswith("/chat/completions"):
-        return RequestRoute(path, chat_wire.NAME, **before)
+        return RequestRoute(path, chat_gateway.NAME, **before)
     if path.endswith("/responses"):
-        return RequestRoute(path, responses_wire.NAME, **before)
+        return RequestRoute(path, responses_gateway.NAME, **before)
     if (model := _GEMINI.search(path)) is not None:
         kind = model[2]
         streams = kind == "streamGenerateContent"
-        return RequestRoute(path, gemini_wire.NAME, kind == "countTokens", model[1], streams, **before)
+        return RequestRoute(path, gemini_gateway.NAME, kind == "countTokens", model[1], streams, **before)
     return RequestRoute(path, **before)
 
 
 def guess_protocol(path: str, headers: Mapping[str, str]) -> str:
     """Whose API a request that only passes through is meant for."""
     if "anthropic-version" in headers or "x-api-key" in headers:
-        return anthropic_wire.NAME
+        return anthropic_gateway.NAME
     if "x-goog-api-key" in headers or "/v1beta" in path or "/v1alpha" in path:
-        return gemini_wire.NAME
-    return chat_wire.NAME
+        return gemini_gateway.NAME
+    return chat_gateway.NAME
 
 
 def headers_to_forward(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -1,9 +1,9 @@
 """Remembers what users took out of agents' contexts, for requests that go on without a view."""
 
 from helix_desktop.errors import ActionRefused
-from helix_desktop.gateway.body_parsing import BodyPieces
 from helix_desktop.gateway.conversations_port import Arrival
-from helix_desktop.gateway.folded_body import build_folded_body
+from helix_desktop.gateway.folded_request import build_folded_body
+from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.view_entries import As, Changed
 from helix_desktop.protocols.wire_message import Json

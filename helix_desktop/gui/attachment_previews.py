@@ -13,7 +13,7 @@ from helix_desktop.gui.chat.attachment_chips import AttachmentChips
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.shared.picture_reader import read_picture
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_scroll_area
+from helix_desktop.gui.shared.widgets import TransientDialog, build_scroll_area
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 

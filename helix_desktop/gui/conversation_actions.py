@@ -14,9 +14,9 @@ from helix_desktop.engine.ports import EmptyTrashResult
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import conversation_export
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.question_dialogs import ask_new_file, ask_text, ask_to_confirm, ask_which_way, show_text_box
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
 from helix_desktop.gui.transcript.safe_text import make_safe_text

@@ -9,10 +9,10 @@ from PySide6.QtWidgets import QCheckBox, QLineEdit, QProgressBar, QWidget
 from helix_desktop.engine.ports import ForgetResult
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 
@@ -37,7 +37,7 @@ def open_forget_text_dialog(window: MainWindow, parent: QWidget | None = None) -
     dialog.open()
 
 
-class ForgetTextDialog(plain_widgets.TransientDialog):
+class ForgetTextDialog(widgets.TransientDialog):
     """`forget_in_window` is called with the text once it is forgotten; the work goes on while `owner` lives, also without the dialog."""
 
     def __init__(
@@ -47,17 +47,15 @@ class ForgetTextDialog(plain_widgets.TransientDialog):
         self._bench, self._doing, self._gone, self._owner = bench, doing, gone, owner
         self.closed_early: Callable[[str], object] = lambda _words: None
         self._closed = False
-        self.text = plain_widgets.build_line_edit(tr("Text to remove"), tr("Paste the text"), self)
+        self.text = widgets.build_line_edit(tr("Text to remove"), tr("Paste the text"), self)
         self.text.setEchoMode(QLineEdit.EchoMode.Password)
         self.show_text_checkbox = QCheckBox(tr("Show text"), self)
         # Return in the text field only moves the focus to "Forget everywhere", and deletes nothing.
-        self.stop_button = plain_widgets.build_push_button(tr("Stop"), self, self._stop_forgetting)
-        self.close_button = plain_widgets.build_push_button(tr("Cancel"), self, self.reject)
-        self.forget_button = plain_widgets.build_push_button(
-            tr("Forget everywhere"), self, self._start_forgetting, "danger"
-        )
+        self.stop_button = widgets.build_push_button(tr("Stop"), self, self._stop_forgetting)
+        self.close_button = widgets.build_push_button(tr("Cancel"), self, self.reject)
+        self.forget_button = widgets.build_push_button(tr("Forget everywhere"), self, self._start_forgetting, "danger")
         self.bar = QProgressBar(self)
-        self.message_label = plain_widgets.build_plain_label(parent=self)
+        self.message_label = widgets.build_plain_label(parent=self)
         self._lay_out_forget_dialog()
         hidden, shown = QLineEdit.EchoMode.Password, QLineEdit.EchoMode.Normal
         self.show_text_checkbox.toggled.connect(lambda on: self.text.setEchoMode(shown if on else hidden))
@@ -66,7 +64,7 @@ class ForgetTextDialog(plain_widgets.TransientDialog):
     def _lay_out_forget_dialog(self) -> None:
         column = build_column(owner=self, margins=(MARGIN, 16, MARGIN, 14), spacing=10)
         for words in _explain_forgetting(self._bench.name):
-            column.addWidget(plain_widgets.build_plain_label(words, parent=self))
+            column.addWidget(widgets.build_plain_label(words, parent=self))
         column.addLayout(build_row((self.text, 1), self.show_text_checkbox))
         self.message_label.hide()
         self.bar.setTextVisible(False)

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QTextBrowser, QWidget
 
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_push_button
+from helix_desktop.gui.shared.widgets import TransientDialog, build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.resources import resources_folder
 

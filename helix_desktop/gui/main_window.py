@@ -1,4 +1,4 @@
-"""The content of the main window: which workspace and conversation it shows. Actions are in `window_wiring.py`."""
+"""The content of the main window: which workspace and conversation it shows. Actions are in `signal_connections.py`."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -18,19 +18,19 @@ from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWor
 from helix_desktop.gui.chat.attachment_reading import AttachmentReader
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage, UnsentMessages
-from helix_desktop.gui.chat.permission_questions import announce_question_text, describe_uncovered_files
-from helix_desktop.gui.colour_tokens import WORKSPACE_COLOURS
+from helix_desktop.gui.chat.permission_card import announce_question_text, describe_uncovered_files
+from helix_desktop.gui.colours import WORKSPACE_COLOURS
 from helix_desktop.gui.conversation_actions import ConversationActions
 from helix_desktop.gui.deep_links import WindowPlace
-from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.frame.command_palette import CommandPalette, PaletteItem
-from helix_desktop.gui.frame.connect_panel import DEMO_MODEL
+from helix_desktop.gui.frame.connect_model_panel import DEMO_MODEL
 from helix_desktop.gui.frame.conversation_list import describe_copy_of
 from helix_desktop.gui.frame.notices import Notices, announce_to_screen_reader
 from helix_desktop.gui.frame.welcome_page import WelcomePage
 from helix_desktop.gui.frame.window_frame import WindowFrame
 from helix_desktop.gui.frame.window_pages import OpenWorkspaceContents, WindowPages
 from helix_desktop.gui.inspector.context_panel import ContextPanel
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.accessible_roles import install_accessible_roles
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.shared.running_states import WORKING_STATES
@@ -39,7 +39,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import CONVERSATION_ACTIONS, QUESTION_ACTIONS, WORKSPACE_ACTIONS, ActionRegistry
-from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_state_file import WindowMemory
 from helix_desktop.gui.workbench_types import Session, Workbench, Workbenches, WorkspaceListRow
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
 from helix_desktop.program_settings import ProgramSettings

@@ -10,7 +10,7 @@ from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_duration
 from helix_desktop.gui.shared.list_row_model import RowTree
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
+from helix_desktop.gui.shared.widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
 from helix_desktop import resources
-from helix_desktop.gui.colour_tokens import DARK, LIGHT, Scheme, fill_token_of_kind
+from helix_desktop.gui.colours import DARK, LIGHT, Scheme, fill_token_of_kind
 
 if TYPE_CHECKING:  # Imported for types only: the window must appear before the engine is loaded.
     from helix_desktop.engine.blocks import ContextKind

@@ -12,7 +12,7 @@ from pathlib import Path
 from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QTranslator
 
 from helix_desktop import resources
-from helix_desktop.gui import engine_sentences
+from helix_desktop.gui import sentence_translation
 from helix_desktop.program_settings import LANGUAGES
 
 _translations: dict[str, str] = {}
@@ -47,7 +47,7 @@ def set_translations(words: Mapping[str, str], below: Mapping[str, str] | None =
     """
     _translations.clear()
     _translations.update(words)
-    engine_sentences.install_sentence_table(below or {}, words.get("{n}%", "{n}%"))
+    sentence_translation.install_sentence_table(below or {}, words.get("{n}%", "{n}%"))
 
 
 def language_to_show(chosen: str = "") -> str:

@@ -13,7 +13,6 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.background_runner import CoroutineStarter
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, describe_untrusted_items
 from helix_desktop.gui.deep_links import WindowPlace, format_deep_link, parse_deep_link
-from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.frame.conversation_list import format_age
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
 from helix_desktop.gui.importing.history_import_port import (
@@ -26,6 +25,7 @@ from helix_desktop.gui.main_window import TITLE, MainWindow
 from helix_desktop.gui.model_actions import ModelActions
 from helix_desktop.gui.model_setup_port import ModelSetupPort
 from helix_desktop.gui.question_dialogs import ask_folder, ask_which_way, show_text_box
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.transcript.safe_text import make_safe_text

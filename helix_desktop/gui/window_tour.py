@@ -13,7 +13,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import message_sending
 from helix_desktop.gui.frame.tour_card import TourGuide
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.transcript.chat_intents import OpenFold
+from helix_desktop.gui.transcript.chat_actions import OpenFold
 from helix_desktop.gui.translation import tr
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.gui.colour_tokens import WORKSPACE_COLOURS
-from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.colours import WORKSPACE_COLOURS
 from helix_desktop.gui.frame.progress_dialog import ProgressDialog
 from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_file, ask_folder, ask_new_file, ask_text
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.text_file_saving import file_name_from_title
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import ImportedWorkspace, Workbench, WorkspaceListRow

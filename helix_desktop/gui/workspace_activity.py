@@ -16,10 +16,10 @@ from helix_desktop.engine.session_events import (
     ToolPrinted,
 )
 from helix_desktop.gui.chat.attachment_chips import encode_message_parts
-from helix_desktop.gui.event_bridge import EventBridge
+from helix_desktop.gui.session_signals import EventBridge
 from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.unfinished_output import UnfinishedOutput
-from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_state_file import WindowMemory
 from helix_desktop.gui.workbench_types import Session, Workbench
 
 _STATES_BY_URGENCY = (

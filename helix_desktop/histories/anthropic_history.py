@@ -7,7 +7,7 @@ from helix_desktop.engine.facts import Reasoning, ReplyPart
 from helix_desktop.histories import claude_code_history, history_rows
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, build_recorded_reply
 from helix_desktop.json_values import object_at, objects_at, text_at
-from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.anthropic import anthropic_gateway
 
 KIND = "messages"
 _BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking")
@@ -35,7 +35,7 @@ def _read_anthropic_message(value: Mapping[str, object]) -> list[RecordedMessage
     role, content = value.get("role"), value.get("content")
     time = history_rows.parse_time(value.get("ts", value.get("timestamp")))
     if role == "assistant":
-        model, usage = text_at(value, "model"), anthropic_wire.parse_usage(object_at(value, "usage"))
+        model, usage = text_at(value, "model"), anthropic_gateway.parse_usage(object_at(value, "usage"))
         return [build_recorded_reply(_anthropic_reply_parts(content), model=model, time=time, usage=usage)]
     if role == "system":
         return [RecordedMessage("system", history_rows.text_of_message_content(content), time=time)]

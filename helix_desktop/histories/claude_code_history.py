@@ -36,7 +36,7 @@ from helix_desktop.histories.recorded_session import (
     format_opaque_json,
 )
 from helix_desktop.json_values import first_text, list_at, object_at, objects_at, parse_json_or_none, text_at
-from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.anthropic import anthropic_gateway
 
 KIND = "claude-code"
 TAG = "anthropic api.anthropic.com"
@@ -201,7 +201,7 @@ class _ClaudeCodeMessages(HistoryMessages):
 
     def _read_claude_reply(self, value: Mapping[str, object], message: Mapping[str, object]) -> None:
         time, name = parse_time(value.get("timestamp")), text_at(message, "id")
-        model, usage = text_at(message, "model"), anthropic_wire.parse_usage(object_at(message, "usage"))
+        model, usage = text_at(message, "model"), anthropic_gateway.parse_usage(object_at(message, "usage"))
         own = read_claude_reply_parts(message.get("content"), model)
         found = build_recorded_reply(own, model=model, time=time, usage=usage)
         at = self.steps.get(name) if name else None

@@ -6,7 +6,7 @@ from pathlib import Path
 from helix_desktop.histories import history_rows
 from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession, Speaker
 from helix_desktop.json_values import first_text, object_at, text_at
-from helix_desktop.protocols.openai_chat import chat_wire
+from helix_desktop.protocols.openai_chat import chat_gateway
 
 KIND = "messages"
 _ROLES: Mapping[str, Speaker] = {
@@ -50,7 +50,7 @@ def _read_openai_message(value: Mapping[str, object], before: Sequence[RecordedM
     text, pictures = history_rows.text_and_pictures(content)
     if role == "assistant":
         reasoning, model = first_text(value, "reasoning_content", "reasoning"), text_at(value, "model")
-        calls, usage = _openai_calls(value, len(before)), chat_wire.parse_usage(object_at(value, "usage"))
+        calls, usage = _openai_calls(value, len(before)), chat_gateway.parse_usage(object_at(value, "usage"))
         return RecordedMessage(role, text, calls, reasoning=reasoning, time=time, model=model, usage=usage)
     if role == "tool":
         answers = text_at(value, "tool_call_id") or _last_call_named(value, before)

@@ -3,24 +3,24 @@
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
-from helix_desktop.protocols.anthropic import anthropic_wire
-from helix_desktop.protocols.gemini import gemini_wire
+from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.hidden_calls import HiddenCallFilter
-from helix_desktop.protocols.openai_chat import chat_wire
-from helix_desktop.protocols.openai_responses import responses_wire
+from helix_desktop.protocols.openai_chat import chat_gateway
+from helix_desktop.protocols.openai_responses import responses_gateway
 
 WIRE_MODULES: Mapping[str, ModuleType] = {
-    wire.NAME: wire for wire in (anthropic_wire, chat_wire, responses_wire, gemini_wire)
+    wire.NAME: wire for wire in (anthropic_gateway, chat_gateway, responses_gateway, gemini_gateway)
 }
 MESSAGE_FIELDS = {
-    anthropic_wire.NAME: "messages",
-    chat_wire.NAME: "messages",
-    responses_wire.NAME: "input",
-    gemini_wire.NAME: "contents",
+    anthropic_gateway.NAME: "messages",
+    chat_gateway.NAME: "messages",
+    responses_gateway.NAME: "input",
+    gemini_gateway.NAME: "contents",
 }
 CALL_FILTERS: Mapping[str, Callable[..., HiddenCallFilter]] = {
-    anthropic_wire.NAME: anthropic_wire.AnthropicCallFilter,
-    chat_wire.NAME: chat_wire.ChatCallFilter,
-    responses_wire.NAME: responses_wire.ResponsesCallFilter,
-    gemini_wire.NAME: gemini_wire.GeminiCallFilter,
+    anthropic_gateway.NAME: anthropic_gateway.AnthropicCallFilter,
+    chat_gateway.NAME: chat_gateway.ChatCallFilter,
+    responses_gateway.NAME: responses_gateway.ResponsesCallFilter,
+    gemini_gateway.NAME: gemini_gateway.GeminiCallFilter,
 }

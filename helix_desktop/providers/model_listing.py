@@ -7,8 +7,8 @@ from urllib.parse import quote, urlsplit
 
 from helix_desktop import json_values
 from helix_desktop.errors import ModelFailed, NotFound, ProviderUnreachable
-from helix_desktop.protocols.anthropic import anthropic_messages
-from helix_desktop.protocols.gemini import gemini_protocol
+from helix_desktop.protocols.anthropic import anthropic_client
+from helix_desktop.protocols.gemini import gemini_client
 from helix_desktop.protocols.provider_failures import ProviderRefusal, failure_of_refusal, read_refusal_body
 from helix_desktop.providers import demo_model, provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
@@ -81,9 +81,9 @@ async def _fetch_all_pages(
 
 def _models_path(config: provider_catalog.ProviderConfig) -> str:
     versioned = "/v1" in urlsplit(config.base_url).path
-    if config.kind == gemini_protocol.KIND:
+    if config.kind == gemini_client.KIND:
         return f"{'' if versioned else '/v1beta'}/models?pageSize=1000"
-    if config.kind == anthropic_messages.KIND:
+    if config.kind == anthropic_client.KIND:
         return f"{'' if versioned else '/v1'}/models?limit=1000"
     return "/models"
 

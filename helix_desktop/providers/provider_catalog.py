@@ -13,14 +13,14 @@ from helix_desktop.engine.ports import Clock, ModelClient
 from helix_desktop.errors import ActionRefused, InvalidInput, NoUsableKeyring, ProviderKeyRefused
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Object
-from helix_desktop.protocols.anthropic import anthropic_messages
-from helix_desktop.protocols.anthropic.anthropic_messages import AnthropicMessages
-from helix_desktop.protocols.gemini import gemini_protocol
-from helix_desktop.protocols.gemini.gemini_protocol import GeminiProtocol
-from helix_desktop.protocols.openai_chat import chat_completions
-from helix_desktop.protocols.openai_chat.chat_completions import OpenAIChat
-from helix_desktop.protocols.openai_responses import responses_protocol
-from helix_desktop.protocols.openai_responses.responses_protocol import OpenAIResponses
+from helix_desktop.protocols.anthropic import anthropic_client
+from helix_desktop.protocols.anthropic.anthropic_client import AnthropicMessages
+from helix_desktop.protocols.gemini import gemini_client
+from helix_desktop.protocols.gemini.gemini_client import GeminiProtocol
+from helix_desktop.protocols.openai_chat import chat_client
+from helix_desktop.protocols.openai_chat.chat_client import OpenAIChat
+from helix_desktop.protocols.openai_responses import responses_client
+from helix_desktop.protocols.openai_responses.responses_client import OpenAIResponses
 from helix_desktop.protocols.protocol_dialect import ProtocolDialect
 from helix_desktop.providers import http_transport
 from helix_desktop.providers.demo_model import DEMO, DemoModel
@@ -41,7 +41,7 @@ class ProviderConfig:
     """
 
     name: str
-    kind: str = chat_completions.KIND
+    kind: str = chat_client.KIND
     base_url: str = ""
     variable: str = ""
     key_host: str = ""  # The host that the user entered the key for.
@@ -83,28 +83,28 @@ class ProviderConfig:
 PRESETS: Mapping[str, ProviderConfig] = {
     config.name: config
     for config in (
-        ProviderConfig("openai", responses_protocol.KIND, "https://api.openai.com/v1", "OPENAI_API_KEY"),
-        ProviderConfig("anthropic", anthropic_messages.KIND, "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
-        ProviderConfig("gemini", gemini_protocol.KIND, "https://generativelanguage.googleapis.com", "GEMINI_API_KEY"),
-        ProviderConfig("openrouter", chat_completions.KIND, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-        ProviderConfig("deepseek", chat_completions.KIND, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-        ProviderConfig("mistral", chat_completions.KIND, "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-        ProviderConfig("xai", chat_completions.KIND, "https://api.x.ai/v1", "XAI_API_KEY"),
-        ProviderConfig("groq", chat_completions.KIND, "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-        ProviderConfig("ollama", chat_completions.KIND, "http://127.0.0.1:11434/v1"),
-        ProviderConfig("lmstudio", chat_completions.KIND, "http://127.0.0.1:1234/v1"),
-        ProviderConfig("llamacpp", chat_completions.KIND, "http://127.0.0.1:8080/v1"),
-        ProviderConfig("vllm", chat_completions.KIND, "http://127.0.0.1:8000/v1"),
+        ProviderConfig("openai", responses_client.KIND, "https://api.openai.com/v1", "OPENAI_API_KEY"),
+        ProviderConfig("anthropic", anthropic_client.KIND, "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+        ProviderConfig("gemini", gemini_client.KIND, "https://generativelanguage.googleapis.com", "GEMINI_API_KEY"),
+        ProviderConfig("openrouter", chat_client.KIND, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        ProviderConfig("deepseek", chat_client.KIND, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+        ProviderConfig("mistral", chat_client.KIND, "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        ProviderConfig("xai", chat_client.KIND, "https://api.x.ai/v1", "XAI_API_KEY"),
+        ProviderConfig("groq", chat_client.KIND, "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        ProviderConfig("ollama", chat_client.KIND, "http://127.0.0.1:11434/v1"),
+        ProviderConfig("lmstudio", chat_client.KIND, "http://127.0.0.1:1234/v1"),
+        ProviderConfig("llamacpp", chat_client.KIND, "http://127.0.0.1:8080/v1"),
+        ProviderConfig("vllm", chat_client.KIND, "http://127.0.0.1:8000/v1"),
         ProviderConfig(DEMO, DEMO),
     )
 }
 
 
 DIALECTS: Mapping[str, Callable[[str, str, str], ProtocolDialect]] = {
-    chat_completions.KIND: OpenAIChat,
-    responses_protocol.KIND: OpenAIResponses,
-    anthropic_messages.KIND: AnthropicMessages,
-    gemini_protocol.KIND: GeminiProtocol,
+    chat_client.KIND: OpenAIChat,
+    responses_client.KIND: OpenAIResponses,
+    anthropic_client.KIND: AnthropicMessages,
+    gemini_client.KIND: GeminiProtocol,
 }
 KINDS = (*DIALECTS, DEMO)
 
@@ -143,7 +143,7 @@ def check_provider_config(config: ProviderConfig) -> ProviderConfig:
         raise InvalidInput(
             f"Saving the header {secret} would store a key in a file.", remedy="Use --key-header and --key instead."
         )
-    bare = parts.path in {"", "/"} and config.kind in {chat_completions.KIND, responses_protocol.KIND}
+    bare = parts.path in {"", "/"} and config.kind in {chat_client.KIND, responses_client.KIND}
     return replace(config, base_url=f"{config.base_url.rstrip('/')}/v1") if bare else config
 
 
@@ -263,7 +263,7 @@ def describe_model(config: ProviderConfig, model: str, reported: Object | None =
 
 def cache_life_seconds(config: ProviderConfig, model: str) -> int:
     """The seconds a provider keeps a prompt in its cache after the last use, at least, as it documents; 0: it does not say."""
-    documented = config.kind == anthropic_messages.KIND or urlsplit(config.base_url).hostname == "api.openai.com"
+    documented = config.kind == anthropic_client.KIND or urlsplit(config.base_url).hostname == "api.openai.com"
     return CACHE_SECONDS if documented or model.startswith("anthropic/") else 0
 
 

@@ -29,7 +29,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.request_costs import RequestCost, explain_requests
-from helix_desktop.protocols.anthropic.anthropic_messages import AnthropicMessages
+from helix_desktop.protocols.anthropic.anthropic_client import AnthropicMessages
 from helix_desktop.protocols.protocol_dialect import ModelAbilities
 from tests.engine.agent import ScriptedTools, SteppedClock, World, world
 from tests.peers.anthropic_billing import Cache

@@ -19,7 +19,7 @@ from collections import Counter
 
 from helix_desktop.engine import hidden_characters
 from helix_desktop.engine.changes.git_patch import format_unified_diff
-from helix_desktop.gui.engine_sentences import translate_title
+from helix_desktop.gui.sentence_translation import translate_title
 from tests.unmarking import unmark_text
 
 WORDS = [

@@ -23,11 +23,11 @@ from helix_desktop.gui.transcript.markdown_blocks import (
 from helix_desktop.gui.transcript.markdown_chunks import split_markdown_chunks
 from helix_desktop.histories import history_reading as histories
 from helix_desktop.mcp_host import server_config as mcp_config
-from helix_desktop.protocols.anthropic.anthropic_messages import AnthropicMessages
+from helix_desktop.protocols.anthropic.anthropic_client import AnthropicMessages
 from helix_desktop.protocols.event_stream import EventStreamParser
-from helix_desktop.protocols.gemini.gemini_protocol import GeminiProtocol
-from helix_desktop.protocols.openai_chat.chat_completions import OpenAIChat
-from helix_desktop.protocols.openai_responses.responses_protocol import OpenAIResponses
+from helix_desktop.protocols.gemini.gemini_client import GeminiProtocol
+from helix_desktop.protocols.openai_chat.chat_client import OpenAIChat
+from helix_desktop.protocols.openai_responses.responses_client import OpenAIResponses
 from helix_desktop.protocols.protocol_dialect import ProtocolDialect
 from helix_desktop.store import workspace_settings
 from helix_desktop.tools.argument_schema import fit_arguments_to_schema, read_arguments

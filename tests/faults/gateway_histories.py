@@ -27,7 +27,7 @@ from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.view_entries import As
-from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.wire_message import Tool
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.workbench import all_workbenches
@@ -113,7 +113,7 @@ async def _nobody(*_: object) -> tuple[str, Usage, str]:
 async def request(room: LocalAgentConversations, agent: Agent) -> Iterator[str]:
     """One request and its reply; what was wrong."""
     agent.act()
-    said = anthropic_wire.parse_messages({"messages": agent.units})
+    said = anthropic_gateway.parse_messages({"messages": agent.units})
     arrival = Arrival("anthropic", "an agent", agent.session, "head", "claude-opus-4-6", "system", TOOLS, compute_message_hashes("anthropic", said))  # fmt: skip
     sent = await room.receive_request(arrival, said)
     wrong = []
@@ -126,7 +126,7 @@ async def request(room: LocalAgentConversations, agent: Agent) -> Iterator[str]:
     agent.requests += 1
     if agent.rng.random() < 0.06:
         return iter(wrong)  # the reply never comes: the agent asks again
-    reply = anthropic_wire.parse_message(agent.replies())
+    reply = anthropic_gateway.parse_message(agent.replies())
     stop = Stop.CALLS if _calls(reply.units[0]) else Stop.END
     await room.record_agent_reply(
         sent.ticket, Replied(reply.pieces, "claude-opus-4-6", stop, Usage(10, 0, 0, 1)), reply.identity_key

@@ -37,10 +37,10 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.session import Session
-from helix_desktop.protocols.anthropic import anthropic_messages
-from helix_desktop.protocols.gemini import gemini_protocol
-from helix_desktop.protocols.openai_chat import chat_completions
-from helix_desktop.protocols.openai_responses import responses_protocol
+from helix_desktop.protocols.anthropic import anthropic_client
+from helix_desktop.protocols.gemini import gemini_client
+from helix_desktop.protocols.openai_chat import chat_client
+from helix_desktop.protocols.openai_responses import responses_client
 from helix_desktop.providers.http_transport import ProviderPatience
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
@@ -70,10 +70,10 @@ class Protocol:
 
 
 PROTOCOLS = (
-    Protocol(chat_completions.KIND, ChatServer, chat_server.reply),
-    Protocol(responses_protocol.KIND, ResponsesServer, responses_server.reply),
-    Protocol(anthropic_messages.KIND, AnthropicServer, anthropic_server.reply),
-    Protocol(gemini_protocol.KIND, GeminiServer, gemini_server.reply),
+    Protocol(chat_client.KIND, ChatServer, chat_server.reply),
+    Protocol(responses_client.KIND, ResponsesServer, responses_server.reply),
+    Protocol(anthropic_client.KIND, AnthropicServer, anthropic_server.reply),
+    Protocol(gemini_client.KIND, GeminiServer, gemini_server.reply),
 )
 
 

@@ -17,15 +17,17 @@ from helix_desktop import program_folders, tasks
 from helix_desktop.commands import workspace_access
 from helix_desktop.gateway import agent_run, gateway_server, gateway_socket
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
-from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
-from helix_desktop.protocols.gemini import gemini_wire
-from helix_desktop.protocols.openai_chat import chat_wire
-from helix_desktop.protocols.openai_responses import responses_wire
+from helix_desktop.protocols.gemini import gemini_gateway
+from helix_desktop.protocols.openai_chat import chat_gateway
+from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.resident.resident_client import HeldRegistration
 
 Json = Any
-WIRES: Mapping[str, Any] = {wire.NAME: wire for wire in (anthropic_wire, chat_wire, responses_wire, gemini_wire)}
+WIRES: Mapping[str, Any] = {
+    wire.NAME: wire for wire in (anthropic_gateway, chat_gateway, responses_gateway, gemini_gateway)
+}
 PROTOCOLS = tuple(WIRES)
 TOOL = "Bash"
 

@@ -34,10 +34,10 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.gateway.agent_conversation import parts_from_pieces
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.conversations_port import AgentConversations, Arrival, Replied, Sent
-from helix_desktop.gateway.folded_body import are_all_unchanged
+from helix_desktop.gateway.folded_request import are_all_unchanged
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.view_entries import As, Changed
-from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.wire_message import Piece, PieceKind, Wired
 from helix_desktop.workbench.open_workbench import Workbench
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
@@ -79,7 +79,7 @@ class Room:
         self.units: list[Any] = []
 
     def arrival(self, session: str = "s", **changed: Any) -> tuple[Arrival, list[Wired]]:
-        said = anthropic_wire.parse_messages({"messages": self.units})
+        said = anthropic_gateway.parse_messages({"messages": self.units})
         chain = compute_message_hashes("anthropic", said)
         made = Arrival("anthropic", "an agent", session, "head", "claude-opus-4-6", "system", TOOLS, chain)
         return replace(made, **changed), said
@@ -91,7 +91,7 @@ class Room:
 
     async def answer(self, sent: Sent, *says: Any, stop: Stop = Stop.END, usage: Usage = Usage()) -> None:  # noqa: B008
         whole = WRITERS["anthropic"].whole(list(says), {"input": 3, "read": 0, "write": 0}, str(len(self.units)))
-        message = anthropic_wire.parse_reply(whole).message
+        message = anthropic_gateway.parse_reply(whole).message
         replied = Replied(message.pieces, "claude-opus-4-6", stop, usage)
         await self.room.record_agent_reply(sent.ticket, replied, message.identity_key)
         self.units += message.units
@@ -122,8 +122,8 @@ def texts(fact: Fact) -> list[str]:
 
 
 async def test_a_turn_of_an_agent_is_a_turn_here(agent: Room) -> None:
-    await agent.answer(await agent.send(anthropic_wire.user_message("look")), Says("I look"), Calls("Bash", {"a": 1}, "c1"), stop=Stop.CALLS)  # fmt: skip
-    sent = await agent.send(anthropic_wire.result_message("c1", "Bash", "out"))
+    await agent.answer(await agent.send(anthropic_gateway.user_message("look")), Says("I look"), Calls("Bash", {"a": 1}, "c1"), stop=Stop.CALLS)  # fmt: skip
+    sent = await agent.send(anthropic_gateway.result_message("c1", "Bash", "out"))
     await agent.answer(sent, Says("Done."), usage=Usage(10, 5, 0, 3))
     said, replied, returned, done, ended = await agent.facts(sent)
     assert isinstance(said, UserSaid)
@@ -144,7 +144,7 @@ async def test_settings_of_a_request_are_recorded_where_they_are_others(agent: R
     def settings(sent: Sent) -> Any:
         return agent.room._open_conversations[sent.ticket.conversation].conversation.state.settings
 
-    sent = await agent.send(anthropic_wire.user_message("look"))
+    sent = await agent.send(anthropic_gateway.user_message("look"))
     assert settings(sent).system == SystemSet("system", 1)
     assert [tool.name for tool in settings(sent).tools.tools] == [tool.name for tool in TOOLS]
     assert settings(sent).model_for_role(ModelRole.MAIN).model == "anthropic/claude-opus-4-6"
@@ -152,7 +152,7 @@ async def test_settings_of_a_request_are_recorded_where_they_are_others(agent: R
     assert settings(sent).tools.tokens == sum(count(f"{tool.name}{tool.description}{tool.schema}") for tool in TOOLS)
     await agent.answer(sent, Says("Done."))
     seen = len(await agent.bench.read_conversation_facts(sent.ticket.conversation))
-    other = await agent.send(anthropic_wire.user_message("on"), system="other", tools=(), model="claude-haiku-4-5")
+    other = await agent.send(anthropic_gateway.user_message("on"), system="other", tools=(), model="claude-haiku-4-5")
     assert (settings(other).system.text, settings(other).tools.tools) == ("other", ())
     assert settings(other).model_for_role(ModelRole.MAIN).model == "anthropic/claude-haiku-4-5"
     await agent.answer(other, Says("Done."))
@@ -162,11 +162,13 @@ async def test_settings_of_a_request_are_recorded_where_they_are_others(agent: R
 
 
 async def test_an_agent_that_is_only_watched_gets_no_folds(agent: Room) -> None:
-    calls = [agent.send(anthropic_wire.user_message("look"), fold=False)]
+    calls = [agent.send(anthropic_gateway.user_message("look"), fold=False)]
     for number in range(3):
         sent = await calls.pop()
         await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS)
-        calls = [agent.send(anthropic_wire.result_message(f"c{number}", "Bash", "a line of it\n" * 40_000), fold=False)]
+        calls = [
+            agent.send(anthropic_gateway.result_message(f"c{number}", "Bash", "a line of it\n" * 40_000), fold=False)
+        ]
     sent = await calls.pop()
     assert are_all_unchanged(sent.entries, len(agent.units))
     assert not sent.recallable
@@ -175,8 +177,8 @@ async def test_an_agent_that_is_only_watched_gets_no_folds(agent: Room) -> None:
 
 
 async def test_results_come_in_any_order_and_belong_to_their_calls(agent: Room) -> None:
-    await agent.answer(await agent.send(anthropic_wire.user_message("look")), *(Calls("Bash", {}, f"c{at}") for at in (1, 2)), stop=Stop.CALLS)  # fmt: skip
-    blocks = [anthropic_wire.result_message(f"c{at}", "Bash", f"output {at}")["content"][0] for at in (2, 1)]
+    await agent.answer(await agent.send(anthropic_gateway.user_message("look")), *(Calls("Bash", {}, f"c{at}") for at in (1, 2)), stop=Stop.CALLS)  # fmt: skip
+    blocks = [anthropic_gateway.result_message(f"c{at}", "Bash", f"output {at}")["content"][0] for at in (2, 1)]
     failed = {**blocks[0], "is_error": True}
     sent = await agent.send({"role": "user", "content": [failed, blocks[1], {"type": "text", "text": "and stop"}]})
     await agent.answer(sent, Says("Done."))
@@ -193,7 +195,7 @@ async def test_a_result_of_no_call_and_blocks_nobody_knows_are_kept(agent: Room)
     novelty = {"type": "novelty", "words": "x"}
     sent = await agent.send({"role": "user", "content": [{"type": "text", "text": "look"}, image, novelty]})
     await agent.answer(sent, Says("Done."))
-    lost = await agent.send(anthropic_wire.result_message("nowhere", "Bash", "lost"))
+    lost = await agent.send(anthropic_gateway.result_message("nowhere", "Bash", "lost"))
     await agent.answer(lost, Says("Odd."))
     found = await agent.facts(lost)
     first = found[0]
@@ -212,13 +214,13 @@ async def test_a_result_of_no_call_and_blocks_nobody_knows_are_kept(agent: Room)
 
 
 async def test_a_conversation_that_is_brought_along_is_recorded_with_its_replies(agent: Room) -> None:
-    called = anthropic_wire.parse_reply(WRITERS["anthropic"].whole([Calls("Bash", {}, "c1")], {"input": 3, "read": 0, "write": 0}, "1"))  # fmt: skip
+    called = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole([Calls("Bash", {}, "c1")], {"input": 3, "read": 0, "write": 0}, "1"))  # fmt: skip
     sent = await agent.send(
-        anthropic_wire.user_message("look"),
+        anthropic_gateway.user_message("look"),
         *called.message.units,
-        anthropic_wire.result_message("c1", "Bash", "out"),
+        anthropic_gateway.result_message("c1", "Bash", "out"),
         {"role": "assistant", "content": "Done."},
-        anthropic_wire.user_message("and on"),
+        anthropic_gateway.user_message("and on"),
     )
     found = await agent.facts(sent)
     assert kinds([fact for fact in found if not isinstance(fact, TurnEnded)]) == [
@@ -231,29 +233,31 @@ async def test_a_conversation_that_is_brought_along_is_recorded_with_its_replies
 
 async def test_outputs_belong_to_their_own_calls_although_each_reply_uses_the_same_id(agent: Room) -> None:
     """The journal had the last output in the place of all others, which were lost."""
-    said: list[Any] = [anthropic_wire.user_message("compare")]
+    said: list[Any] = [anthropic_gateway.user_message("compare")]
     long = [f"content of {name} " * 400 for name in "abc"]
     for output in long:
         reply = WRITERS["anthropic"].whole([Calls("Bash", {}, "call_0")], {"input": 3, "read": 0, "write": 0}, "1")
         said += [
-            *anthropic_wire.parse_reply(reply).message.units,
-            anthropic_wire.result_message("call_0", "Bash", output),
+            *anthropic_gateway.parse_reply(reply).message.units,
+            anthropic_gateway.result_message("call_0", "Bash", output),
         ]
-    sent = await agent.send(*said, anthropic_wire.user_message("and on"))
+    sent = await agent.send(*said, anthropic_gateway.user_message("and on"))
     returned = [fact for fact in await agent.facts(sent) if isinstance(fact, ToolReturned)]
     cache = agent.bench.workspace.cache
     assert [(await cache.read_content(fact.output.digest)).decode() for fact in returned] == long
 
 
 async def test_a_request_with_nothing_due_goes_ahead_and_others_wait(agent: Room) -> None:
-    await agent.answer(await agent.send(anthropic_wire.user_message("look")), Calls("Bash", {}, "c1"), stop=Stop.CALLS)
-    short = await agent.send(anthropic_wire.result_message("c1", "Bash", "out"))
+    await agent.answer(
+        await agent.send(anthropic_gateway.user_message("look")), Calls("Bash", {}, "c1"), stop=Stop.CALLS
+    )
+    short = await agent.send(anthropic_gateway.result_message("c1", "Bash", "out"))
     assert short.ticket.ahead
     await agent.answer(short, Calls("Bash", {}, "c2"), stop=Stop.CALLS)
-    long = await agent.send(anthropic_wire.result_message("c2", "Bash", "a line of it\n" * 40_000))
+    long = await agent.send(anthropic_gateway.result_message("c2", "Bash", "a line of it\n" * 40_000))
     assert not long.ticket.ahead
     await agent.answer(long, Says("Done."))
-    other = await agent.send(anthropic_wire.user_message("on"), system="other")
+    other = await agent.send(anthropic_gateway.user_message("on"), system="other")
     assert not other.ticket.ahead, "its settings are others"
     await agent.answer(other, Says("Done."))
     again = await agent.room.receive_request(*agent.arrival(system="other"))
@@ -265,10 +269,10 @@ async def test_a_request_with_nothing_due_goes_ahead_and_others_wait(agent: Room
 
 
 async def test_an_agent_that_takes_back_its_words_rewinds_its_own_conversation(agent: Room) -> None:
-    await agent.answer(await agent.send(anthropic_wire.user_message("one")), Says("first"))
-    await agent.answer(await agent.send(anthropic_wire.user_message("two")), Says("second"))
+    await agent.answer(await agent.send(anthropic_gateway.user_message("one")), Says("first"))
+    await agent.answer(await agent.send(anthropic_gateway.user_message("two")), Says("second"))
     del agent.units[2:]
-    sent = await agent.send(anthropic_wire.user_message("other"))
+    sent = await agent.send(anthropic_gateway.user_message("other"))
     await agent.answer(sent, Says("third"))
     assert len(agent.bench.list_conversations()) == 1
     found = await agent.facts(sent)
@@ -277,18 +281,18 @@ async def test_an_agent_that_takes_back_its_words_rewinds_its_own_conversation(a
     assert [texts(fact)[0] for fact in shown if isinstance(fact, UserSaid | ModelReplied)] == ["one", "first", "other", "third"]  # fmt: skip
     assert kinds(found).count("Rewound") == 1
     del agent.units[:]
-    sent = await agent.send(anthropic_wire.user_message("anew"))
+    sent = await agent.send(anthropic_gateway.user_message("anew"))
     state = build_state(await agent.bench.read_conversation_facts(sent.ticket.conversation))
     shown = [each.fact for each in state.facts_on_path()]
     assert [texts(fact) for fact in shown if isinstance(fact, UserSaid | ModelReplied)] == [["anew"]]
 
 
 async def test_an_agent_without_names_gets_a_conversation_of_its_own_where_it_goes_another_way(agent: Room) -> None:
-    await agent.answer(await agent.send(anthropic_wire.user_message("one"), session=""), Says("first"))
-    first = await agent.send(anthropic_wire.user_message("two"), session="")
+    await agent.answer(await agent.send(anthropic_gateway.user_message("one"), session=""), Says("first"))
+    first = await agent.send(anthropic_gateway.user_message("two"), session="")
     await agent.answer(first, Says("second"))
     del agent.units[2:]
-    sent = await agent.send(anthropic_wire.user_message("other"), session="")
+    sent = await agent.send(anthropic_gateway.user_message("other"), session="")
     await agent.answer(sent, Says("third"))
     rows = agent.bench.list_conversations()
     assert (len(rows), {row.agent for row in rows}) == (2, {"an agent"})
@@ -298,14 +302,14 @@ async def test_an_agent_without_names_gets_a_conversation_of_its_own_where_it_go
     assert [texts(fact)[0] for fact in shown if isinstance(fact, UserSaid | ModelReplied)] == ["one", "first", "other", "third"]  # fmt: skip
     restarted = Room(agent.bench)
     restarted.units = agent.units
-    again = await restarted.send(anthropic_wire.user_message("on"), session="")
+    again = await restarted.send(anthropic_gateway.user_message("on"), session="")
     assert again.ticket.conversation == sent.ticket.conversation, "after a restart it is found by what was said"
     assert await restarted.room.count_known_messages(restarted.arrival("")[0]) == len(restarted.units)
     await restarted.room.aclose()
 
 
 async def test_what_was_sent_again_without_its_reply_is_one_conversation(agent: Room) -> None:
-    first = await agent.send(anthropic_wire.user_message("one"))
+    first = await agent.send(anthropic_gateway.user_message("one"))
     await agent.answer(first, Says("never seen"))
     del agent.units[1:]
     sent = await agent.room.receive_request(*agent.arrival())
@@ -317,8 +321,8 @@ async def test_what_was_sent_again_without_its_reply_is_one_conversation(agent: 
 
 
 async def test_the_same_question_aside_is_answered_from_where_it_stood_and_changes_nothing(agent: Room) -> None:
-    await agent.answer(await agent.send(anthropic_wire.user_message("one"), session=""), Says("first"))
-    sent = await agent.send(anthropic_wire.user_message("two"), session="")
+    await agent.answer(await agent.send(anthropic_gateway.user_message("one"), session=""), Says("first"))
+    sent = await agent.send(anthropic_gateway.user_message("two"), session="")
     await agent.answer(sent, Says("second"))
     before = await agent.facts(sent)
     whole, agent.units = agent.units, agent.units[:1]
@@ -330,17 +334,19 @@ async def test_the_same_question_aside_is_answered_from_where_it_stood_and_chang
     assert await agent.facts(sent) == before
     assert await agent.room.fold_after_overflow(aside.ticket) is None
     agent.units = whole
-    assert (await agent.send(anthropic_wire.user_message("three"), session="")).ticket.live
+    assert (await agent.send(anthropic_gateway.user_message("three"), session="")).ticket.live
 
 
 async def test_a_sub_agents_conversation_stands_below_the_one_that_asked(agent: Room) -> None:
-    above = await agent.send(anthropic_wire.user_message("one"))
+    above = await agent.send(anthropic_gateway.user_message("one"))
     whole, agent.units = agent.units, []
-    below = await agent.send(anthropic_wire.user_message("look deep"), session="child", parent="s")
+    below = await agent.send(anthropic_gateway.user_message("look deep"), session="child", parent="s")
     agent.units = []
-    named = await agent.send(anthropic_wire.user_message("by its name"), session="c2", parent=above.ticket.conversation)
+    named = await agent.send(
+        anthropic_gateway.user_message("by its name"), session="c2", parent=above.ticket.conversation
+    )
     agent.units = []
-    lost = await agent.send(anthropic_wire.user_message("of nobody"), session="c3", parent="gone")
+    lost = await agent.send(anthropic_gateway.user_message("of nobody"), session="c3", parent="gone")
     parents = {row.id: row.parent for row in agent.bench.list_conversations()}
     assert [parents[one.ticket.conversation] for one in (above, below, named, lost)] == [
         "", above.ticket.conversation, above.ticket.conversation, "",
@@ -349,7 +355,7 @@ async def test_a_sub_agents_conversation_stands_below_the_one_that_asked(agent: 
 
 
 async def test_what_a_reply_cost_that_broke_off_stands_on_the_bill(agent: Room) -> None:
-    sent = await agent.send(anthropic_wire.user_message("one"))
+    sent = await agent.send(anthropic_gateway.user_message("one"))
     replied = Replied((), "claude-opus-4-6", Stop.CUT, Usage(1_000, 0, 0, 5))
     await agent.room.record_agent_reply(sent.ticket, replied, "")
     *_, spent = await agent.facts(sent)
@@ -365,25 +371,25 @@ async def test_what_a_reply_cost_that_broke_off_stands_on_the_bill(agent: Room) 
 
 
 async def test_a_preview_shows_what_a_request_would_become_and_records_nothing(agent: Room) -> None:
-    agent.units = [anthropic_wire.user_message("one")]
+    agent.units = [anthropic_gateway.user_message("one")]
     arrival, said = agent.arrival()
     assert list((await agent.room.preview_request(arrival, said)).entries) == [As(0)]
     assert not agent.bench.list_conversations()
     sent = await agent.room.receive_request(arrival, said)
     await agent.answer(sent, Calls("Bash", {}, "c1"), stop=Stop.CALLS)
-    sent = await agent.send(anthropic_wire.result_message("c1", "Bash", "a line of it\n" * 40_000))
+    sent = await agent.send(anthropic_gateway.result_message("c1", "Bash", "a line of it\n" * 40_000))
     before = await agent.facts(sent)
     agent.units += [{"role": "assistant", "content": "Done."}]
     shown = (await agent.room.preview_request(*agent.arrival())).entries
     assert [type(entry) for entry in shown] == [As, As, Changed, As]
     agent.units[3:] = []
-    agent.units[2:] = [anthropic_wire.user_message("another way")]
+    agent.units[2:] = [anthropic_gateway.user_message("another way")]
     assert list((await agent.room.preview_request(*agent.arrival())).entries) == [As(0), As(1), As(2)]
     assert await agent.facts(sent) == before
 
 
 async def test_figures_tell_what_went_on_since(agent: Room) -> None:
-    sent = await agent.send(anthropic_wire.user_message("one"))
+    sent = await agent.send(anthropic_gateway.user_message("one"))
     await agent.answer(sent, Says("first"), usage=Usage(10, 0, 0, 1))
     restarted = LocalAgentConversations(agent.bench, _nobody)
     assert list(await restarted.figures_since()) == [], "none is open"
@@ -391,18 +397,20 @@ async def test_figures_tell_what_went_on_since(agent: Room) -> None:
         (figure,) = await restarted.figures_since(1.0)
         assert (figure.requests, figure.sent) == (1, 10)
     assert list(await restarted.figures_since(time.time() + 3600)) == []
-    await agent.answer(await agent.send(anthropic_wire.user_message("two")), Says("second"), usage=Usage(20, 0, 0, 1))
+    await agent.answer(
+        await agent.send(anthropic_gateway.user_message("two")), Says("second"), usage=Usage(20, 0, 0, 1)
+    )
     (figure,) = await restarted.figures_since(1.0)
     assert (figure.requests, figure.sent) == (2, 30)
     await restarted.aclose()
 
 
 async def test_when_a_provider_finds_a_request_too_long_it_is_folded_once_more(agent: Room) -> None:
-    sent = await agent.send(anthropic_wire.user_message("one"))
+    sent = await agent.send(anthropic_gateway.user_message("one"))
     assert await agent.room.fold_after_overflow(sent.ticket) is None, "there is nothing to fold"
     for number in range(6):
         await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS)
-        sent = await agent.send(anthropic_wire.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900))
+        sent = await agent.send(anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900))
     shorter = await agent.room.fold_after_overflow(sent.ticket)
     assert shorter is not None
     assert (shorter.recallable, shorter.ticket.ahead) == (True, False)

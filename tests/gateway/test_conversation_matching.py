@@ -13,12 +13,12 @@ from helix_desktop.gateway.conversation_matching import (
     compute_message_hashes,
     next_message_hash,
 )
-from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.wire_message import Wired
 
 
 def said(*texts: str) -> list[Wired]:
-    return anthropic_wire.parse_messages({"messages": [{"role": "user", "content": text} for text in texts]})
+    return anthropic_gateway.parse_messages({"messages": [{"role": "user", "content": text} for text in texts]})
 
 
 @given(st.lists(st.text(max_size=5), max_size=8), st.data())

@@ -44,7 +44,7 @@ from helix_desktop.gateway.agent_conversation import (
 )
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES, compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Ticket
-from helix_desktop.gateway.folded_body import are_all_unchanged, build_folded_body, count_leading_instructions
+from helix_desktop.gateway.folded_request import are_all_unchanged, build_folded_body, count_leading_instructions
 from helix_desktop.gateway.local_conversations import (
     MESSAGES_IN_COMMIT,
     LocalAgentConversations,
@@ -53,7 +53,7 @@ from helix_desktop.gateway.local_conversations import (
     title_from_messages,
 )
 from helix_desktop.gateway.view_entries import As, Changed
-from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from helix_desktop.protocols.wire_message import SLICE, Piece, PieceKind, Speaker, Wired
 from tests.conftest import Expect
@@ -67,23 +67,23 @@ USAGE = {"input": 3, "read": 0, "write": 0}
 
 
 def arrival(units: list[object], session: str = "s") -> tuple[Arrival, list[Wired]]:
-    said = anthropic_wire.parse_messages({"messages": units})
+    said = anthropic_gateway.parse_messages({"messages": units})
     chain = compute_message_hashes("anthropic", said)
     return Arrival("anthropic", "an agent", session, "head", "claude-opus-4-6", "system", TOOLS, chain), said
 
 
 async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_is_shown_short(tmp_path: Path) -> None:
-    units: list[object] = [anthropic_wire.user_message("look around")]
+    units: list[object] = [anthropic_gateway.user_message("look around")]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         sent = await room.receive_request(*arrival(units))
         assert list(sent.entries) == [As(0)]
-        answer = anthropic_wire.parse_reply(
+        answer = anthropic_gateway.parse_reply(
             WRITERS["anthropic"].whole([Says("I look"), Calls("Bash", {}, "c1")], USAGE, "1")
         )
         replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
         await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-        units += [*answer.message.units, anthropic_wire.result_message("c1", "Bash", "a line of it\n" * 40_000)]
+        units += [*answer.message.units, anthropic_gateway.result_message("c1", "Bash", "a line of it\n" * 40_000)]
         sent = await room.receive_request(*arrival(units))
         assert [type(entry) for entry in sent.entries] == [As, As, Changed]
         assert sent.recallable
@@ -165,23 +165,23 @@ async def test_what_the_user_took_out_of_a_reply_is_not_sent_again(tmp_path: Pat
 
 
 async def test_an_agent_finds_words_in_what_a_summary_of_its_conversation_stands_for(tmp_path: Path) -> None:
-    units: list[object] = [anthropic_wire.user_message("The port is 4711. Look around.")]
+    units: list[object] = [anthropic_gateway.user_message("The port is 4711. Look around.")]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         for number in range(12):
             sent = await room.receive_request(*arrival(units))
             call = Calls("Bash", {"command": f"look {number}"}, f"c{number}")
-            answer = anthropic_wire.parse_reply(WRITERS["anthropic"].whole([call], USAGE, "1"))
+            answer = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole([call], USAGE, "1"))
             await room.record_agent_reply(
                 sent.ticket, Replied(answer.message.pieces, "m", Stop.CALLS, Usage()), answer.message.identity_key
             )
             units += [
                 *answer.message.units,
-                anthropic_wire.result_message(f"c{number}", "Bash", f"line of {number}\n" * 200),
+                anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 200),
             ]
         sent = await room.receive_request(*arrival(units))
         await (await made.open_session(sent.ticket.conversation)).steward.fold_on_demand(FoldKind.TRUNCATION)
-        asks = anthropic_wire.parse_reply(
+        asks = anthropic_gateway.parse_reply(
             WRITERS["anthropic"].whole([Calls("recall_history", {"fold": None, "find": "4711"}, "r")], USAGE, "1")
         )
         replied = Replied(asks.message.pieces, "m", Stop.CALLS, Usage())
@@ -192,13 +192,13 @@ async def test_an_agent_finds_words_in_what_a_summary_of_its_conversation_stands
 
 
 async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_for(tmp_path: Path) -> None:
-    units: list[object] = [anthropic_wire.user_message("a word of it " * 1_000)]
+    units: list[object] = [anthropic_gateway.user_message("a word of it " * 1_000)]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         for number in range(5):
             sent = await room.receive_request(*arrival(units))
             state = (await made.open_session(sent.ticket.conversation)).conversation.state
-            answer = anthropic_wire.parse_reply(
+            answer = anthropic_gateway.parse_reply(
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
             )
             usage = Usage(
@@ -209,7 +209,7 @@ async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_
             )
             replied = Replied(answer.message.pieces, "claude-opus-4-6-20260205", Stop.CALLS, usage)
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [*answer.message.units, anthropic_wire.result_message(f"c{number}", "Bash", "fine")]
+            units += [*answer.message.units, anthropic_gateway.result_message(f"c{number}", "Bash", "fine")]
         assert state.billed_per_counted_token() == pytest.approx(1.1, abs=0.01)
         assert (await room.figures_since())[0].paid == pytest.approx(
             (await room.figures_since())[0].sent * 5e-6, rel=0.02
@@ -224,7 +224,7 @@ async def test_replies_an_agent_brings_with_it_are_no_requests_of_the_gateway(tm
     ]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
-        answer = anthropic_wire.parse_reply(WRITERS["anthropic"].whole([Says("fine")], USAGE, "1"))
+        answer = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole([Says("fine")], USAGE, "1"))
         replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.END, Usage(5_000, 0, 0, 10))
         for requests in (1, 2):
             sent = await room.receive_request(*arrival(units))
@@ -234,7 +234,7 @@ async def test_replies_an_agent_brings_with_it_are_no_requests_of_the_gateway(tm
             assert figure.paid == pytest.approx(requests * (5_000 * 5e-6 + 10 * 25e-6))
             units += [
                 {"role": "assistant", "content": "another text than the provider's"},
-                anthropic_wire.user_message("on"),
+                anthropic_gateway.user_message("on"),
             ]
         await room.aclose()
 
@@ -252,11 +252,11 @@ async def test_what_a_fold_costs_with_the_agents_own_key_stands_on_the_bill() ->
 
 
 async def test_a_recall_of_history_that_is_of_no_conversation_says_so(tmp_path: Path) -> None:
-    units: list[object] = [anthropic_wire.user_message("look around")]
+    units: list[object] = [anthropic_gateway.user_message("look around")]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         sent = await room.receive_request(*arrival(units))
-        asks = anthropic_wire.parse_reply(
+        asks = anthropic_gateway.parse_reply(
             WRITERS["anthropic"].whole([Calls("recall_history", {"find": "4711"}, "r")], USAGE, "1")
         )
         replied = Replied(asks.message.pieces, "m", Stop.CALLS, Usage())
@@ -269,7 +269,7 @@ async def test_a_recall_of_history_that_is_of_no_conversation_says_so(tmp_path: 
 async def test_a_call_of_ours_that_cannot_be_answered_tells_the_model_why_and_counts_as_failed(tmp_path: Path) -> None:
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
-        sent = await room.receive_request(*arrival([anthropic_wire.user_message("look around")]))
+        sent = await room.receive_request(*arrival([anthropic_gateway.user_message("look around")]))
         given = [
             ("search_cached_content", '{"query": "swordfish", "limit": "many"}'),
             ("search_cached_content", '{"query": "sword", "limit": 1}'),
@@ -293,7 +293,7 @@ async def test_a_call_of_ours_that_cannot_be_answered_tells_the_model_why_and_co
 async def test_an_entry_can_be_recalled_also_where_the_conversation_is_gone(tmp_path: Path) -> None:
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
-        sent = await room.receive_request(*arrival([anthropic_wire.user_message("look around")]))
+        sent = await room.receive_request(*arrival([anthropic_gateway.user_message("look around")]))
         stored = await made.workspace.cache.store_content(
             b"one\ntwo\nthree\n", EntryOrigin("tool", "Bash", "text/plain")
         )
@@ -313,17 +313,17 @@ async def test_an_entry_can_be_recalled_also_where_the_conversation_is_gone(tmp_
 
 
 async def test_an_agent_whose_conversation_was_deleted_goes_on_in_a_new_one(tmp_path: Path) -> None:
-    units: list[object] = [anthropic_wire.user_message("look around")]
+    units: list[object] = [anthropic_gateway.user_message("look around")]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         sent = await room.receive_request(*arrival(units))
-        answer = anthropic_wire.parse_reply(WRITERS["anthropic"].whole([Says("done")], USAGE, "1"))
+        answer = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole([Says("done")], USAGE, "1"))
         replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.END, Usage())
         await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
         await (await made.open_session(sent.ticket.conversation)).set_trashed()
         await made.empty_conversation_trash()
         again = await room.receive_request(
-            *arrival([*units, *answer.message.units, anthropic_wire.user_message("go on")])
+            *arrival([*units, *answer.message.units, anthropic_gateway.user_message("go on")])
         )
         assert [row.id for row in made.list_conversations()] == [again.ticket.conversation]
         assert again.ticket.conversation != sent.ticket.conversation
@@ -331,18 +331,18 @@ async def test_an_agent_whose_conversation_was_deleted_goes_on_in_a_new_one(tmp_
 
 
 async def test_what_was_forgotten_stands_in_no_later_request(tmp_path: Path) -> None:
-    units: list[object] = [anthropic_wire.user_message("look around")]
+    units: list[object] = [anthropic_gateway.user_message("look around")]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         outputs = ["the port is 4711-secret\n" + "a line of it\n" * 40_000, "fine"]
         for number, output in enumerate(outputs):
             sent = await room.receive_request(*arrival(units))
-            answer = anthropic_wire.parse_reply(
+            answer = anthropic_gateway.parse_reply(
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
             )
             replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage())
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [*answer.message.units, anthropic_wire.result_message(f"c{number}", "Bash", output)]
+            units += [*answer.message.units, anthropic_gateway.result_message(f"c{number}", "Bash", output)]
         assert "4711-secret" in repr(sent.entries)
         await made.forget_content(text="4711-secret")
         assert "4711-secret" not in repr((await room.receive_request(*arrival(units))).entries)
@@ -350,7 +350,7 @@ async def test_what_was_forgotten_stands_in_no_later_request(tmp_path: Path) -> 
 
 
 async def test_a_request_that_goes_ahead_is_recorded_before_its_reply(tmp_path: Path) -> None:
-    units: list[object] = [anthropic_wire.user_message("look around")]
+    units: list[object] = [anthropic_gateway.user_message("look around")]
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         for number in range(2):
@@ -358,12 +358,12 @@ async def test_a_request_that_goes_ahead_is_recorded_before_its_reply(tmp_path: 
             assert sent.ticket.ahead == (number == 1)
             facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
             assert ToolReturned not in facts  # the request is on its way
-            answer = anthropic_wire.parse_reply(
+            answer = anthropic_gateway.parse_reply(
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
             )
             replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [*answer.message.units, anthropic_wire.result_message(f"c{number}", "Bash", "fine")]
+            units += [*answer.message.units, anthropic_gateway.result_message(f"c{number}", "Bash", "fine")]
         facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
         assert [kind for kind in facts if kind in (ModelReplied, ToolReturned)] == [
             ModelReplied,
@@ -375,12 +375,12 @@ async def test_a_request_that_goes_ahead_is_recorded_before_its_reply(tmp_path: 
 
 def history(steps: int, output: str = "fine") -> list[object]:
     """What an agent has that was connected late."""
-    units: list[object] = [anthropic_wire.user_message("look around")]
+    units: list[object] = [anthropic_gateway.user_message("look around")]
     for number in range(steps):
         whole = WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
         units += [
-            *anthropic_wire.parse_reply(whole).message.units,
-            anthropic_wire.result_message(f"c{number}", "Bash", output),
+            *anthropic_gateway.parse_reply(whole).message.units,
+            anthropic_gateway.result_message(f"c{number}", "Bash", output),
         ]
     return units
 
@@ -397,7 +397,7 @@ async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_with_its_rep
         shorter = await room.fold_after_overflow(sent.ticket)
         assert shorter is not None
         assert Changed in map(type, shorter.entries)
-        answer = anthropic_wire.parse_reply(WRITERS["anthropic"].whole([Calls("Bash", {}, "last")], USAGE, "1"))
+        answer = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole([Calls("Bash", {}, "last")], USAGE, "1"))
         replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
         await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
         await room._tasks.wait_for_all_tasks()
@@ -407,7 +407,7 @@ async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_with_its_rep
             MESSAGES_IN_COMMIT + 1,
         ]
         sent = await room.receive_request(
-            *arrival([*units, *answer.message.units, anthropic_wire.result_message("last", "Bash", "fine")])
+            *arrival([*units, *answer.message.units, anthropic_gateway.result_message("last", "Bash", "fine")])
         )
         assert Changed in map(type, sent.entries)
         await room.aclose()
@@ -424,12 +424,12 @@ async def test_what_comes_while_a_long_history_is_recorded_waits_for_nothing_and
             assert are_all_unchanged(sent.entries, len(units))
             facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
             assert ToolReturned not in facts
-            answer = anthropic_wire.parse_reply(
+            answer = anthropic_gateway.parse_reply(
                 WRITERS["anthropic"].whole([Calls("Bash", {}, f"new{number}")], USAGE, str(number))
             )
             replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(100 + number, 0, 0, 1))
             await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-            units += [*answer.message.units, anthropic_wire.result_message(f"new{number}", "Bash", "fine")]
+            units += [*answer.message.units, anthropic_gateway.result_message(f"new{number}", "Bash", "fine")]
         await room.aclose()
         recorded = [each.fact for each in await made.read_conversation_facts(sent.ticket.conversation)]
         replies = [fact for fact in recorded if isinstance(fact, ModelReplied)]
@@ -450,7 +450,7 @@ async def test_the_recording_of_a_long_history_pauses_after_another_request(
         room = LocalAgentConversations(made, _nobody)
         sent = await room.receive_request(*arrival(history(MESSAGES_IN_COMMIT * 4)))
         for number in range(5):
-            await room.receive_request(*arrival([anthropic_wire.user_message("hello")], f"other {number}"))
+            await room.receive_request(*arrival([anthropic_gateway.user_message("hello")], f"other {number}"))
         facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
         assert ToolReturned not in facts
         await room._tasks.aclose(limit=0)
@@ -485,18 +485,18 @@ async def test_a_long_history_goes_on_where_recording_it_was_given_up(
 async def test_a_long_history_is_recorded_in_few_commits_as_it_would_be_message_by_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    units: list[object] = [anthropic_wire.user_message("look around")]
+    units: list[object] = [anthropic_gateway.user_message("look around")]
     for number in range(MESSAGES_IN_COMMIT):
         ids = [f"c{number}", f"d{number}"]
         whole = WRITERS["anthropic"].whole([Says("I look"), *(Calls("Bash", {}, one) for one in ids)], USAGE, "1")
         outputs = ["a line of it\n" * (40_000 if number == 7 else 1), f"output {number}"]
         blocks = [
-            anthropic_wire.result_message(*each)["content"][0]
+            anthropic_gateway.result_message(*each)["content"][0]
             for each in zip(ids, ("Bash", "Bash"), outputs, strict=True)
         ]
-        units += [*anthropic_wire.parse_reply(whole).message.units, {"role": "user", "content": blocks}]
+        units += [*anthropic_gateway.parse_reply(whole).message.units, {"role": "user", "content": blocks}]
         if number % 9 == 0:
-            units += [{"role": "assistant", "content": "done"}, anthropic_wire.user_message(f"go on {number}")]
+            units += [{"role": "assistant", "content": "done"}, anthropic_gateway.user_message(f"go on {number}")]
     found = []
     for many in (LONG_HISTORY_MESSAGES, len(units)):
         monkeypatch.setattr("helix_desktop.gateway.local_conversations.LONG_HISTORY_MESSAGES", many)
@@ -523,7 +523,7 @@ async def test_a_thousand_turns_are_recorded_without_looking_for_folds_and_other
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is done once a turn over all turns before it, or once a fact over all facts, was most of the work."""
-    said = [anthropic_wire.user_message(f"word {number}") for number in range(10 * MESSAGES_IN_COMMIT)]
+    said = [anthropic_gateway.user_message(f"word {number}") for number in range(10 * MESSAGES_IN_COMMIT)]
     turns = [each for one in said for each in (one, {"role": "assistant", "content": "fine"})]
     looked, measured, find, meter = [0], [0], FoldPlanner.find_due_fold, ConversationContext.next_request_meter
 
@@ -567,7 +567,7 @@ def test_pictures_are_read_in_slices_and_text_that_is_none_is_taken_as_it_is() -
 
 def test_a_title_is_the_first_words_a_person_said() -> None:
     said = [
-        anthropic_wire.parse_message(anthropic_wire.user_message(text))
+        anthropic_gateway.parse_message(anthropic_gateway.user_message(text))
         for text in ("<system-reminder>x</system-reminder>", "Mend it\nnow")
     ]
     assert title_from_messages(said) == "Mend it"
@@ -626,13 +626,13 @@ def test_what_was_taken_back_is_no_part_of_a_conversation_that_is_read_again() -
 
 async def _asks(agent: Room, *calls: Calls) -> Replied:
     whole = WRITERS["anthropic"].whole([Says("I look."), *calls], USAGE, "1")
-    return Replied(anthropic_wire.parse_reply(whole).message.pieces, "m", Stop.CALLS, Usage(10, 0, 0, 1), "raw")
+    return Replied(anthropic_gateway.parse_reply(whole).message.pieces, "m", Stop.CALLS, Usage(10, 0, 0, 1), "raw")
 
 
 async def test_a_hidden_recall_is_a_step_of_the_conversation_as_far_as_it_still_is_there(tmp_path: Path) -> None:
     async with bench(tmp_path) as made:
         agent = Room(made)
-        sent = await agent.send(anthropic_wire.user_message("look around"))
+        sent = await agent.send(anthropic_gateway.user_message("look around"))
         before = await agent.facts(sent)
         replied = await _asks(agent, Calls("search_cached_content", {"query": "swordfish"}, "h1"))
         calls = [piece for piece in replied.pieces if piece.kind is PieceKind.CALL]
@@ -664,7 +664,7 @@ async def test_a_hidden_recall_is_a_step_of_the_conversation_as_far_as_it_still_
 async def test_a_recall_is_answered_with_what_it_asks_for(tmp_path: Path) -> None:
     async with bench(tmp_path) as made:
         agent = Room(made)
-        sent = await agent.send(anthropic_wire.user_message("look around"))
+        sent = await agent.send(anthropic_gateway.user_message("look around"))
         text = "\n".join(f"line {number} of the file" for number in range(1, 400))
         stored = await made.workspace.cache.store_content(text.encode(), EntryOrigin("tool", "Bash", "text/plain"))
         for number in range(12):
@@ -698,10 +698,10 @@ async def test_a_recall_is_answered_with_what_it_asks_for(tmp_path: Path) -> Non
 async def test_a_reply_ends_a_turn_unless_it_calls(tmp_path: Path) -> None:
     async with bench(tmp_path) as made:
         agent = Room(made)
-        sent = await agent.send(anthropic_wire.user_message("look around"))
+        sent = await agent.send(anthropic_gateway.user_message("look around"))
         await agent.answer(sent, Calls("Bash", {}, "c0"), stop=Stop.CALLS)
         assert not any(isinstance(fact, TurnEnded) for fact in await agent.facts(sent))
-        sent = await agent.send(anthropic_wire.result_message("c0", "Bash", "fine"))
+        sent = await agent.send(anthropic_gateway.result_message("c0", "Bash", "fine"))
         assert sent.ticket.ahead
         await agent.answer(sent, Says("Done."), stop=Stop.END)
         recorded = await made.read_conversation_facts(sent.ticket.conversation)
@@ -719,12 +719,12 @@ async def test_a_reply_ends_a_turn_unless_it_calls(tmp_path: Path) -> None:
 async def test_a_request_that_others_went_on_from_is_refused(tmp_path: Path) -> None:
     async with bench(tmp_path) as made:
         agent = Room(made)
-        agent.units = [anthropic_wire.user_message("one"), {"role": "assistant", "content": "two"}]
+        agent.units = [anthropic_gateway.user_message("one"), {"role": "assistant", "content": "two"}]
         arrival_, said = agent.arrival()
         with pytest.raises(ActionRefused, match="continued elsewhere in the meantime"):
             await agent.room.receive_request(arrival_, said[1:], known_count=1)
         await agent.room.receive_request(arrival_, said)
-        agent.units.append(anthropic_wire.user_message("three"))
+        agent.units.append(anthropic_gateway.user_message("three"))
         arrival_, said = agent.arrival()
         sent = await agent.room.receive_request(arrival_, said[2:], known_count=2)
         said_here = [fact.parts[0] for fact in await agent.facts(sent) if isinstance(fact, UserSaid)]
@@ -740,12 +740,12 @@ async def test_few_conversations_are_held_open_and_those_in_the_trash_are_begun_
         agents, names = [Room(made, LocalAgentConversations(made, _nobody))], list[str]()
         agents += [Room(made, agents[0].room) for _ in range(2)]
         for number, agent in enumerate(agents):
-            sent = await agent.send(anthropic_wire.user_message(f"duty {number}"), session=f"s{number}")
+            sent = await agent.send(anthropic_gateway.user_message(f"duty {number}"), session=f"s{number}")
             await agent.answer(sent, Says("fine"), usage=Usage(10, 0, 0, 1))
             names.append(sent.ticket.conversation)
         assert [figure.conversation for figure in await agents[0].room.figures_since()] == names[1:]
         for number in (1, 0):
-            sent = await agents[number].send(anthropic_wire.user_message("on"), session=f"s{number}")
+            sent = await agents[number].send(anthropic_gateway.user_message("on"), session=f"s{number}")
             await agents[number].answer(sent, Says("fine"))
         assert [figure.conversation for figure in await agents[0].room.figures_since()] == [names[1], names[0]]
         assert [row.title for row in made.list_conversations() if row.id == names[2]] == ["duty 2"]
@@ -754,7 +754,7 @@ async def test_few_conversations_are_held_open_and_those_in_the_trash_are_begun_
         again = LocalAgentConversations(made, _nobody)
         for number, (agent, name) in enumerate(zip(agents, names, strict=True)):
             agent.room = again
-            sent = await agent.send(anthropic_wire.user_message("and on"), session=f"s{number}")
+            sent = await agent.send(anthropic_gateway.user_message("and on"), session=f"s{number}")
             assert (sent.ticket.conversation == name) == (number > 0)
         await again.aclose()
 
@@ -764,7 +764,7 @@ async def test_while_a_long_history_is_recorded_all_of_it_counts_as_known(tmp_pa
         room, units = LocalAgentConversations(made, _nobody), history(LONG_HISTORY_MESSAGES // 2)
         few = await room.receive_request(*arrival(units[:LONG_HISTORY_MESSAGES], "few"))
         assert (few.ticket.is_import, few.ticket.ahead) == (False, False)
-        units[0] = anthropic_wire.user_message("another agent's")
+        units[0] = anthropic_gateway.user_message("another agent's")
         many = await room.receive_request(*arrival(units[: LONG_HISTORY_MESSAGES + 1], "many"))
         assert (many.ticket.is_import, many.ticket.ahead) == (True, True)
         assert await room.count_known_messages(arrival(units, "many")[0]) == LONG_HISTORY_MESSAGES + 1

@@ -11,7 +11,7 @@ import pytest
 
 from helix_desktop.gateway import provider_reply_bodies
 from helix_desktop.gateway.provider_reply_bodies import parse_whole_reply
-from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.anthropic import anthropic_gateway
 
 VALUE = {"id": "m", "content": [{"type": "text", "text": "word " * 200}]}
 PLAIN = json.dumps(VALUE).encode()
@@ -104,7 +104,7 @@ async def test_an_asked_reply_is_read_whole_or_from_a_stream(coding: str) -> Non
     for content, kind in ((whole, "application/json"), (stream, "text/event-stream; charset=utf-8")):
         sent = gzip.compress(content) if coding else content
         came = response(sent, content_encoding=coding, content_type=kind)
-        assert (await provider_reply_bodies.read_asked_reply(anthropic_wire, came))["content"] == said["content"]
+        assert (await provider_reply_bodies.read_asked_reply(anthropic_gateway, came))["content"] == said["content"]
         assert came.is_closed
 
 

@@ -21,11 +21,11 @@ from helix_desktop.engine.facts import FoldKind, Spent, Stop, ToolReturned, Usag
 from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
 from helix_desktop.gateway import gateway_workspaces, remote_conversations
 from helix_desktop.gateway.conversations_port import AskAgentModel, Replied
-from helix_desktop.gateway.folded_body import are_all_unchanged
+from helix_desktop.gateway.folded_request import are_all_unchanged
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.process_protocol import MOST_HELD_VALUES, LastSentValues, decode_line, encode_line
 from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
-from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench.all_workbenches import Workbenches
 from tests.conftest import Expect
@@ -117,12 +117,12 @@ async def test_a_long_history_is_told_once(tmp_path: Path) -> None:
             for number in range(3):
                 sent = await room.receive_request(*arrival(units))
                 assert are_all_unchanged(sent.entries, len(units))
-                said = anthropic_wire.parse_reply(
+                said = anthropic_gateway.parse_reply(
                     WRITERS["anthropic"].whole([Calls("Bash", {}, f"d{number}")], USAGE, "d")
                 )
                 replied = Replied(said.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
                 await room.record_agent_reply(sent.ticket, replied, said.message.identity_key)
-                units += [*said.message.units, anthropic_wire.result_message(f"d{number}", "Bash", "fine")]
+                units += [*said.message.units, anthropic_gateway.result_message(f"d{number}", "Bash", "fine")]
                 sizes.append(consoles[0].size)
     assert sizes[0] > 200_000
     assert sizes[2] - sizes[1] < 5_000
@@ -149,23 +149,23 @@ async def test_a_question_of_several_megabytes_comes_whole(tmp_path: Path) -> No
 
 async def _ask_everything(agent: Room) -> list[Any]:
     """What a room answers to an agent from its first request to its figures."""
-    agent.units = [anthropic_wire.user_message("The port is 4711. Look around.")]
+    agent.units = [anthropic_gateway.user_message("The port is 4711. Look around.")]
     heard: list[Any] = [await agent.room.count_known_messages(agent.arrival()[0])]
     await agent.answer(sent := await agent.send(), Calls("Bash", {}, "c0"), stop=Stop.CALLS)
-    long = await agent.send(anthropic_wire.result_message("c0", "Bash", "a line of it\n" * 40_000))
+    long = await agent.send(anthropic_gateway.result_message("c0", "Bash", "a line of it\n" * 40_000))
     heard += [sent, long, await agent.room.count_known_messages(agent.arrival()[0])]
     both = [Calls("search_cached_content", {"query": "swordfish"}, "h1"), Calls("Bash", {}, "c1")]
     for number, refusal in enumerate(("", "[Enough.]")):
-        whole = anthropic_wire.parse_reply(WRITERS["anthropic"].whole(both, USAGE, str(number))).message
+        whole = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole(both, USAGE, str(number))).message
         replied = Replied(whole.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1), '{"raw": 1}', 1.5)
         heard.append(await agent.room.answer_hidden_calls(long.ticket, replied, whole.pieces[:1], refusal))
-    shown = anthropic_wire.parse_reply(WRITERS["anthropic"].whole(both[1:], USAGE, "2")).message
+    shown = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole(both[1:], USAGE, "2")).message
     await agent.room.record_agent_reply(long.ticket, None, shown.identity_key)
     agent.units += shown.units
     for number in range(1, 7):
-        sent = await agent.send(anthropic_wire.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900))
+        sent = await agent.send(anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900))
         await agent.answer(sent, Calls("Bash", {}, f"c{number + 1}"), stop=Stop.CALLS, usage=Usage(20, 0, 0, 1))
-    sent = await agent.send(anthropic_wire.result_message("c7", "Bash", "fine"))
+    sent = await agent.send(anthropic_gateway.result_message("c7", "Bash", "fine"))
     heard += [sent, await agent.room.preview_request(*agent.arrival())]
     heard += [await agent.room.fold_after_overflow(sent.ticket) for _ in range(2)]
     return [*heard, *[tuple(await agent.room.figures_since(since)) for since in (0.0, 1.0)]]
@@ -217,11 +217,11 @@ async def test_a_fold_that_the_other_process_writes_asks_the_agents_model_here(t
 
         async with apart(tmp_path / "run", answer, ask) as room:
             agent = Room(made, room)
-            sent = await agent.send(anthropic_wire.user_message("The port is 4711. Look around."))
+            sent = await agent.send(anthropic_gateway.user_message("The port is 4711. Look around."))
             for number in range(6):
                 await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS)
                 sent = await agent.send(
-                    anthropic_wire.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900)
+                    anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900)
                 )
             session = await made.open_session(sent.ticket.conversation)
             with pytest.raises(HelixError, match="The key was refused"):
@@ -274,10 +274,10 @@ async def test_when_the_gateway_has_gone_a_fold_that_asked_its_model_ends_and_th
         assert wire is not None
         room = RemoteAgentConversations(wire, ask)
         agent = Room(made, room)
-        sent = await agent.send(anthropic_wire.user_message("The port is 4711. Look around."))
+        sent = await agent.send(anthropic_gateway.user_message("The port is 4711. Look around."))
         for number in range(6):
             await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS)
-            sent = await agent.send(anthropic_wire.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900))
+            sent = await agent.send(anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900))
         session = await made.open_session(sent.ticket.conversation)
         folding = tasks.OwnedTasks("agents").spawn_task(session.steward.fold_on_demand(FoldKind.HANDOVER), name="fold")
         await asking.wait()
@@ -300,9 +300,9 @@ async def test_what_went_ahead_is_recorded_when_the_gateway_goes(tmp_path: Path)
         assert wire is not None
         agent = Room(made, room := RemoteAgentConversations(wire, _nobody))
         await agent.answer(
-            await agent.send(anthropic_wire.user_message("look")), Calls("Bash", {}, "c0"), stop=Stop.CALLS
+            await agent.send(anthropic_gateway.user_message("look")), Calls("Bash", {}, "c0"), stop=Stop.CALLS
         )
-        sent = await agent.send(anthropic_wire.result_message("c0", "Bash", "fine"))
+        sent = await agent.send(anthropic_gateway.result_message("c0", "Bash", "fine"))
         assert sent.ticket.ahead
         await room.aclose()
         await owner.finish_requests()

@@ -22,9 +22,9 @@ import zstandard
 from helix_desktop import tasks
 from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.gateway import provider_reply_bodies, reply_relay
-from helix_desktop.gateway.body_parsing import FIRST_VALUES, BodyParser
 from helix_desktop.gateway.conversations_port import Replied, Ticket
 from helix_desktop.gateway.gateway_app import ProviderHttpClients
+from helix_desktop.gateway.incremental_parsing import FIRST_VALUES, BodyParser
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.reply_relay import MOST_RECALL_REPLIES, RECALL_REFUSED, RecordedBehind, ReplyRelay
 from helix_desktop.gateway.request_forwarding import RequestForwarder

@@ -10,7 +10,7 @@ import pytest
 
 from helix_desktop.decompression import DecodedTooLarge
 from helix_desktop.gateway import request_parsing
-from helix_desktop.gateway.body_parsing import BodyParser
+from helix_desktop.gateway.incremental_parsing import BodyParser
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_parsing import IncomingRequest, ParsedRequest, parse_incoming_request
 from helix_desktop.gateway.request_routes import parse_route

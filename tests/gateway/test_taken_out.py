@@ -14,12 +14,12 @@ import pytest
 from helix_desktop.engine import facts, message_blocks
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import StoreBusy
-from helix_desktop.gateway import agent_exchange
-from helix_desktop.gateway.body_parsing import MOST_LEVELS
+from helix_desktop.gateway import request_handling
 from helix_desktop.gateway.conversations_port import Replied
-from helix_desktop.gateway.folded_body import build_folded_body
+from helix_desktop.gateway.folded_request import build_folded_body
+from helix_desktop.gateway.incremental_parsing import MOST_LEVELS
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
-from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from helix_desktop.protocols.wire_message import PieceKind
 from tests.conftest import Expect
@@ -154,7 +154,7 @@ async def test_what_was_taken_out_is_not_sent_where_a_request_cannot_be_recorded
 ) -> None:
     expect("a request could not be recorded")
     async with talking(tmp_path, protocol) as talk:
-        monkeypatch.setattr(agent_exchange, "RECORD_TIMEOUT_SECONDS", 0.0)
+        monkeypatch.setattr(request_handling, "RECORD_TIMEOUT_SECONDS", 0.0)
         assert (await talk.post()).status_code == 200
         assert not talk.secret_was_sent()
         assert len(talk.sent) == 1
@@ -225,15 +225,17 @@ async def _fails(*_: object) -> None:
 
 async def spoken(room: LocalAgentConversations, session: str) -> tuple[list[Json], str]:
     """A conversation of three requests, with the secret in the first; its messages and its name."""
-    units: list[Json] = [anthropic_wire.user_message(SECRET)]
+    units: list[Json] = [anthropic_gateway.user_message(SECRET)]
     name = ""
     for number in range(3):
         sent = await room.receive_request(*arrival(units, session))
         name = sent.ticket.conversation
-        answer = anthropic_wire.parse_reply(WRITERS["anthropic"].whole([Says(f"answer {number}")], USAGE, str(number)))
+        answer = anthropic_gateway.parse_reply(
+            WRITERS["anthropic"].whole([Says(f"answer {number}")], USAGE, str(number))
+        )
         replied = Replied(answer.message.pieces, "m", answer.stop, facts.Usage())
         await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
-        units += [*answer.message.units, anthropic_wire.user_message(f"go on {number}")]
+        units += [*answer.message.units, anthropic_gateway.user_message(f"go on {number}")]
     return units, name
 
 
@@ -269,9 +271,9 @@ async def test_what_was_taken_out_stays_out_when_the_agent_says_something_else(
         room = LocalAgentConversations(made, _nobody)
         units, name = await spoken(room, session)
         await take_out(await made.open_session(name))
-        other = [*units[:again], anthropic_wire.user_message("something else")]
+        other = [*units[:again], anthropic_gateway.user_message("something else")]
         assert "4711" not in await body_of(room, other, session)
-        assert "4711" not in await body_of(room, [*units, anthropic_wire.user_message("after all")], session)
+        assert "4711" not in await body_of(room, [*units, anthropic_gateway.user_message("after all")], session)
         await room.aclose()
 
 
@@ -286,7 +288,7 @@ async def test_what_was_taken_out_while_a_reply_came_stays_out_when_the_agent_ne
         assert line is not None
         async with line.lock_once_recorded():
             await take_out(await made.open_session(name))
-        answer = anthropic_wire.parse_reply(WRITERS["anthropic"].whole([Calls("recall", {}, "r")], USAGE, "9"))
+        answer = anthropic_gateway.parse_reply(WRITERS["anthropic"].whole([Calls("recall", {}, "r")], USAGE, "9"))
         replied = Replied(answer.message.pieces, "m", answer.stop, facts.Usage())
         await room.answer_hidden_calls(sent.ticket, replied, answer.message.pieces)
         body = await body_of(room, units, "s")

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect
 from PySide6.QtWidgets import QApplication, QMenu, QMessageBox, QPushButton, QWidget
 
-from helix_desktop.gui.chat.permission_questions import PermissionQuestionPanel
+from helix_desktop.gui.chat.permission_card import PermissionQuestionPanel
 from helix_desktop.gui.views.boxes_view import BoxesView
 from tests.soak.driven import until
 

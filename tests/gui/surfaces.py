@@ -43,7 +43,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.gateway import agent_run
 from helix_desktop.gateway.registration import GatewayRegistration
-from helix_desktop.gui.colour_tokens import contrast_ratio
+from helix_desktop.gui.colours import contrast_ratio
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.program_settings import LANGUAGE, THEME, ZOOM, ProgramSettings

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine.blocks import ContextKind
-from helix_desktop.gui.colour_tokens import LIGHT
+from helix_desktop.gui.colours import LIGHT
 from helix_desktop.gui.context_meter import (
     ContextMeter,
     describe_meter,

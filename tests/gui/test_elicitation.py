@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
 
 from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.engine.session_events import Event
-from helix_desktop.gui.chat.permission_questions import PermissionQuestionPanel
+from helix_desktop.gui.chat.permission_card import PermissionQuestionPanel
 from helix_desktop.gui.theme import Theme
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from tests.peers.chat_server import ChatServer, reply

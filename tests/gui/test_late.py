@@ -14,14 +14,14 @@ from helix_desktop.engine.facts import FoldKind, Rewound, Text, UserSaid
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity, FoldProgress
 from helix_desktop.errors import ActionRefused, StoreFailed
-from helix_desktop.gui import intent_handling, message_sending
+from helix_desktop.gui import chat_action_handling, message_sending
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript import chat_intents
-from helix_desktop.gui.window_memory import WindowMemory
-from helix_desktop.gui.window_wiring import wire_window
+from helix_desktop.gui.transcript import chat_actions
+from helix_desktop.gui.window_state_file import WindowMemory
 from helix_desktop.program_settings import ProgramSettings
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Held, now
@@ -218,7 +218,7 @@ def test_a_waiting_message_is_not_taken_for_the_one_that_was_sent_meanwhile(
 
 
 def test_a_rewind_is_of_the_conversation_it_was_asked_for(window: MainWindow, session: FakeSession) -> None:
-    intent_handling.handle_intent(window, chat_intents.RewindConversation(5))
+    chat_action_handling.handle_intent(window, chat_actions.RewindConversation(5))
     question = window.findChildren(QMessageBox)[0]
     window.go_to_conversation("flaky")
     next(each for each in question.findChildren(QPushButton) if each.text() == "Rewind").click()

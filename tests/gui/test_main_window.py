@@ -49,7 +49,7 @@ from helix_desktop.engine.session_events import (
 )
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import InvalidInput, StoreBusy, StoreFailed
-from helix_desktop.gui import intent_handling, message_sending
+from helix_desktop.gui import chat_action_handling, message_sending
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.completion_list import CompletionRequest
 from helix_desktop.gui.chat.composer import ALLOW_ALL
@@ -60,11 +60,11 @@ from helix_desktop.gui.frame.window_frame import NARROW_WINDOW_WIDTH
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_actions import ModelActions
 from helix_desktop.gui.search_suggestions import offer_slash_commands
+from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
-from helix_desktop.gui.transcript import chat_intents
-from helix_desktop.gui.window_memory import WindowMemory
-from helix_desktop.gui.window_wiring import wire_window
+from helix_desktop.gui.transcript import chat_actions
+from helix_desktop.gui.window_state_file import WindowMemory
 from helix_desktop.program_settings import ASK_ABOVE, ProgramSettings
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.tools.permission import PermissionMode
@@ -299,7 +299,7 @@ def test_escape_stops_only_while_something_runs(window: MainWindow, session: Fak
 def test_a_question_is_answered_from_the_keyboard_wherever_the_focus_is(
     window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("helix_desktop.gui.chat.permission_questions.READING", 0.0)
+    monkeypatch.setattr("helix_desktop.gui.chat.permission_card.READING", 0.0)
     assert QTest.qWaitForWindowActive(window)
     number = session.ask(COMMAND)
     window.chat.bridge.emit_waiting_events()
@@ -568,9 +568,9 @@ def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:
 
 def test_what_is_wanted_in_the_chat_is_done(window: MainWindow, session: FakeSession) -> None:
     digest = story.stored(story.TABLE).digest
-    intent_handling.handle_intent(window, chat_intents.RecallEntry(digest))
+    chat_action_handling.handle_intent(window, chat_actions.RecallEntry(digest))
     assert [held.stored.digest for held in window.chat.composer.attachments.listed_attachments] == [digest]
-    intent_handling.handle_intent(window, chat_intents.EditMessage(14))
+    chat_action_handling.handle_intent(window, chat_actions.EditMessage(14))
     assert window.chat.composer.text.toPlainText().startswith("The guard must never")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     assert session.state.facts[-2].fact.__class__.__name__ == "Rewound"
@@ -580,11 +580,11 @@ def test_what_is_wanted_in_the_chat_is_done(window: MainWindow, session: FakeSes
 def test_the_sub_agent_of_a_running_call_is_opened(
     window: MainWindow, bench: FakeWorkbench, session: FakeSession
 ) -> None:
-    intent_handling.handle_intent(window, chat_intents.OpenSubAgent("c1"))
+    chat_action_handling.handle_intent(window, chat_actions.OpenSubAgent("c1"))
     assert window.notices.shown_text == "The sub-agent hasn't started yet."
     for name, begun in (("flaky", 2.0), ("argparse", 1.0)):  # a model that numbers its calls anew
         bench.rows[name] = replace(bench.rows[name], parent=session.id, parent_call="c1", updated=begun)
-    intent_handling.handle_intent(window, chat_intents.OpenSubAgent("c1"))
+    chat_action_handling.handle_intent(window, chat_actions.OpenSubAgent("c1"))
     assert window.current_session is not None
     assert window.current_session.id == "flaky"
 

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication, QPlainTextEdit, QPushButton, QWidget
 
 from helix_desktop import resources
 from helix_desktop.engine.blocks import ContextKind
-from helix_desktop.gui.colour_tokens import DARK, LIGHT
+from helix_desktop.gui.colours import DARK, LIGHT
 from helix_desktop.gui.theme import Theme, fill_style_sheet, set_widget_look
 
 

@@ -13,7 +13,7 @@ from helix_desktop.engine.session_events import (
     ReplyStreamed,
     ToolPrinted,
 )
-from helix_desktop.gui.event_bridge import SHOWN_OUTPUT_CHARACTERS
+from helix_desktop.gui.session_signals import SHOWN_OUTPUT_CHARACTERS
 from helix_desktop.gui.unfinished_output import UnfinishedOutput
 
 

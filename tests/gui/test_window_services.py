@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QDoubleSpinBox, QLabel, QMessageBox, QPlainTextEdi
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import StoreFailed
-from helix_desktop.gui import intent_handling
+from helix_desktop.gui import chat_action_handling
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
@@ -24,11 +24,11 @@ from helix_desktop.gui.model_setup_port import ModelChoice, WindowSizeSource
 from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.settings.storage_page import StoragePage
+from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript import chat_intents
-from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.transcript import chat_actions
 from helix_desktop.gui.window_services import WindowServices
-from helix_desktop.gui.window_wiring import wire_window
+from helix_desktop.gui.window_state_file import WindowMemory
 from helix_desktop.program_settings import NOTIFY_DONE, ProgramSettings
 from helix_desktop.project.project_item import ProjectItem
 from tests.gui import story
@@ -336,5 +336,5 @@ def test_trying_again_lets_the_keyring_ask_once_more(
     front: WindowServices, window: MainWindow, setup: FakeSetup
 ) -> None:
     window.window_actions["resume"].trigger()
-    intent_handling.handle_intent(window, chat_intents.ContinueTurn())
+    chat_action_handling.handle_intent(window, chat_actions.ContinueTurn())
     assert setup.asked_again == 2

@@ -19,7 +19,7 @@ from helix_desktop.engine.session_events import (
     MessagesQueued,
     ReplyStreamed,
 )
-from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_state_file import WindowMemory
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
 from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench

@@ -20,7 +20,7 @@ from helix_desktop.desktop.window_program import WindowProgram
 from helix_desktop.engine.facts import Rewound, TurnEnded
 from helix_desktop.engine.session import Session
 from helix_desktop.gui.transcript.failure_cards import FailureCardBox
-from helix_desktop.gui.transcript.hover_bar import BAR
+from helix_desktop.gui.transcript.message_bar import BAR
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage

@@ -17,9 +17,9 @@ from helix_desktop.gui.cache.entry_actions import EntryActions
 from helix_desktop.gui.cache.entry_table import EntryTable
 from helix_desktop.gui.cache.entry_viewer import EntryViewer
 from helix_desktop.gui.cache.filter_bar import EntryFilterBar
-from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
@@ -50,9 +50,9 @@ class CachePage(QWidget):
         self.viewer = EntryViewer(theme, doing, self)
         self.entry_actions = EntryActions(theme, self._shown, self.table, self.viewer, self)
         self._figures = ""  # The line above the table while at most one row is selected.
-        self._figures_label = plain_widgets.build_plain_label("", "small", self)
+        self._figures_label = widgets.build_plain_label("", "small", self)
         theme.keep_lengths_scaled(self, self._figures_label.setContentsMargins, 20, 6, 20, 6)
-        self._over_limit_button = plain_widgets.build_push_button("", self, self.storage_settings_wanted.emit, "link")
+        self._over_limit_button = widgets.build_push_button("", self, self.storage_settings_wanted.emit, "link")
         self._over_limit_button.setToolTip(tr("Actions"))
         self._over_limit_button.hide()
         self._split = QSplitter(Qt.Orientation.Vertical, self)
@@ -74,7 +74,7 @@ class CachePage(QWidget):
         self._figures_timer.timeout.connect(self._fetch_cache_figures)
         self._refresh_timer = QTimer(self, interval=_LIVE, singleShot=True)
         self._refresh_timer.timeout.connect(self._refresh_entries_now)
-        plain_widgets.set_surface_look(self, "page")
+        widgets.set_surface_look(self, "page")
         self._connect_signals()
 
     def _connect_signals(self) -> None:

@@ -35,7 +35,7 @@ from helix_desktop.gui.cache.entries_model import (
     column_title,
 )
 from helix_desktop.gui.shared.list_row_model import Index
-from helix_desktop.gui.shared.plain_widgets import add_choice, build_popup_menu
+from helix_desktop.gui.shared.widgets import add_choice, build_popup_menu
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr

@@ -15,7 +15,7 @@ from helix_desktop.gui.shared.difference_rows import DifferenceSheet
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.shared.picture_reader import read_picture
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.translation import tr

@@ -18,8 +18,8 @@ from helix_desktop.engine.changes.turn_changes import (
 )
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog
-from helix_desktop.gui.engine_sentences import join_sentences
-from helix_desktop.gui.shared.plain_widgets import build_popup_menu
+from helix_desktop.gui.sentence_translation import join_sentences
+from helix_desktop.gui.shared.widgets import build_popup_menu
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import FileChanges, FileUndoResult

@@ -9,13 +9,13 @@ from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_column
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import FileChanges
 
 
-class CommitDialog(plain_widgets.TransientDialog):
+class CommitDialog(widgets.TransientDialog):
     """`proposal_wanted`: a message is wanted for the chosen files."""
 
     proposal_wanted = Signal()
@@ -31,14 +31,14 @@ class CommitDialog(plain_widgets.TransientDialog):
             item.setCheckState(Qt.CheckState.Checked)
         self.message = QPlainTextEdit(self, placeholderText=tr("Commit message"))
         self.message.setAccessibleName(tr("Commit message"))
-        self.propose = plain_widgets.build_push_button(tr("Propose a message"), self, self._request_proposal)
-        note = plain_widgets.build_plain_label(
+        self.propose = widgets.build_push_button(tr("Propose a message"), self, self._request_proposal)
+        note = widgets.build_plain_label(
             tr("These files are committed as they are now. Everything else you have staged stays staged."),
             "small",
             self,
         )
-        self.commit_button = plain_widgets.build_push_button(tr("Commit"), self, look="primary")
-        buttons = plain_widgets.build_confirm_buttons(self, self.commit_button, self.accept)
+        self.commit_button = widgets.build_push_button(tr("Commit"), self, look="primary")
+        buttons = widgets.build_confirm_buttons(self, self.commit_button, self.accept)
         self.message.textChanged.connect(self._enable_commit_button)
         build_column((self.list, 2), (self.message, 1), self.propose, note, buttons, owner=self)
         self._enable_commit_button()

@@ -8,19 +8,19 @@ from PySide6.QtWidgets import QListWidget, QListWidgetItem, QWidget
 
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.gui.layouts import build_column
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.translation import format_count, tr
 
 
-class CheckpointCoverageDialog(plain_widgets.TransientDialog):
+class CheckpointCoverageDialog(widgets.TransientDialog):
     """`coverage_chosen`: the rules of the folders left out, and whether the rest is covered whatever its size."""
 
     coverage_chosen = Signal(list, bool)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(tr("Choose what checkpoints include"), parent, 560, 440)
-        why = plain_widgets.build_plain_label(
+        why = widgets.build_plain_label(
             tr(
                 "This folder exceeds the limits, so checkpoints leave out some of its files. Changes that commands make to these files cannot be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
             ),
@@ -28,10 +28,10 @@ class CheckpointCoverageDialog(plain_widgets.TransientDialog):
         )
         self.list = QListWidget(self)
         self.list.setAccessibleName(tr("The largest folders"))
-        self.state = plain_widgets.build_plain_label(tr("Counting files…"), "small", self, wraps=False)
-        self.cover_button = plain_widgets.build_push_button(tr("Include the checked folders"), self, look="primary")
+        self.state = widgets.build_plain_label(tr("Counting files…"), "small", self, wraps=False)
+        self.cover_button = widgets.build_push_button(tr("Include the checked folders"), self, look="primary")
         self.cover_button.setEnabled(False)
-        buttons = plain_widgets.build_confirm_buttons(self, self.cover_button, self.accept, tr("Not now"))
+        buttons = widgets.build_confirm_buttons(self, self.cover_button, self.accept, tr("Not now"))
         self.accepted.connect(lambda: self.coverage_chosen.emit(self.rules_for_unchecked, True))
         self.list.itemChanged.connect(self._show_covered_totals)
         build_column(why, (self.list, 1), self.state, buttons, owner=self)

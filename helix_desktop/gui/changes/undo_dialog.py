@@ -10,7 +10,7 @@ from helix_desktop.engine.changes.diff_hunks import is_binary
 from helix_desktop.engine.changes.folder_state import PathKind
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, UndoOutlook, printable_path
 from helix_desktop.gui.layouts import build_column
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
@@ -20,7 +20,7 @@ SHOWN_FILE_NAMES = 12  # At most this many of the changed files are named.
 Compare = Callable[[PlannedUndo], object]
 
 
-class UndoChangesDialog(plain_widgets.TransientDialog):
+class UndoChangesDialog(widgets.TransientDialog):
     """`choices_by_path` after it was accepted: by path, what is to become of what somebody else has changed."""
 
     def __init__(
@@ -39,17 +39,17 @@ class UndoChangesDialog(plain_widgets.TransientDialog):
         self._places = {file.path_of_change: file.place for file in files}
         self._boxes: dict[str, QComboBox] = {}
         conflicts = [one for one in planned if one.how is UndoOutlook.CONFLICT]
-        plan = [plain_widgets.build_plain_label(one, parent=self) for one in self._describe_plan(planned)]
+        plan = [widgets.build_plain_label(one, parent=self) for one in self._describe_plan(planned)]
         column = build_column(*plan, owner=self, spacing=theme.zoomed_pixels(10))
         if conflicts:
             column.addWidget(self._build_conflict_list(conflicts, compare), 1)
-        note = plain_widgets.build_plain_label(
+        note = widgets.build_plain_label(
             tr("Git's HEAD and index are not changed. You can undo this restore on this page."), "small", self
         )
         column.addWidget(note)
         column.addStretch(0 if conflicts else 1)
-        self.undo_button = plain_widgets.build_push_button(tr("Redo") if redo else tr("Undo"), self, look="primary")
-        column.addWidget(plain_widgets.build_confirm_buttons(self, self.undo_button, self.accept))
+        self.undo_button = widgets.build_push_button(tr("Redo") if redo else tr("Undo"), self, look="primary")
+        column.addWidget(widgets.build_confirm_buttons(self, self.undo_button, self.accept))
 
     @property
     def choices_by_path(self) -> dict[str, str]:
@@ -88,17 +88,17 @@ class UndoChangesDialog(plain_widgets.TransientDialog):
         grid = QGridLayout(inner)
         grid.setContentsMargins(0, 0, 0, 0)
         for row, one in enumerate(planned):
-            name = plain_widgets.build_plain_label(self._path_for_display(one), "mono", inner, wraps=False)
-            box = plain_widgets.build_combo_box(self._path_for_display(one), inner)
+            name = widgets.build_plain_label(self._path_for_display(one), "mono", inner, wraps=False)
+            box = widgets.build_combo_box(self._path_for_display(one), inner)
             for words, choice in zip(self._conflict_choice_labels(), ("now", "before", "merge"), strict=True):
                 box.addItem(words, choice)
-            look = plain_widgets.build_push_button(tr("Compare…"), inner, partial(compare, one))
+            look = widgets.build_push_button(tr("Compare…"), inner, partial(compare, one))
             self._boxes[one.path] = box
             for column, widget in enumerate((name, box, look)):
                 grid.addWidget(widget, row, column)
         grid.setColumnStretch(0, 1)
         grid.setRowStretch(len(planned), 1)
-        return plain_widgets.build_scroll_area(inner, self)
+        return widgets.build_scroll_area(inner, self)
 
 
 def _is_folder(one: PlannedUndo) -> bool:
@@ -110,7 +110,7 @@ def _shorten_name_list(places: Sequence[str]) -> str:
     return ", ".join(places[:SHOWN_FILE_NAMES]) + ("…" if len(places) > SHOWN_FILE_NAMES else "")
 
 
-class ThreeVersionsDialog(plain_widgets.TransientDialog):
+class ThreeVersionsDialog(widgets.TransientDialog):
     """Before the agent, after it, and now, beside each other."""
 
     def __init__(
@@ -129,7 +129,7 @@ class ThreeVersionsDialog(plain_widgets.TransientDialog):
         first = (tr("Before the undo"), tr("After the undo")) if redo else agent
         titles = (*first, tr("Now"))
         for title, content in zip(titles, versions, strict=True):
-            label = plain_widgets.build_plain_label(title, "heading", self, wraps=False)
+            label = widgets.build_plain_label(title, "heading", self, wraps=False)
             view = TextLineView(theme, self)
             view.setAccessibleName(title)
             shown = format_byte_size(len(content)) if is_binary(content) else content.decode("utf-8", "replace")

@@ -12,16 +12,16 @@ from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.chat.empty_conversation import EmptyConversationPanel
 from helix_desktop.gui.chat.foreign_writer_line import ForeignWriterLine
 from helix_desktop.gui.chat.message_drafts import DraftPlace
-from helix_desktop.gui.chat.permission_questions import PermissionQuestionPanel
+from helix_desktop.gui.chat.permission_card import PermissionQuestionPanel
 from helix_desktop.gui.chat.rewrite_cost_line import RewriteCostLine
 from helix_desktop.gui.chat.turn_end_help import TurnEndHelpLine
-from helix_desktop.gui.event_bridge import EventBridge
 from helix_desktop.gui.layouts import build_column
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.session_signals import EventBridge
+from helix_desktop.gui.shared.widgets import build_plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_state_file import WindowMemory
 from helix_desktop.gui.workbench_types import Session
 
 MEASURE_PAUSE_MS = 100  # The next message is priced this many milliseconds after the last change.

@@ -18,12 +18,12 @@ from helix_desktop.gui.chat.next_message_cost import NextMessageCostLabel
 from helix_desktop.gui.chat.waiting_messages import WaitingMessageList, message_as_one_line
 from helix_desktop.gui.context_meter import ContextMeter, describe_window_fill
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_state_file import WindowMemory
 
 BAR, MOST_BAR = 60, 132  # The least and the greatest width of the context meter, in pixels.
 LEAST_BAR = 20  # The least width in pixels of the meter's bar when its figures have no room.
@@ -58,12 +58,12 @@ class Composer(QWidget):
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
         self._was_empty = True
-        plain_widgets.set_surface_look(self, "composer")
+        widgets.set_surface_look(self, "composer")
         self.waiting = WaitingMessageList(self)
         self.attachments = AttachmentChips(theme, self)
         self.text = ComposerTextEdit(theme, self)
         self.text.setAcceptDrops(False)
-        self._box = plain_widgets.build_surface(self, "box")
+        self._box = widgets.build_surface(self, "box")
         self._attach = self._build_composer_button(tr("+ Attach"), "quiet", tr("Attach files or images"))
         self._mode = self._build_composer_button("", "quiet", tr("Permission mode"))
         self._mode.hide()
@@ -73,7 +73,7 @@ class Composer(QWidget):
         self.context_button = self._build_composer_button("", "quiet", tr("Show what is in the context"))
         self.context_button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.meter = ContextMeter(theme, height=5, parent=self.context_button)
-        self._figures = plain_widgets.build_plain_label("", "small", self.context_button, wraps=False)
+        self._figures = widgets.build_plain_label("", "small", self.context_button, wraps=False)
         for inside in (self.meter, self._figures):
             inside.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self._fold = self._build_composer_button(tr("Fold first"), "link", tr("Fold first"))
@@ -86,7 +86,7 @@ class Composer(QWidget):
         self.show_run_state(ConversationActivity.IDLE)
 
     def _build_composer_button(self, text: str, look: str, hint: str) -> QPushButton:
-        button = plain_widgets.build_push_button(text, self, look=look)
+        button = widgets.build_push_button(text, self, look=look)
         button.setToolTip(hint)
         button.setAccessibleName(hint)
         button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
@@ -99,7 +99,7 @@ class Composer(QWidget):
         build_row((self.meter, 1), self._figures, owner=self.context_button, margins=(6, 0, 6, 0), spacing=12)
         editing = (self._editing, Qt.AlignmentFlag.AlignLeft)
         self._inside = build_column(editing, self.attachments, self.text, self._row, owner=self._box)
-        self._column = plain_widgets.build_surface(self, "plain")
+        self._column = widgets.build_surface(self, "plain")
         build_column(self.waiting, self._box, owner=self._column, margins=0)
         self._whole = build_row(1, (self._column, 100), 1, owner=self)
         self._restyle_composer()
@@ -268,11 +268,9 @@ class Composer(QWidget):
         return False
 
     def open_mode_menu(self) -> None:
-        menu = plain_widgets.build_popup_menu(self)
+        menu = widgets.build_popup_menu(self)
         for name, words in self._modes:
-            plain_widgets.add_choice(
-                menu, words, partial(self.mode_chosen.emit, name), chosen=words == self._mode_words
-            )
+            widgets.add_choice(menu, words, partial(self.mode_chosen.emit, name), chosen=words == self._mode_words)
         menu.popup(self._mode.mapToGlobal(QPoint(0, -menu.sizeHint().height())))
 
     def _add_to_sent_history(self, words: str) -> None:
@@ -306,7 +304,7 @@ class Composer(QWidget):
         px = self._theme.zoomed_pixels
         self._show_mode_name(self._mode_words)
         self._attach.setText(tr("+ Attach"))
-        room = min(self.width() - px(32), px(plain_widgets.COLUMN)) - px(32)
+        room = min(self.width() - px(32), px(widgets.COLUMN)) - px(32)
         buttons = [
             each for each in (self._attach, self._mode, self._fold, self._stop, self._send) if not each.isHidden()
         ]
@@ -347,4 +345,4 @@ class Composer(QWidget):
         self._inside.setContentsMargins(px(14), px(11), px(14), px(11))
         self._inside.setSpacing(px(16))
         self._row.setSpacing(px(10))
-        self._column.setMaximumWidth(px(plain_widgets.COLUMN))
+        self._column.setMaximumWidth(px(widgets.COLUMN))

@@ -11,7 +11,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.shared.figure_formats import format_dollars
-from helix_desktop.gui.shared.plain_widgets import build_centred_column, build_plain_label, build_push_button
+from helix_desktop.gui.shared.widgets import build_centred_column, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session

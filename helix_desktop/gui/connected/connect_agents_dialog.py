@@ -11,10 +11,10 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import describe_token_count
-from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_to_confirm
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_time_ago
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
@@ -27,8 +27,8 @@ class FigureTile(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        plain_widgets.set_surface_look(self, "card")
-        self._labels = [plain_widgets.build_plain_label("", look) for look in ("small", "large", "faint")]
+        widgets.set_surface_look(self, "card")
+        self._labels = [widgets.build_plain_label("", look) for look in ("small", "large", "faint")]
         build_column(*self._labels, 1, owner=self, margins=(16, 12, 16, 12), spacing=2)
 
     def show_figure(self, name: str, figure: str, below: str) -> None:
@@ -43,12 +43,12 @@ class ConnectedAgentCard(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        plain_widgets.set_surface_look(self, "card")
+        widgets.set_surface_look(self, "card")
         self.row = connected_agents.ConnectedAgentRow("", "", "")
-        self._name, self._state = (plain_widgets.build_plain_label("", look) for look in ("title", "small"))
-        self._mark = plain_widgets.build_plain_label(tr("connected"), "chip", wraps=False)
-        self.copy = plain_widgets.build_push_button(tr("Copy command"), self, self._copy_start_command)
-        self.change = plain_widgets.build_push_button("", self, self.change_wanted.emit)
+        self._name, self._state = (widgets.build_plain_label("", look) for look in ("title", "small"))
+        self._mark = widgets.build_plain_label(tr("connected"), "chip", wraps=False)
+        self.copy = widgets.build_push_button(tr("Copy command"), self, self._copy_start_command)
+        self.change = widgets.build_push_button("", self, self.change_wanted.emit)
         words = build_column(self._name, self._state, spacing=2)
         line = build_row((words, 1), owner=self, margins=(16, 12, 16, 12), spacing=10)
         for part in (self._mark, self.copy, self.change):
@@ -78,10 +78,10 @@ class CopyableCommandLine(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        plain_widgets.set_surface_look(self, "card")
-        self.line = plain_widgets.build_plain_label("", "mono")
+        widgets.set_surface_look(self, "card")
+        self.line = widgets.build_plain_label("", "mono")
         self.line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._copy = plain_widgets.build_push_button(
+        self._copy = widgets.build_push_button(
             tr("Copy"), self, lambda: QGuiApplication.clipboard().setText(self.line.text()), "link"
         )
         build_row((self.line, 1), self._copy, owner=self, margins=(12, 6, 6, 6))
@@ -113,7 +113,7 @@ MARGINS = (40, 28, 40, 28)
 REFRESH_INTERVAL_MS = 1_000  # The pause between two updates of the list of connections.
 
 
-class ConnectAgentsDialog(plain_widgets.TransientDialog):
+class ConnectAgentsDialog(widgets.TransientDialog):
     """Looks every second while it is open."""
 
     def __init__(self, parent: QWidget, doing: BackgroundRunner, agents: connected_agents.ConnectedAgents) -> None:
@@ -122,17 +122,15 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
         self._shown: connected_agents.AgentConnections | None = None
         self._shows_missing = False
         self._cards: dict[str, ConnectedAgentCard] = {}
-        self.switch = plain_widgets.build_push_button(tr("Turn on"), self, self._switch_gateway)
-        self._address = plain_widgets.build_plain_label(tr("The gateway is off"), "muted", wraps=False)
+        self.switch = widgets.build_push_button(tr("Turn on"), self, self._switch_gateway)
+        self._address = widgets.build_plain_label(tr("The gateway is off"), "muted", wraps=False)
         self._address.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._words = plain_widgets.build_plain_label("", "danger")
+        self._words = widgets.build_plain_label("", "danger")
         self._words.hide()
         self._tiles = self._without, self._billed, self._saved, self._recalls = [FigureTile(self) for _ in range(4)]
         self._agent_column = build_column(spacing=10)
-        self._missing = plain_widgets.build_plain_label("", "muted")
-        self._show_missing = plain_widgets.build_push_button(
-            tr("Show these agents"), self, self._show_missing_agents, "link"
-        )
+        self._missing = widgets.build_plain_label("", "muted")
+        self._show_missing = widgets.build_push_button(tr("Show these agents"), self, self._show_missing_agents, "link")
         self._once_line, self._other_program_line = CopyableCommandLine(self), CopyableCommandLine(self)
         self._lay_out_gateway_dialog()
         self._timer = QTimer(self, interval=REFRESH_INTERVAL_MS)
@@ -140,8 +138,8 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
 
     def _lay_out_gateway_dialog(self) -> None:
         told = tr("Turn on the gateway, and set its address in an agent you already use. Helix Desktop stores what the agent sees, sends less, and shows you everything here. Your key is passed on to the provider and is not stored.")  # fmt: skip
-        about = plain_widgets.build_plain_label(told, "muted")
-        page = plain_widgets.build_surface(self, "page")
+        about = widgets.build_plain_label(told, "muted")
+        page = widgets.build_surface(self, "page")
         tiles = build_row(*((tile, 1) for tile in self._tiles), spacing=12)
         agents = self._agent_column, build_row((self._missing, 1), self._show_missing)
         head = (self._build_gateway_switch_row(), about, self._words)
@@ -151,13 +149,13 @@ class ConnectAgentsDialog(plain_widgets.TransientDialog):
             (tr("Any other program"), self._other_program_line),
         ):
             column.addSpacing(4)
-            column.addWidget(plain_widgets.build_plain_label(words, "heading"))
+            column.addWidget(widgets.build_plain_label(words, "heading"))
             column.addWidget(line)
         column.addStretch(1)
-        build_column(plain_widgets.build_scroll_area(page, self), owner=self, margins=0)
+        build_column(widgets.build_scroll_area(page, self), owner=self, margins=0)
 
     def _build_gateway_switch_row(self) -> QHBoxLayout:
-        head = build_row((plain_widgets.build_plain_label(tr("Connect an agent"), "large"), 1), self._address)
+        head = build_row((widgets.build_plain_label(tr("Connect an agent"), "large"), 1), self._address)
         head.addSpacing(8)
         head.addWidget(self.switch)
         return head

@@ -9,13 +9,13 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.fleet import fleet_rows
 from helix_desktop.gui.fleet.fleet_rows import Figures, FleetList
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.fields_dialog import FieldsDialog
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
+from helix_desktop.gui.shared.widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import make_safe_text
@@ -75,11 +75,11 @@ class FleetDialog(TransientDialog):
     def _build_tasks_page(self) -> QWidget:
         page = QWidget(self)
         self._figures = [[build_plain_label("", look, page) for look in ("small", "large", "faint")] for _ in range(4)]
-        cards = [plain_widgets.build_surface(page, "card") for _ in self._figures]
+        cards = [widgets.build_surface(page, "card") for _ in self._figures]
         for card, labels in zip(cards, self._figures, strict=True):
             build_column(*labels, owner=card, margins=(14, 10, 14, 10), spacing=2)
         words = tr("Filter: agent, computer, state, words")
-        self._filter = plain_widgets.build_line_edit(words, words, page)
+        self._filter = widgets.build_line_edit(words, words, page)
         columns = ((tr("State"), 150), (tr("Task"), 0), (tr("Workspace"), 130), (tr("Agent"), 80), (tr("Where"), 130),
                    (tr("Now"), 260), (tr("Age"), 100), (tr("Cost"), 80))  # fmt: skip
         self._task_list = FleetList(tr("Tasks"), columns, page, figures=[len(columns) - 1])
@@ -91,7 +91,7 @@ class FleetDialog(TransientDialog):
         return page
 
     def _build_detail(self, page: QWidget) -> QWidget:
-        card = plain_widgets.build_surface(page, "card")
+        card = widgets.build_surface(page, "card")
         self._title, self._detail = build_plain_label("", "heading", card), build_plain_label("", "", card)
         self._open = build_push_button(tr("Open conversation"), card, self._open_chosen_conversation)
         self._stop = build_push_button(tr("Stop"), card, self._stop_chosen_task)

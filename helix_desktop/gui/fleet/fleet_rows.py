@@ -9,7 +9,7 @@ from PySide6.QtGui import QIcon, QResizeEvent
 from PySide6.QtWidgets import QHeaderView, QTreeWidgetItem, QWidget
 
 from helix_desktop.engine.session_events import ConversationActivity
-from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_dollars, format_time_ago
 from helix_desktop.gui.shared.list_row_model import RowTree
 from helix_desktop.gui.shared.running_states import describe_running_state

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QStyle, QStyleOptionViewItem, QWidget
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.frame.search_popup import SearchPopup
 from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.shared.widgets import build_plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr

@@ -10,7 +10,7 @@ from typing import Any
 
 from PySide6.QtGui import QKeyEvent
 
-from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_state_file import WindowMemory
 
 # Four values of Qt.Key. Importing Qt's enum would delay the start by 25 ms.
 RETURN, ENTER, BACKSPACE, LETTER_N = 0x01000004, 0x01000005, 0x01000003, 0x4E

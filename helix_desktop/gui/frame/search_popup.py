@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QLineEdit, QListView, QStyledItemDelegate, QWidget
 
 from helix_desktop.gui import tab_order
 from helix_desktop.gui.layouts import build_column
-from helix_desktop.gui.shared.plain_widgets import build_surface
+from helix_desktop.gui.shared.widgets import build_surface
 from helix_desktop.gui.theme import Theme
 
 # By how many rows a key moves the highlight.

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QGridLayout, QLineEdit, QPushButton, QWidget
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.gui.frame.conversation_list import ConversationList, group_conversations
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
@@ -39,7 +39,7 @@ class ConversationSearchField(QLineEdit):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._key = plain_widgets.build_plain_label("", "kbd", self, wraps=False)
+        self._key = widgets.build_plain_label("", "kbd", self, wraps=False)
         self._key.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setPlaceholderText(tr("Search everything"))
         self.setAccessibleName(tr("Search conversations. Press Enter to search everything."))
@@ -92,17 +92,17 @@ class Sidebar(QWidget):
         self._rows: Sequence[ConversationListRow] = ()
         self._folder = ""
         self._shown_place = ""
-        plain_widgets.set_surface_look(self, "side")
+        widgets.set_surface_look(self, "side")
         self.setMinimumWidth(200)
         self._title = ElidedLabel(self)
         self._title.setProperty("look", "title")
-        self._path = plain_widgets.build_plain_label("", "path", self, wraps=False)
+        self._path = widgets.build_plain_label("", "path", self, wraps=False)
         self._shared = self._build_sidebar_link("")
         self._shared.setStyleSheet("padding-left: 0; padding-right: 0")
         self._shared.hide()
-        self._new = plain_widgets.build_tool_button(tr("New conversation"), self)
+        self._new = widgets.build_tool_button(tr("New conversation"), self)
         self._new.clicked.connect(self.new_wanted)
-        self.more = plain_widgets.build_tool_button(tr("Rename, export or remove this workspace"), self)
+        self.more = widgets.build_tool_button(tr("Rename, export or remove this workspace"), self)
         self.more.clicked.connect(
             lambda: self.workspace_menu_wanted.emit(self.more.mapToGlobal(self.more.rect().bottomLeft()))
         )
@@ -114,7 +114,7 @@ class Sidebar(QWidget):
         self.search = ConversationSearchField(theme, self)
         self.search.setProperty("look", "search")
         self.list = ConversationList(theme, self)
-        self._empty_list_label = plain_widgets.build_plain_label("", "muted", self)
+        self._empty_list_label = widgets.build_plain_label("", "muted", self)
         self._back = self._build_sidebar_link(tr("Back"))
         self._archive = self._build_sidebar_link("")
         self._trash = self._build_sidebar_link("")
@@ -207,7 +207,7 @@ class Sidebar(QWidget):
         row = next((row for row in self._rows if row.id == conversation), None)
         if row is None:
             return
-        menu = plain_widgets.build_popup_menu(self)
+        menu = widgets.build_popup_menu(self)
         for what, text in self._menu_actions_for(row):
             if what:
                 menu.addAction(text).triggered.connect(
@@ -243,7 +243,7 @@ class Sidebar(QWidget):
         ]
 
     def _build_sidebar_link(self, text: str) -> QPushButton:
-        return plain_widgets.build_push_button(text, self, look="link")
+        return widgets.build_push_button(text, self, look="link")
 
     def _apply_sidebar_sizes(self) -> None:
         px = self._theme.zoomed_pixels

@@ -5,7 +5,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QPushButton, QWidget
 
 from helix_desktop.gui.layouts import build_row
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr
@@ -26,13 +26,13 @@ class TopBar(QWidget):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        plain_widgets.set_surface_look(self, "top")
-        self._side = plain_widgets.build_tool_button(tr("Show the sidebar"), self)
+        widgets.set_surface_look(self, "top")
+        self._side = widgets.build_tool_button(tr("Show the sidebar"), self)
         self._side.setIconSize(QSize(16, 16))
         self._side.setFixedSize(28, 28)
         self._side.clicked.connect(self.sidebar_wanted)
-        self._state, self._copy = (plain_widgets.build_plain_label("", "small", self, wraps=False) for _ in range(2))
-        self._stop = plain_widgets.build_push_button(tr("Stop"), self, self.stop_wanted.emit, "link")
+        self._state, self._copy = (widgets.build_plain_label("", "small", self, wraps=False) for _ in range(2))
+        self._stop = widgets.build_push_button(tr("Stop"), self, self.stop_wanted.emit, "link")
         self._stop.hide()
         self.model = ChoicePill(tr("Model"), self)
         self._tabs: dict[str, QPushButton] = {}
@@ -95,7 +95,7 @@ class TopBar(QWidget):
         self.model.fit_pill_text(room - px(10))
 
     def _add_page_tab(self, name: str, words: str) -> QPushButton:
-        tab = plain_widgets.build_push_button(words, self, lambda: self.page_chosen.emit(name), "tab")
+        tab = widgets.build_push_button(words, self, lambda: self.page_chosen.emit(name), "tab")
         tab.setCheckable(True)
         tab.setAutoExclusive(True)  # Screen readers then announce a radio button, not a check box.
         tab.setAccessibleName(tr("{name} page", name=words))

@@ -8,10 +8,10 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.frame.connect_panel import ConnectPanel
+from helix_desktop.gui.frame.connect_model_panel import ConnectPanel
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.model_setup_port import ModelSetupPort
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, tr
@@ -31,18 +31,18 @@ class WelcomePage(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        plain_widgets.set_surface_look(self, "inspector")
+        widgets.set_surface_look(self, "inspector")
         self.setAcceptDrops(True)
         hero = tr("An agent that remembers everything,\nand lets you undo anything")
         about = tr("For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what everything costs.")  # fmt: skip
-        labels = [plain_widgets.build_plain_label(*one) for one in ((hero, "hero"), (about, "muted"))]
+        labels = [widgets.build_plain_label(*one) for one in ((hero, "hero"), (about, "muted"))]
         column = build_column(*labels, spacing=12)
         column.addSpacing(8)
-        self._blocked = plain_widgets.build_plain_label("", "danger")
+        self._blocked = widgets.build_plain_label("", "danger")
         self._blocked.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._blocked.hide()
         column.addWidget(self._blocked)
-        self._found_card, self._found = QWidget(self), plain_widgets.build_plain_label("", "title")
+        self._found_card, self._found = QWidget(self), widgets.build_plain_label("", "title")
         self._newest = QGridLayout()
         self._newest.setColumnStretch(1, 1)
         self._newest.setContentsMargins(0, 6, 0, 0)
@@ -60,9 +60,9 @@ class WelcomePage(QWidget):
         set_widget_look(self.folder, "primary")
         self.folder.clicked.connect(self.folder_wanted)
         self.tour.clicked.connect(self.tour_wanted)
-        self._import = plain_widgets.build_push_button(tr("Import workspace…"), self, self.import_wanted.emit, "link")
+        self._import = widgets.build_push_button(tr("Import workspace…"), self, self.import_wanted.emit, "link")
         column.addWidget(self._import, 0, Qt.AlignmentFlag.AlignLeft)
-        middle = plain_widgets.build_surface(self, "plain")
+        middle = widgets.build_surface(self, "plain")
         middle.setLayout(column)
         theme.keep_lengths_scaled(self, middle.setMaximumWidth, WIDTH)
         build_column(2, build_row(1, (middle, 100), 1), 3, owner=self)
@@ -113,15 +113,15 @@ class WelcomePage(QWidget):
 
     def _add_action_card(self, column: QVBoxLayout, title: str, text: str, act: str) -> QPushButton:
         card = QWidget(self)
-        _, button = self._fill_action_card(card, plain_widgets.build_plain_label(title, "title"), text, act)
+        _, button = self._fill_action_card(card, widgets.build_plain_label(title, "title"), text, act)
         button.setAccessibleName(title)
         button.setAccessibleDescription(text)
         column.addWidget(card)
         return button
 
     def _fill_action_card(self, card: QWidget, title: QLabel, text: str, act: str) -> tuple[QVBoxLayout, QPushButton]:
-        plain_widgets.set_surface_look(card, "card")
-        words = build_column(title, plain_widgets.build_plain_label(text, "muted"), spacing=4)
+        widgets.set_surface_look(card, "card")
+        words = build_column(title, widgets.build_plain_label(text, "muted"), spacing=4)
         button = QPushButton(act, card)
         parts = ((words, 1), (button, Qt.AlignmentFlag.AlignVCenter))
         build_row(*parts, owner=card, margins=(18, 14, 18, 14), spacing=16)
@@ -141,13 +141,13 @@ class WelcomePage(QWidget):
 def _build_newest_cell(word: str, column: int, parent: QWidget) -> QLabel:
     """A title in the second column may be cut; the others have the room they need."""
     if column != 1:
-        return plain_widgets.build_plain_label(word, "muted", wraps=False)
+        return widgets.build_plain_label(word, "muted", wraps=False)
     label = ElidedLabel(parent)
     label.set_elided_text(word)
     return label
 
 
-class ConnectModelDialog(plain_widgets.TransientDialog):
+class ConnectModelDialog(widgets.TransientDialog):
     """Asks for a model, for the first message where one waits for it.
 
     `chosen` carries the model; `added` carries a provider whose model the user chooses next.
@@ -163,14 +163,14 @@ class ConnectModelDialog(plain_widgets.TransientDialog):
         for heard, passed_on in ((self.panel.chosen, self.chosen), (self.panel.added, self.added)):
             heard.connect(passed_on)
             heard.connect(self.accept)
-        area = plain_widgets.build_scroll_area(self.panel, self)
+        area = widgets.build_scroll_area(self.panel, self)
         area.viewport().setAutoFillBackground(False)
         self.panel.setAutoFillBackground(False)
         build_column(
-            plain_widgets.build_plain_label(tr("Which model should answer?"), "title"),
-            *([plain_widgets.build_plain_label(waits, "muted")] if message_waits else []),
+            widgets.build_plain_label(tr("Which model should answer?"), "title"),
+            *([widgets.build_plain_label(waits, "muted")] if message_waits else []),
             (area, 1),
-            build_row(1, plain_widgets.build_push_button(tr("Cancel"), self, self.reject)),
+            build_row(1, widgets.build_push_button(tr("Cancel"), self, self.reject)),
             owner=self,
             margins=20,
         )

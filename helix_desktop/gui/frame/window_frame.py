@@ -19,7 +19,7 @@ from helix_desktop.gui.frame.workspace_rail import WorkspaceRail
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_state_file import WindowMemory
 
 SIDE_WIDTH = 300
 MAX_SIDE_SHARE = 0.55  # The side panel takes at most this share of the width beside the sidebar.

@@ -18,7 +18,7 @@ from helix_desktop.gui.inspector.context_inspector import ContextInspector
 from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_state_file import WindowMemory
 from helix_desktop.gui.workbench_types import Workbench
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class OpenWorkspaceContents:
 
 
 class WindowPages(QObject):
-    """`wanted` carries a value of `chat_intents`. Every page but the chat, which the window builds,
+    """`wanted` carries a value of `chat_actions`. Every page but the chat, which the window builds,
     is imported and built when it is first needed; `page_made` then carries its name and the page.
     """
 

@@ -9,9 +9,9 @@ from PySide6.QtGui import QColor, QFont, QMouseEvent, QPainter, QPaintEvent, QPe
 from PySide6.QtWidgets import QAbstractButton, QApplication, QSizePolicy, QToolButton, QWidget
 
 from helix_desktop.engine.session_events import ConversationActivity
-from helix_desktop.gui.colour_tokens import readable_text_colour
+from helix_desktop.gui.colours import readable_text_colour
 from helix_desktop.gui.layouts import build_column, clear_layout
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.running_states import describe_running_state
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
@@ -136,15 +136,15 @@ class WorkspaceRail(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._buttons: list[WorkspaceButton] = []
-        plain_widgets.set_surface_look(self, "rail")
+        widgets.set_surface_look(self, "rail")
         self.setFixedWidth(WIDTH)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
         self.setAccessibleName(tr("Workspaces"))
         self._rows: Sequence[WorkspaceListRow] = ()
         self._shown_buttons: list[tuple[str, str, str, Path]] = []
-        self._inside = plain_widgets.build_surface(self, "plain")
+        self._inside = widgets.build_surface(self, "plain")
         self._column = build_column(owner=self._inside, margins=0, spacing=GAP)
-        self.area = plain_widgets.build_scroll_area(self._inside, self)
+        self.area = widgets.build_scroll_area(self._inside, self)
         self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.area.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.area.setMaximumHeight(0)  # Without workspaces, this keeps the “+” button at the top.
@@ -224,7 +224,7 @@ class WorkspaceRail(QWidget):
         return self._buttons[number - 1].workspace if 0 < number <= len(self._buttons) else ""
 
     def _add_rail_button(self, name: str, text: str, signal: SignalInstance) -> QToolButton:
-        button = plain_widgets.build_tool_button(text, self)
+        button = widgets.build_tool_button(text, self)
         button.setObjectName(name)
         button.setIcon(build_icon(name, self._theme.colour_of_token("muted")))
         button.setIconSize(QSize(18, 18))
@@ -235,7 +235,7 @@ class WorkspaceRail(QWidget):
 
     def open_workspace_menu(self, workspace: str, at: QPoint) -> None:
         """What can be done with a workspace, at a place of the screen."""
-        menu = plain_widgets.build_popup_menu(self)
+        menu = widgets.build_popup_menu(self)
         for steps, text in ((-1, tr("Move up")), (1, tr("Move down"))):
             menu.addAction(text).triggered.connect(partial(self.move_workspace, workspace, steps))
         menu.addSeparator()
@@ -252,7 +252,7 @@ class WorkspaceRail(QWidget):
 
     def _show_add_menu(self) -> None:
         """What else brings a workspace here: actions by their names."""
-        menu = plain_widgets.build_popup_menu(self)
+        menu = widgets.build_popup_menu(self)
         for name, text in (
             ("open-folder", tr("Open folder as workspace…")),
             ("bring-in", tr("Import conversations…")),

@@ -7,12 +7,12 @@ from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QMenu, QProgressBar, QPush
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.importing import history_import_port
 from helix_desktop.gui.importing.found_conversations import FoundConversationTree
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_to_confirm, show_text_box
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
@@ -23,7 +23,7 @@ from helix_desktop.program_settings import RECORDER, ProgramSettings
 SHOWN_COMPLAINTS = 200  # At most this many of the messages about what the import left out are shown.
 
 
-class ImportConversationsDialog(plain_widgets.TransientDialog):
+class ImportConversationsDialog(widgets.TransientDialog):
     """`brought` is called with the result of an import, `changed` after an import was undone."""
 
     def __init__(
@@ -42,18 +42,18 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
         self._is_importing = False
         self._outcome = history_import_port.ImportOutcome()
         self._complaints: list[str] = []
-        self._message_label = plain_widgets.build_plain_label("", "")
+        self._message_label = widgets.build_plain_label("", "")
         self.found = FoundConversationTree(self)
         self.found.choice_changed.connect(self._update_import_button)
         words = tr("Filter by title, folder or program")
-        self.filter_line = plain_widgets.build_line_edit(words, words, self)
+        self.filter_line = widgets.build_line_edit(words, words, self)
         self.filter_line.textChanged.connect(self.found.filter_rows)
         self._bar = QProgressBar(self)
         self._bar.setRange(0, 1000)
         self._bar.setTextVisible(False)
         self._bar.setAccessibleName(tr("Import conversations"))
-        self._progress_label = plain_widgets.build_plain_label("", "small")
-        title = plain_widgets.build_plain_label(tr("Conversations from other programs"), "title")
+        self._progress_label = widgets.build_plain_label("", "small")
+        title = widgets.build_plain_label(tr("Conversations from other programs"), "title")
         recorded = build_row(self._build_recorder_checkbox(), 1, self._build_delete_button())
         found = (title, self._message_label, self.filter_line, (self.found, 1), recorded)
         below = (self._bar, self._progress_label, self._build_import_buttons())
@@ -68,7 +68,7 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
         return self.recorder_box
 
     def _build_delete_button(self) -> QPushButton:
-        button = plain_widgets.build_push_button(f"{tr('Delete recorded conversations')} ▾", self, look="link")
+        button = widgets.build_push_button(f"{tr('Delete recorded conversations')} ▾", self, look="link")
         menu = QMenu(button)
         ages = {tr("Any age"): 0, tr("Older than 30 days"): 30, tr("Older than a year"): 365}
         for kind, title in {"": tr("All agents"), **NAMES}.items():
@@ -91,14 +91,14 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
         ask_to_confirm(self, choice, text, tr("Delete permanently"), delete_what_was_recorded)
 
     def _build_import_buttons(self) -> QHBoxLayout:
-        self._undo = plain_widgets.build_push_button(tr("Undo"), self, self._undo_import, "link")
-        self._keys = plain_widgets.build_push_button("", self, self._ask_to_forget_keys, "link")
+        self._undo = widgets.build_push_button(tr("Undo"), self, self._undo_import, "link")
+        self._keys = widgets.build_push_button("", self, self._ask_to_forget_keys, "link")
         show = self._show_what_was_left_out
-        self._left_out = plain_widgets.build_push_button(tr("What was left out"), self, show, "link")
-        self._close = plain_widgets.build_push_button(tr("Close"), self, self.reject, "")
-        self._stop = plain_widgets.build_push_button(tr("Stop"), self, self._histories.stop_import, "")
+        self._left_out = widgets.build_push_button(tr("What was left out"), self, show, "link")
+        self._close = widgets.build_push_button(tr("Close"), self, self.reject, "")
+        self._stop = widgets.build_push_button(tr("Stop"), self, self._histories.stop_import, "")
         self._stop.clicked.connect(lambda: self._stop.setEnabled(False))
-        self.import_button = plain_widgets.build_push_button(tr("Import"), self, self.import_checked_groups, "primary")
+        self.import_button = widgets.build_push_button(tr("Import"), self, self.import_checked_groups, "primary")
         for button in (self._undo, self._keys, self._left_out):
             button.hide()
         return build_row(self._undo, self._keys, self._left_out, 1, self._close, self._stop, self.import_button)

@@ -21,12 +21,12 @@ from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import context_kind_name, format_token_count
-from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.inspector import context_figures
 from helix_desktop.gui.inspector.context_figures import ListedBlock
 from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_time_of_day
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, describe_block_source
@@ -40,9 +40,9 @@ from helix_desktop.gui.transcript.basic_boxes import (
     build_heading_box,
     build_note_box,
 )
-from helix_desktop.gui.transcript.chat_intents import AskToFold, OpenEntry, OpenFold, ShowInChat
+from helix_desktop.gui.transcript.call_and_fold_boxes import ExpandableHeaderBox
+from helix_desktop.gui.transcript.chat_actions import AskToFold, OpenEntry, OpenFold, ShowInChat
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
-from helix_desktop.gui.transcript.line_boxes import ExpandableHeaderBox
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.views.boxes_view import BoxesView
 from helix_desktop.gui.workbench_types import Session, Workbench
@@ -56,7 +56,7 @@ _REQUEST: SectionKey = ("request",)
 
 
 class ContextInspector(QWidget):
-    """How full the window is and with what. `intent_requested` carries values of `chat_intents`."""
+    """How full the window is and with what. `intent_requested` carries values of `chat_actions`."""
 
     intent_requested = Signal(object)
     moment_shown = Signal(object)  # The number of the shown moment's newest fact; None means now.
@@ -80,9 +80,9 @@ class ContextInspector(QWidget):
         self.view.intent_requested.connect(self._handle_box_action)
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setAccessibleName(tr("Step"))
-        self._step = plain_widgets.build_plain_label("", "faint", self, wraps=False)
-        self._now_button = plain_widgets.build_push_button(tr("Now"), self, self._go_to_present, "chip")
-        self._close = plain_widgets.build_push_button("✕", self, self.closing_wanted.emit, "chip")
+        self._step = widgets.build_plain_label("", "faint", self, wraps=False)
+        self._now_button = widgets.build_push_button(tr("Now"), self, self._go_to_present, "chip")
+        self._close = widgets.build_push_button("✕", self, self.closing_wanted.emit, "chip")
         self._close.setAccessibleName(tr("Hide the side panel"))
         self._close.setToolTip(tr("Hide the side panel"))
         self._lay_out_inspector()
@@ -91,7 +91,7 @@ class ContextInspector(QWidget):
         self._read_timer = QTimer(self, interval=0)
         self._read_timer.timeout.connect(self._read_facts_slice)
         self.slider.valueChanged.connect(lambda _: self._refresh_timer.start())
-        plain_widgets.set_surface_look(self, "inspector")
+        widgets.set_surface_look(self, "inspector")
 
     def _lay_out_inspector(self) -> None:
         row = build_row((self._step, 1), self._now_button, self._close)
@@ -272,7 +272,7 @@ class ContextInspector(QWidget):
             self.build_block_menu(int(str(act.key[1]))).popup(place)
 
     def build_block_menu(self, number: int) -> QMenu:
-        menu = plain_widgets.build_popup_menu(self)
+        menu = widgets.build_popup_menu(self)
         session = self._session
         if session is None or not 0 <= number < len(self._parts):
             return menu

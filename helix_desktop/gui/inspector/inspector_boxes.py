@@ -17,8 +17,8 @@ from helix_desktop.gui.context_meter import (
 )
 from helix_desktop.gui.inspector.context_figures import newest_handover_name
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox, build_heading_box
+from helix_desktop.gui.transcript.call_and_fold_boxes import draw_dashed_ring
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
-from helix_desktop.gui.transcript.line_boxes import draw_dashed_ring
 from helix_desktop.gui.translation import tr
 
 _MIDDLE = Qt.AlignmentFlag.AlignVCenter

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.engine.blocks import Image, MessagePart, Request, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
@@ -19,7 +19,7 @@ from helix_desktop.gui.views.text_line_view import TextLineView
 ProviderBody = tuple[str, Mapping[str, Any]]  # A model's name, and the request body that its provider gets.
 
 
-class RequestDialog(plain_widgets.TransientDialog):
+class RequestDialog(widgets.TransientDialog):
     """Shows a request as text and as the provider got it, to read, search and copy. Its forms are built in a thread."""
 
     def __init__(
@@ -28,12 +28,12 @@ class RequestDialog(plain_widgets.TransientDialog):
         super().__init__(tr("Request") + f" · {title}", parent, 900, 640)
         self.view = TextLineView(theme, self)
         self._forms = forms
-        self.form = plain_widgets.build_combo_box(tr("View as"), self)
+        self.form = widgets.build_combo_box(tr("View as"), self)
         self.form.addItems(list(self._forms))
         self.form.currentTextChanged.connect(self._show_request_form)
         self._show_request_form(self.form.currentText())
-        about = plain_widgets.build_plain_label(said, "small", self)
-        copying = plain_widgets.build_push_button(tr("Copy"), self, self._copy_request)
+        about = widgets.build_plain_label(said, "small", self)
+        copying = widgets.build_push_button(tr("Copy"), self, self._copy_request)
         build_column(build_row((about, 1), self.form, copying), (self.view, 1), owner=self)
 
     def _show_request_form(self, form: str) -> None:

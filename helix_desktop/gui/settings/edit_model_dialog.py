@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QDialogButtonBox, QWidget
 
-from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.model_setup_port import ModelChoice, WindowSizeSource
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.fields_dialog import FieldsDialog
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value
+from helix_desktop.gui.shared.widgets import build_plain_label
 from helix_desktop.gui.translation import tr
 
 MOST_TOKENS, MOST_DOLLARS = 100_000_000, 100_000

@@ -9,8 +9,8 @@ from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
-from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value, build_field_row, build_labelled_row
+from helix_desktop.gui.shared.widgets import build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 

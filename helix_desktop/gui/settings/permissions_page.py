@@ -12,7 +12,7 @@ from helix_desktop.gui.layouts import build_row, clear_layout
 from helix_desktop.gui.question_dialogs import ask_allow_all
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
@@ -96,27 +96,25 @@ class PermissionsPage(WorkspaceSettingsPage):
             self._rules.addWidget(self._build_permission_rule_row(rule))
 
     def _build_permission_rule_row(self, rule: Mapping[str, Any]) -> QWidget:
-        row_widget = plain_widgets.build_surface(self.page_content, "card")
-        label = plain_widgets.build_plain_label(describe_permission_rule(rule), "mono", row_widget)
+        row_widget = widgets.build_surface(self.page_content, "card")
+        label = widgets.build_plain_label(describe_permission_rule(rule), "mono", row_widget)
         line = build_row((label, 1), owner=row_widget, margins=(12, 4, 6, 4), wraps=True)
         if self._program.is_rule_too_broad(rule):
             words = tr("Too broad: also allows other programs")
-            line.addWidget(plain_widgets.build_plain_label(words, "danger", row_widget))
+            line.addWidget(widgets.build_plain_label(words, "danger", row_widget))
         act = partial(self._remove_permission_rule, rule)
-        remove = plain_widgets.build_push_button(tr("Remove"), row_widget, act, "link")
+        remove = widgets.build_push_button(tr("Remove"), row_widget, act, "link")
         remove.setAccessibleName(tr("Remove the rule {rule}", rule=describe_permission_rule(rule)))
         line.addWidget(remove)
         return row_widget
 
     def _build_new_rule_form(self) -> QHBoxLayout:
-        self._decision = plain_widgets.build_combo_box(tr("Decision"), self.page_content)
+        self._decision = widgets.build_combo_box(tr("Decision"), self.page_content)
         for name, words in zip(DECISIONS, (tr("Allow"), tr("Ask"), tr("Deny")), strict=True):
             self._decision.addItem(words, name)
-        self._tool = plain_widgets.build_line_edit(tr("Tool"), tr("Tool, such as run_command"), self.page_content)
-        self._command = plain_widgets.build_line_edit(
-            tr("Command"), tr("Command, such as cargo test *"), self.page_content
-        )
-        add = plain_widgets.build_push_button(tr("Add"), self.page_content, self._add_permission_rule)
+        self._tool = widgets.build_line_edit(tr("Tool"), tr("Tool, such as run_command"), self.page_content)
+        self._command = widgets.build_line_edit(tr("Command"), tr("Command, such as cargo test *"), self.page_content)
+        add = widgets.build_push_button(tr("Add"), self.page_content, self._add_permission_rule)
         return build_row(self._decision, (self._tool, 1), (self._command, 1), add, wraps=True)
 
     def _add_permission_rule(self) -> None:

@@ -9,18 +9,18 @@ from PySide6.QtWidgets import QFormLayout, QLabel, QLineEdit, QPushButton, QWidg
 
 from helix_desktop.errors import HelixError, NoUsableKeyring
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.frame.connect_panel import ConnectPanel, KeyPlaceButtons
+from helix_desktop.gui.frame.connect_model_panel import ConnectPanel, KeyPlaceButtons
 from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.model_setup_port import ModelSetupPort, ProviderChoice
 from helix_desktop.gui.question_dialogs import ask_to_confirm
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.settings_page import SettingsPage
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.translation import format_count, tr
 
 
-class EditProviderDialog(plain_widgets.TransientDialog):
+class EditProviderDialog(widgets.TransientDialog):
     """`saved(address, key, keep)`: an empty key keeps the present one; `keep` says where the key is
     stored. The dialog stays open until the change is accepted.
     """
@@ -36,12 +36,12 @@ class EditProviderDialog(plain_widgets.TransientDialog):
         for words, field in ((tr("Address"), self.address), (tr("Key"), self.key)):
             field.setAccessibleName(words)
             form.addRow(words, field)
-        title = plain_widgets.build_plain_label(provider.title, "title", self, wraps=False)
-        self._error_label = plain_widgets.build_plain_label("", "danger", self)
+        title = widgets.build_plain_label(provider.title, "title", self, wraps=False)
+        self._error_label = widgets.build_plain_label("", "danger", self)
         self._key_places = KeyPlaceButtons(self)
         self._key_places.chosen.connect(self._request_provider_save)
         save = partial(self._request_provider_save, "keyring")
-        buttons = plain_widgets.build_confirm_buttons(self, tr("Save"), save)
+        buttons = widgets.build_confirm_buttons(self, tr("Save"), save)
         build_column(title, form, self._error_label, self._key_places, 1, buttons, owner=self, margins=20)
 
     def _request_provider_save(self, keep: str) -> None:
@@ -80,28 +80,28 @@ class ProvidersPage(SettingsPage):
     def _show_providers(self, providers: Sequence[ProviderChoice]) -> None:
         clear_layout(self._rows)
         if not providers:
-            label = plain_widgets.build_plain_label(tr("No providers yet."), "muted", self.page_content, wraps=False)
+            label = widgets.build_plain_label(tr("No providers yet."), "muted", self.page_content, wraps=False)
             self._rows.addWidget(label)
         for provider in providers:
             self._rows.addWidget(self._build_provider_row(provider))
 
     def _build_provider_row(self, provider: ProviderChoice) -> QWidget:
-        row = plain_widgets.build_surface(self.page_content, "card")
+        row = widgets.build_surface(self.page_content, "card")
         state = ElidedLabel(row)
         state.setProperty("look", "small")
         state.set_elided_text(self._describe_provider_key(provider))
-        tested = plain_widgets.build_plain_label("", "small", row, wraps=False)
-        title = plain_widgets.build_plain_label(provider.title, parent=row, wraps=False)
+        tested = widgets.build_plain_label("", "small", row, wraps=False)
+        title = widgets.build_plain_label(provider.title, parent=row, wraps=False)
         test = self._build_provider_button(tr("Test"), provider, lambda: self._test_provider(provider, tested))
         edit = self._build_provider_button(tr("Edit…"), provider, lambda: self._edit_provider(provider))
         remove = self._build_provider_button(tr("Remove"), provider, lambda: self._ask_remove_provider(provider))
-        buttons = plain_widgets.build_surface(row, "plain")
+        buttons = widgets.build_surface(row, "plain")
         build_row(test, edit, remove, owner=buttons, margins=0, wraps=True)
         build_row(title, (state, 1), tested, buttons, owner=row, margins=(12, 8, 8, 8), wraps=True)
         return row
 
     def _build_provider_button(self, text: str, provider: ProviderChoice, act: Callable[[], object]) -> QPushButton:
-        button = plain_widgets.build_push_button(text, self.page_content, act, "link")
+        button = widgets.build_push_button(text, self.page_content, act, "link")
         button.setAccessibleName(f"{text}: {provider.title}")
         return button
 

@@ -25,14 +25,14 @@ from helix_desktop.gui.settings.workspace_settings_pages import (
     PolicyPage,
     TurnLimitsPage,
 )
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.translation import tr
 
 CHANGING_ACTIONS = ("compare-presets", "workspace-folder")  # They change what these pages show.
 GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Recorder", "Logs", "Tools", "Sharing", "Keys")
 
 
-class SettingsDialog(plain_widgets.TransientDialog):
+class SettingsDialog(widgets.TransientDialog):
     """`model_chosen`: a provider was connected, and this model is to be used."""
 
     model_chosen = Signal(str)
@@ -53,7 +53,7 @@ class SettingsDialog(plain_widgets.TransientDialog):
         self._page_list.addStretch(1)
         side = QWidget(self)
         side.setLayout(self._page_list)
-        self._names = plain_widgets.build_scroll_area(side, self)
+        self._names = widgets.build_scroll_area(side, self)
         self._names.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         bar = self._names.verticalScrollBar().sizeHint().width()
         wider = side.fontMetrics().averageCharWidth()  # The name of the page that is shown has bolder letters.
@@ -117,13 +117,13 @@ class SettingsDialog(plain_widgets.TransientDialog):
         return page
 
     def _add_page_group(self, text: str) -> None:
-        label = plain_widgets.build_plain_label(text, "faint", self, wraps=False)
+        label = widgets.build_plain_label(text, "faint", self, wraps=False)
         label.setContentsMargins(10, 10, 0, 2)
         self._page_list.addWidget(label)
 
     def _add_settings_page(self, name: str, title: str, make: Callable[[], SettingsPage]) -> None:
         self._page_factories[name] = make
-        button = plain_widgets.build_push_button(title, self, lambda: self.show_settings_page(name), "row")
+        button = widgets.build_push_button(title, self, lambda: self.show_settings_page(name), "row")
         button.setCheckable(True)
         button.setAutoExclusive(True)  # So screen readers announce a radio button, not a check box.
         self._group.addButton(button)

@@ -8,8 +8,8 @@ import shiboken6
 from PySide6.QtWidgets import QPushButton
 
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.question_dialogs import ask_to_confirm
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.settings.installation_port import Installation, SpaceToFree, WorkspaceStorage
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.figure_formats import format_byte_size, format_date_and_time

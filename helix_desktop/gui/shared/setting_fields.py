@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_surface
+from helix_desktop.gui.shared.widgets import build_plain_label, build_surface
 from helix_desktop.gui.translation import tr
 
 Value = bool | int | float | str

@@ -1,6 +1,6 @@
 """Describes the state of a shared workspace in words."""
 
-from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_time_of_day
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import SharingStatus

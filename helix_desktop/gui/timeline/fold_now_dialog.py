@@ -5,20 +5,20 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_column
-from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session
 
 
-class FoldNowDialog(plain_widgets.TransientDialog):
+class FoldNowDialog(widgets.TransientDialog):
     def __init__(
         self, session: Session, doing: BackgroundRunner, parent: QWidget, kind: FoldKind = FoldKind.HANDOVER
     ) -> None:
         super().__init__(tr("Fold now"), parent, 420)
         self._session = session
         self._doing = doing
-        self.kind = plain_widgets.build_combo_box(tr("What to replace, and with what"), self)
+        self.kind = widgets.build_combo_box(tr("What to replace, and with what"), self)
         offered = (
             (tr("Handover: one document in place of most older messages"), FoldKind.HANDOVER),
             (tr("Observations: a dated list in place of older messages"), FoldKind.OBSERVATIONS),
@@ -28,14 +28,14 @@ class FoldNowDialog(plain_widgets.TransientDialog):
         for name, each in offered:
             self.kind.addItem(name, each)
         self.kind.setCurrentIndex([each for _, each in offered].index(kind))
-        keep = plain_widgets.build_plain_label(tr("Details to keep"), "muted", self)
-        self.wish = plain_widgets.build_line_edit(keep.text(), tr("For example: the decisions about the API"), self)
+        keep = widgets.build_plain_label(tr("Details to keep"), "muted", self)
+        self.wish = widgets.build_line_edit(keep.text(), tr("For example: the decisions about the API"), self)
         words = tr("You can keep working. Everything stays in the journal, and you can undo this.")
-        said = plain_widgets.build_plain_label(words, "small", self)
-        self.cost = plain_widgets.build_plain_label("", "small", self)
+        said = widgets.build_plain_label(words, "small", self)
+        self.cost = widgets.build_plain_label("", "small", self)
         self.kind.currentIndexChanged.connect(self._show_fold_cost)
         self._show_fold_cost()
-        buttons = plain_widgets.build_confirm_buttons(self, tr("Start"), self.accept)
+        buttons = widgets.build_confirm_buttons(self, tr("Start"), self.accept)
         build_column(self.kind, keep, self.wish, self.cost, said, buttons, owner=self, margins=20)
         self.wish.setFocus()
 

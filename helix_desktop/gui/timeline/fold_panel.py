@@ -8,12 +8,12 @@ from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QStackedWidget, QWidge
 
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.chip_labels import ChipLabel
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.fold_descriptions import count_covered_facts, describe_kept_details
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, set_surface_look
+from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import TimelineEvent
@@ -26,9 +26,9 @@ from helix_desktop.gui.transcript.basic_boxes import (
     build_heading_box,
     build_note_box,
 )
-from helix_desktop.gui.transcript.chat_intents import OpenEntry, ShowInChat
+from helix_desktop.gui.transcript.call_and_fold_boxes import ChipRowBox, ToolCallBox
+from helix_desktop.gui.transcript.chat_actions import OpenEntry, ShowInChat
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
-from helix_desktop.gui.transcript.line_boxes import ChipRowBox, ToolCallBox
 from helix_desktop.gui.transcript.markdown_boxes import build_text_boxes
 from helix_desktop.gui.transcript.tool_call_lines import CallStatus, ToolCallLine, build_entry_chip
 from helix_desktop.gui.translation import format_count, tr
@@ -61,7 +61,7 @@ class ShownFold:
 
 
 class FoldPanel(QWidget):
-    """`wanted` carries values of `chat_intents`; other signals are commands on the shown fold."""
+    """`wanted` carries values of `chat_actions`; other signals are commands on the shown fold."""
 
     wanted = Signal(object)
     undo_wanted = Signal(object)

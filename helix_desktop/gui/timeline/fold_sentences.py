@@ -7,7 +7,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.figure_formats import DAY_SECONDS, format_dollars, format_duration
 from helix_desktop.gui.shared.fold_descriptions import (
     count_covered_facts,

@@ -23,8 +23,8 @@ from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, format_view_as_text
-from helix_desktop.gui.shared.plain_widgets import add_choice, set_surface_look
 from helix_desktop.gui.shared.policy_names import list_fold_thresholds
+from helix_desktop.gui.shared.widgets import add_choice, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
@@ -36,7 +36,7 @@ from helix_desktop.gui.timeline.conversation_timeline import (
 from helix_desktop.gui.timeline.fold_list import FoldList
 from helix_desktop.gui.timeline.fold_panel import FoldPanel, ShownFold
 from helix_desktop.gui.timeline.timeline_chart import TimelineChart
-from helix_desktop.gui.transcript.chat_intents import AskToFold, ShowInChat
+from helix_desktop.gui.transcript.chat_actions import AskToFold, ShowInChat
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.gui.workbench_types import Session, Workbench
@@ -48,7 +48,7 @@ NARROW = 700  # On a page narrower than this many pixels, the chosen fold is bel
 
 
 class TimelinePage(QWidget):
-    """`panel` shows the chosen fold. `intent_wanted` carries values of `chat_intents`."""
+    """`panel` shows the chosen fold. `intent_wanted` carries values of `chat_actions`."""
 
     intent_wanted = Signal(object)
 

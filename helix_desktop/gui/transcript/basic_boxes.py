@@ -12,7 +12,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QImage, QPainter, QPen, QTextLayout, QTextLine
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.transcript.chat_intents import ChatIntent
+from helix_desktop.gui.transcript.chat_actions import ChatIntent
 from helix_desktop.gui.transcript.drawing_style import (
     NO_MARKS,
     QUOTE,

@@ -6,7 +6,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter
 
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox, TextBox
-from helix_desktop.gui.transcript.chat_intents import ContinueTurn, OpenKeySettings, OpenModelChooser
+from helix_desktop.gui.transcript.chat_actions import ContinueTurn, OpenKeySettings, OpenModelChooser
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, backticks_to_code_spans
 from helix_desktop.gui.translation import tr

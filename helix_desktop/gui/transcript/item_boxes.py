@@ -18,8 +18,9 @@ from helix_desktop.gui.transcript.basic_boxes import (
     ToggleSection,
     build_note_box,
 )
+from helix_desktop.gui.transcript.call_and_fold_boxes import ChipRowBox, ExpandableHeaderBox, FoldLineBox, ToolCallBox
 from helix_desktop.gui.transcript.call_groups import CallGroup
-from helix_desktop.gui.transcript.chat_intents import (
+from helix_desktop.gui.transcript.chat_actions import (
     AskToFold,
     OpenChanges,
     OpenConversation,
@@ -31,11 +32,10 @@ from helix_desktop.gui.transcript.chat_intents import (
 from helix_desktop.gui.transcript.code_box import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.transcript.failure_cards import FailureCardBox, describe_retry_pause, failure_title_and_actions
-from helix_desktop.gui.transcript.hover_bar import AnswerNameBox
 from helix_desktop.gui.transcript.layout_context import LayoutContext
-from helix_desktop.gui.transcript.line_boxes import ChipRowBox, ExpandableHeaderBox, FoldLineBox, ToolCallBox
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan, backticks_to_code_spans
 from helix_desktop.gui.transcript.markdown_boxes import build_text_boxes
+from helix_desktop.gui.transcript.message_bar import AnswerNameBox
 from helix_desktop.gui.transcript.safe_text import make_safe_text, terminal_output_text
 from helix_desktop.gui.transcript.tool_call_lines import (
     CallStatus,

@@ -1,6 +1,6 @@
 """Describes a tool call in one line: its name, its subject, chips for what a fold did to it, and how it ended.
 
-It only makes values; `line_boxes` draws them. Arguments may be a megabyte, so only their beginning is read.
+It only makes values; `call_and_fold_boxes` draws them. Arguments may be a megabyte, so only their beginning is read.
 """
 
 import re
@@ -16,7 +16,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.shared.figure_formats import format_duration
 from helix_desktop.gui.shared.fold_descriptions import format_token_change
-from helix_desktop.gui.transcript.chat_intents import (
+from helix_desktop.gui.transcript.chat_actions import (
     ChatIntent,
     OpenChanges,
     OpenConversation,

@@ -19,6 +19,7 @@ from helix_desktop.engine.facts import ModelReplied, Text
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox
+from helix_desktop.gui.transcript.call_and_fold_boxes import ToolCallBox
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.failure_cards import FailureCardBox, describe_retry_pause
@@ -26,7 +27,6 @@ from helix_desktop.gui.transcript.item_column import DrawnPlaces, ItemColumn, co
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.layout_context import LayoutContext
-from helix_desktop.gui.transcript.line_boxes import ToolCallBox
 from helix_desktop.gui.transcript.text_surface import STEP, BoxSurface
 from helix_desktop.gui.transcript.tool_call_lines import build_call_line
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind

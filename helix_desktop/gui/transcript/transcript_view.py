@@ -18,10 +18,10 @@ from helix_desktop.engine import hidden_characters
 from helix_desktop.engine.facts import ModelReplied, PartRef, ToolReturned, UserSaid
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.question_dialogs import ask_which_way
-from helix_desktop.gui.shared.plain_widgets import build_popup_menu
 from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition
+from helix_desktop.gui.shared.widgets import build_popup_menu
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript import chat_intents, hover_bar
+from helix_desktop.gui.transcript import chat_actions, message_bar
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LayoutBox, LinkAddress, ToggleSection
 from helix_desktop.gui.transcript.box_stack import HotSpotIndex
 from helix_desktop.gui.transcript.code_box import CodeBox
@@ -39,7 +39,7 @@ _OPENED = ("http://", "https://", "mailto:")
 
 
 class TranscriptView(TranscriptCanvas):
-    """Emits `intent_requested` with a value of `chat_intents`."""
+    """Emits `intent_requested` with a value of `chat_actions`."""
 
     find_wanted = Signal()
 
@@ -48,44 +48,44 @@ class TranscriptView(TranscriptCanvas):
         self._pointed: HotSpot | None = None
         self.reply_finished.connect(self.speak_to_screen_reader)
         self._over = -1  # The item that the pointer is over.
-        self._bar: tuple[object, hover_bar.HoverBar] | None = None
+        self._bar: tuple[object, message_bar.HoverBar] | None = None
 
     def show_history(self, history: ConversationState) -> None:
         self._over, self._bar = -1, None
         super().show_history(history)
 
-    def intent_rect(self, want: chat_intents.ChatIntent) -> QRect:
+    def intent_rect(self, want: chat_actions.ChatIntent) -> QRect:
         """The rectangle in the viewport whose click requests this intent; empty if there is none."""
         for index, spot in self.visible_hot_spots():
             laid = self.column.existing_layout(index)
-            if laid is not None and spot.box != hover_bar.BAR and laid.hot_spot_and_rect(spot)[0].act == want:
+            if laid is not None and spot.box != message_bar.BAR and laid.hot_spot_and_rect(spot)[0].act == want:
                 return self.rect_in_viewport(index, laid.hot_spot_and_rect(spot)[1]).toRect()
         return QRect()
 
     # --- The bar of buttons that appears over a message
 
-    def hover_bar_of(self, index: int) -> hover_bar.HoverBar | None:
+    def hover_bar_of(self, index: int) -> message_bar.HoverBar | None:
         """What can be done with a message; None where the item is none, or is hidden."""
         there = 0 <= index < len(self.items.all) and not self.items.is_item_hidden(index)
-        if not there or not hover_bar.has_hover_bar(self.items.all[index]):
+        if not there or not message_bar.has_hover_bar(self.items.all[index]):
             return None
         item, ink = self.items.all[index], self.column.page.ink
         key = (index, item, ink, self.items.answer_choice_of(index))
         if self._bar is None or self._bar[0] != key:
-            words = hover_bar.format_message_time(item.recorded.time) if item.recorded else ""
-            self._bar = (key, hover_bar.HoverBar(ink, words, hover_bar.list_hover_bar_buttons(self.items, index)))
+            words = message_bar.format_message_time(item.recorded.time) if item.recorded else ""
+            self._bar = (key, message_bar.HoverBar(ink, words, message_bar.list_hover_bar_buttons(self.items, index)))
         return self._bar[1]
 
-    def hover_bar_rect(self, index: int, bar: hover_bar.HoverBar) -> QRectF:
+    def hover_bar_rect(self, index: int, bar: message_bar.HoverBar) -> QRectF:
         laid = self.column.existing_layout(index)
         height = float(laid.current_height) if laid is not None else 0.0
         message = self.rect_in_viewport(index, QRectF(0, 0, self.column.page.width, height))
-        return QRectF(hover_bar.position_of_hover_bar(bar, message), QSizeF(bar.width, bar.height))
+        return QRectF(message_bar.position_of_hover_bar(bar, message), QSizeF(bar.width, bar.height))
 
     @property
     def _item_with_hover_bar(self) -> int:
         """The item whose bar is shown: where the keyboard is, else under the pointer."""
-        if self._spot is not None and self.hasFocus() and self._spot[1].box == hover_bar.BAR:
+        if self._spot is not None and self.hasFocus() and self._spot[1].box == message_bar.BAR:
             return self._spot[0]
         return self._over
 
@@ -197,12 +197,12 @@ class TranscriptView(TranscriptCanvas):
 
     def _move_along_hover_bar(self, key: Qt.Key) -> bool:
         """Left and right go from button to button."""
-        if self._spot is None or self._spot[1].box != hover_bar.BAR or key not in (Qt.Key.Key_Left, Qt.Key.Key_Right):
+        if self._spot is None or self._spot[1].box != message_bar.BAR or key not in (Qt.Key.Key_Left, Qt.Key.Key_Right):
             return False
         bar = self.hover_bar_of(self._spot[0])
         if bar is not None:
             by = 1 if key == Qt.Key.Key_Right else -1
-            self._spot = (self._spot[0], HotSpotIndex(hover_bar.BAR, (self._spot[1].hot + by) % len(bar.hot_spots)))
+            self._spot = (self._spot[0], HotSpotIndex(message_bar.BAR, (self._spot[1].hot + by) % len(bar.hot_spots)))
             self._announce_focused_hot_spot()
             self.viewport().update()
         return True
@@ -234,7 +234,7 @@ class TranscriptView(TranscriptCanvas):
 
     def tab_stop_of(self, spot: HotSpotPlace | None) -> HotSpotPlace | None:
         """The bar of a message is one stop; arrows move along it."""
-        return (spot[0], HotSpotIndex(hover_bar.BAR, 0)) if spot is not None and spot[1].box == hover_bar.BAR else spot
+        return (spot[0], HotSpotIndex(message_bar.BAR, 0)) if spot and spot[1].box == message_bar.BAR else spot
 
     def visible_hot_spots(self) -> list[HotSpotPlace]:
         return [
@@ -243,13 +243,13 @@ class TranscriptView(TranscriptCanvas):
             if (laid := self.column.existing_layout(index)) is not None
             for spot in (
                 *laid.list_hot_spots(),
-                *([HotSpotIndex(hover_bar.BAR, 0)] if hover_bar.has_hover_bar(self.items.all[index]) else ()),
+                *([HotSpotIndex(message_bar.BAR, 0)] if message_bar.has_hover_bar(self.items.all[index]) else ()),
             )
         ]
 
     def hot_spot_in_viewport(self, spot: HotSpotPlace) -> tuple[HotSpot, QRectF] | None:
         index, inner = spot
-        if inner.box == hover_bar.BAR:  # The bar is always in sight, so its place is not needed.
+        if inner.box == message_bar.BAR:  # The bar is always in sight, so its place is not needed.
             bar = self.hover_bar_of(index)
             return (bar.hot_spots[min(inner.hot, len(bar.hot_spots) - 1)], QRectF()) if bar is not None else None
         laid = self.column.existing_layout(index)
@@ -278,7 +278,7 @@ class TranscriptView(TranscriptCanvas):
             return
         text = "\n\n".join([tr("Open this link in your browser?"), shown])
         ways = [
-            (tr("Open"), partial(self.intent_requested.emit, chat_intents.OpenLink(address))),
+            (tr("Open"), partial(self.intent_requested.emit, chat_actions.OpenLink(address))),
             (tr("Copy link"), partial(QGuiApplication.clipboard().setText, address)),
         ]
         ask_which_way(self, tr("Open a link"), text, "", ways)
@@ -290,7 +290,7 @@ class TranscriptView(TranscriptCanvas):
         menu.addAction(tr("Copy"), self.copy_selected_text).setEnabled(chosen)
         menu.addAction(tr("Copy as Markdown"), self.copy_selected_as_markdown).setEnabled(chosen)
         menu.addAction(tr("Select all"), self.select_all_text)
-        if index >= 0 and hover_bar.has_hover_bar(self.items.all[index]):
+        if index >= 0 and message_bar.has_hover_bar(self.items.all[index]):
             copy = CopyText(item_source_text(self.items.all[index]))
             menu.addAction(tr("Copy message"), partial(self.perform_box_action, copy))
         if index >= 0 and (wants := list_item_intents(self.items, index)):
@@ -300,23 +300,23 @@ class TranscriptView(TranscriptCanvas):
         menu.popup(event.globalPos())
 
 
-def list_item_intents(items: TranscriptItems, index: int) -> list[tuple[str, chat_intents.ChatIntent]]:
+def list_item_intents(items: TranscriptItems, index: int) -> list[tuple[str, chat_actions.ChatIntent]]:
     item = items.all[index]
     if item.recorded is None:
         return []
-    found: list[tuple[str, chat_intents.ChatIntent]] = []
+    found: list[tuple[str, chat_actions.ChatIntent]] = []
     if item.kind is TranscriptItemKind.USER:
-        found.append((tr("Edit and resend…"), chat_intents.EditMessage(item.fact_seq)))
+        found.append((tr("Edit and resend…"), chat_actions.EditMessage(item.fact_seq)))
     if item.kind is TranscriptItemKind.REPLY:
-        found.append((tr("Regenerate"), chat_intents.RegenerateAnswer(item.fact_seq)))
-        found.append((tr("What the model saw"), chat_intents.ShowRequest(item.fact_seq)))
-    found.append((tr("Fork from here"), chat_intents.ForkConversation(item.fact_seq)))
-    found.append((tr("Rewind to here…"), chat_intents.RewindConversation(item.fact_seq)))
+        found.append((tr("Regenerate"), chat_actions.RegenerateAnswer(item.fact_seq)))
+        found.append((tr("What the model saw"), chat_actions.ShowRequest(item.fact_seq)))
+    found.append((tr("Fork from here"), chat_actions.ForkConversation(item.fact_seq)))
+    found.append((tr("Rewind to here…"), chat_actions.RewindConversation(item.fact_seq)))
     ref = _part_ref_of(items, index, item)
     if ref is not None and ref in items.history.branch.pins:
-        found.append((tr("Unpin"), chat_intents.UnpinPart(ref)))
+        found.append((tr("Unpin"), chat_actions.UnpinPart(ref)))
     elif ref is not None:
-        found.append((tr("Pin: never fold"), chat_intents.PinPart(ref)))
+        found.append((tr("Pin: never fold"), chat_actions.PinPart(ref)))
     return found
 
 

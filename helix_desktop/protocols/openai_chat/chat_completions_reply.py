@@ -6,7 +6,7 @@ from helix_desktop import json_values
 from helix_desktop.engine.blocks import Delta, Reply
 from helix_desktop.engine.facts import Stop
 from helix_desktop.protocols.event_stream import ServerSentEvent
-from helix_desktop.protocols.openai_chat import chat_wire
+from helix_desktop.protocols.openai_chat import chat_gateway
 from helix_desktop.protocols.protocol_dialect import find_error_in
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
 
@@ -152,7 +152,7 @@ class ChatReplyReader(ReplyReaderBase):
         )
         usage = next((one for one in found if one), None)
         if usage is not None:
-            self._usage = chat_wire.parse_usage(usage)
+            self._usage = chat_gateway.parse_usage(usage)
 
     def reply_so_far(self, cut: str = "") -> Reply:
         self._seal_reasoning()
@@ -161,7 +161,7 @@ class ChatReplyReader(ReplyReaderBase):
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
         if cut or not self.is_reply_complete:
             return Stop.CUT, cut or self._describe_abrupt_end(f"with {self._finish!r}" if self._finish else "")
-        stop = chat_wire.STOPS.get(self._finish, Stop.END)
+        stop = chat_gateway.STOPS.get(self._finish, Stop.END)
         if stop is Stop.FILTERED:
             return stop, f"{self._where} held back the rest of the reply (content filter)."
         return (Stop.END if stop is Stop.CALLS else stop), ""  # The draft says whether there are calls.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.gui.colour_tokens import DARK, LIGHT
+from helix_desktop.gui.colours import DARK, LIGHT
 from tests.gui import screen as screens
 from tests.gui.screen import Screen, program, wait_for
 from tests.peers.chat_server import ChatServer, reply

@@ -15,7 +15,7 @@ from helix_desktop.gui.cache.cache_page import CachePage
 from helix_desktop.gui.cache.content_shapes import ContentShape
 from helix_desktop.gui.cache.entries_model import EntryColumn
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.chat_intents import ChatIntent, RecallEntry, ShowInChat
+from helix_desktop.gui.transcript.chat_actions import ChatIntent, RecallEntry, ShowInChat
 from helix_desktop.gui.translation import set_translations
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from tests.gui import story

@@ -19,7 +19,7 @@ from helix_desktop.gui.chat.composer_text import ALT_WRITES, LINES, PASTED
 from helix_desktop.gui.chat.waiting_messages import OneLineLabel
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_actions import WindowAction, declare_actions
-from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_state_file import WindowMemory
 from tests.gui import story
 
 FILE = Attachment("notes.txt", story.stored("ok\n"), 3)

@@ -4,8 +4,8 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from helix_desktop.gui.frame.window_shell import WindowShell
-from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.frame.top_level_window import WindowShell
+from helix_desktop.gui.window_state_file import WindowMemory
 
 PLACE = ("one", "talk")
 

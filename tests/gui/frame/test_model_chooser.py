@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.gui.frame.model_chooser import ModelChooser, format_model_price, format_model_window, group_models
 from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels, WindowSizeSource
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_state_file import WindowMemory
 
 SONNET = ModelChoice("anthropic/claude-sonnet-4-8", 1_000_000, 3.0, 15.0, provider="Anthropic", thinking=True)
 OLDER = ModelChoice("anthropic/claude-sonnet-4-5", 200_000, 3.0, 15.0, provider="Anthropic")

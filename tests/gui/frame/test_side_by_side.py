@@ -20,10 +20,10 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.chat_intents import OpenConversation
-from helix_desktop.gui.window_memory import WindowMemory
-from helix_desktop.gui.window_wiring import wire_window
+from helix_desktop.gui.transcript.chat_actions import OpenConversation
+from helix_desktop.gui.window_state_file import WindowMemory
 from helix_desktop.program_settings import ProgramSettings
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Held
@@ -144,7 +144,7 @@ def test_drafts_are_kept_for_each(window: MainWindow, sides: list[ChatPage], mem
 def test_a_question_at_the_other_side_neither_takes_the_focus_nor_hears_the_keys(
     window: MainWindow, sides: list[ChatPage], bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("helix_desktop.gui.chat.permission_questions.READING", 0.0)
+    monkeypatch.setattr("helix_desktop.gui.chat.permission_card.READING", 0.0)
     left, right = sides
     one = bench.sessions[story.CONVERSATION]
     one.ask(COMMAND)

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 from helix_desktop.gui.frame.top_bar import PAGES, TopBar
 from helix_desktop.gui.frame.window_frame import NARROW_WINDOW_WIDTH, WindowFrame
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_state_file import WindowMemory
 from tests.turns import qt_works
 
 

@@ -16,12 +16,12 @@ from helix_desktop.engine import request_building
 from helix_desktop.engine.blocks import Request, TextDelta
 from helix_desktop.engine.facts import Cover, Excluded, FoldKind, Included, Pinned, Text, Unpinned, UserSaid
 from helix_desktop.engine.session_events import FactAppended, FoldProgress, ReplyStreamed
-from helix_desktop.gui import engine_sentences
+from helix_desktop.gui import sentence_translation
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.inspector.context_inspector import ContextInspector
 from helix_desktop.gui.inspector.request_dialog import RequestDialog, format_request_as_text
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.chat_intents import ChatIntent, OpenFold, ShowInChat
+from helix_desktop.gui.transcript.chat_actions import ChatIntent, OpenFold, ShowInChat
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession, FakeWorkbench, now
 
@@ -103,13 +103,13 @@ def test_it_shows_the_sessions_own_meter(panel: ContextInspector, session: Comma
 def test_what_comes_next_is_told_in_the_users_language(
     panel: ContextInspector, session: Commanded, settle: Settle
 ) -> None:
-    engine_sentences.install_sentence_table({session.steward.forecast_folds(): "接下来：交接文档"})
+    sentence_translation.install_sentence_table({session.steward.forecast_folds(): "接下来：交接文档"})
     try:
         panel._show_chosen_step()
         settle()
         assert "接下来：交接文档" in panel.view.all_text()
     finally:
-        engine_sentences.install_sentence_table({})
+        sentence_translation.install_sentence_table({})
 
 
 def test_at_an_earlier_step_it_shows_what_was_seen(panel: ContextInspector, session: Commanded, settle: Settle) -> None:

@@ -27,7 +27,7 @@ from helix_desktop.gui.timeline.fold_panel import _build_document_boxes
 from helix_desktop.gui.timeline.timeline_chart import LEGEND
 from helix_desktop.gui.timeline.timeline_page import TimelinePage
 from helix_desktop.gui.transcript.basic_boxes import LinkAddress, ToggleSection
-from helix_desktop.gui.transcript.chat_intents import AskToFold, ChatIntent, OpenEntry, ShowInChat
+from helix_desktop.gui.transcript.chat_actions import AskToFold, ChatIntent, OpenEntry, ShowInChat
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from tests.gui.fake_catalogue import FakeCatalogue

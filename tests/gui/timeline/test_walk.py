@@ -23,7 +23,7 @@ from helix_desktop.gui.cache.cache_page import CachePage
 from helix_desktop.gui.inspector.context_inspector import ContextInspector
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.timeline_page import TimelinePage
-from helix_desktop.gui.transcript.chat_intents import ChatIntent, RecallEntry, ShowInChat
+from helix_desktop.gui.transcript.chat_actions import ChatIntent, RecallEntry, ShowInChat
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.tasks import OwnedTasks
 from helix_desktop.workbench import Workbench, Workbenches

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.gui import colour_tokens
+from helix_desktop.gui import colours
 from helix_desktop.gui.transcript.code_highlighting import LONGEST_LINE, MOST, highlight_code, highlight_language_of
 
 
@@ -15,7 +15,7 @@ def test_runs_name_what_they_colour() -> None:
     assert runs["f"] == "code_name"
     assert runs["# note"] == "code_comment"
     assert runs["1"] == "code_number"
-    assert set(runs.values()) <= {name for name in colour_tokens.LIGHT if name.startswith("code_")}
+    assert set(runs.values()) <= {name for name in colours.LIGHT if name.startswith("code_")}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from helix_desktop.errors import (
     StoreFull,
     UnknownModel,
 )
-from helix_desktop.gui.transcript.chat_intents import (
+from helix_desktop.gui.transcript.chat_actions import (
     ChatIntent,
     ContinueTurn,
     OpenKeySettings,

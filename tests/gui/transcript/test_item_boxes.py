@@ -36,14 +36,14 @@ from helix_desktop.gui.transcript.basic_boxes import (
     TextBox,
     ToggleSection,
 )
-from helix_desktop.gui.transcript.chat_intents import AskToFold, OpenConversation, OpenEntry, OpenFold
+from helix_desktop.gui.transcript.call_and_fold_boxes import ChipRowBox, ExpandableHeaderBox, FoldLineBox, ToolCallBox
+from helix_desktop.gui.transcript.chat_actions import AskToFold, OpenConversation, OpenEntry, OpenFold
 from helix_desktop.gui.transcript.code_box import FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
-from helix_desktop.gui.transcript.hover_bar import AnswerNameBox
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.layout_context import LayoutContext
-from helix_desktop.gui.transcript.line_boxes import ChipRowBox, ExpandableHeaderBox, FoldLineBox, ToolCallBox
+from helix_desktop.gui.transcript.message_bar import AnswerNameBox
 from helix_desktop.gui.transcript.table_box import TableBox
 from tests.gui.stand_in import StandIn
 from tests.gui.transcript.facts import OUTPUT, Told, call

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from helix_desktop.engine.facts import Decided, Folded, FoldKind, PartRef, ToolCall, ToolReturned
 from helix_desktop.engine.session_events import CallStage
 from helix_desktop.engine.tool_call_parsing import UNREAD
-from helix_desktop.gui.transcript.chat_intents import OpenEntry, OpenSubAgent, RecallEntry
+from helix_desktop.gui.transcript.chat_actions import OpenEntry, OpenSubAgent, RecallEntry
 from helix_desktop.gui.transcript.tool_call_lines import (
     CallStatus,
     build_call_line,

@@ -24,7 +24,7 @@ from helix_desktop.engine.session_events import (
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import transcript_canvas as view_module
-from helix_desktop.gui.transcript.line_boxes import ToolCallBox
+from helix_desktop.gui.transcript.call_and_fold_boxes import ToolCallBox
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from tests.gui.transcript.facts import Told, call
 

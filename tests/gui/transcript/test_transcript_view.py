@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication, QMessageBox
 from helix_desktop.engine.facts import PartRef
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.transcript.basic_boxes import ToggleSection
-from helix_desktop.gui.transcript.chat_intents import (
+from helix_desktop.gui.transcript.chat_actions import (
     ChatIntent,
     EditMessage,
     ForkConversation,

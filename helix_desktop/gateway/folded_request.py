@@ -1,0 +1,240 @@
+"""Builds the body sent to the provider: the client's own, with its messages replaced by the entries of the view."""
+
+import operator
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any
+
+from helix_desktop.engine.message_blocks import EXCLUDED
+from helix_desktop.engine.prompt_cache_marks import MarkedRequest, count_equal_blocks, count_shared_blocks
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.view_entries import As, Changed, Entry, Hidden, Part, Returned, Says, parse_hidden_messages
+from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.protocols.openai_responses import responses_gateway
+from helix_desktop.protocols.protocol_table import WIRE_MODULES
+from helix_desktop.protocols.wire_message import Json, PieceEdit, PieceKind, Speaker, Wired
+
+NO_RESULT = "[There is no result of this call.]"
+Units = list[tuple[Json, bool]]
+_CLIENT_MESSAGES = (As, Changed)  # The entries that stand for a message of the agent itself.
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltMessages:
+    """How the messages of a request were built, so that the next request can reuse the beginning.
+
+    For each entry, summed over all before it: how many units it has (`unit_counts`), how many
+    messages they need (`message_counts`), and how many cache marks lie inside their blocks
+    (`inner_mark_counts`). The client's other marks are left out.
+    """
+
+    messages: Sequence[Wired]
+    entries: Sequence[Entry]
+    units: Units
+    unit_counts: list[int]
+    message_counts: list[int]
+    inner_mark_counts: list[int]
+
+
+@dataclass(slots=True)
+class PreviousBody:
+    """What is kept of the previous request of the same conversation, so that only new messages are built and marked.
+
+    That is how it was built, what was sent without cache marks (to place the next marks), and what got marks, with and without.
+    """
+
+    built: BuiltMessages | None = None
+    marked_request: MarkedRequest = MarkedRequest()
+    marked_units: Sequence[tuple[Json, Json]] = ()
+
+
+def count_leading_instructions(messages: Sequence[Wired]) -> int:
+    """How many messages at the beginning are instructions, which belong to the request's head."""
+    count = 0
+    while count < len(messages) and messages[count].speaker is Speaker.SYSTEM:
+        count += 1
+    return count
+
+
+def are_all_unchanged(entries: Sequence[Entry], count: int) -> bool:
+    """Whether every message goes on as it came; there are no entries where nothing of the conversation is known yet."""
+    only = len(entries) == count and set(map(type, entries)) <= {As}
+    return not entries or (only and all(map(operator.eq, map(operator.attrgetter("at"), entries), range(count))))
+
+
+def build_folded_body(
+    wire: str,
+    body: Mapping[str, Json],
+    messages: Sequence[Wired],
+    entries: Sequence[Entry],
+    marked: Collection[int] | None = None,
+    kept: PreviousBody | None = None,
+) -> dict[str, Json]:
+    """The request with the entries in place of its messages. `marked_units`: those of the client's
+    that may carry a mark of the provider's cache (None: any).
+    """
+    protocol: Any = WIRE_MODULES[wire]
+    first = count_leading_instructions(messages)
+    own: Sequence[int] = ()  # The agent's messages that may carry a cache mark.
+    if wire == anthropic_gateway.NAME:
+        own = range(first, len(messages)) if marked is None else [at for at in sorted(marked) if at >= first]
+    made = _build_messages(protocol, messages, first, entries, own, kept.built if kept else None)
+    if kept:
+        kept.built = made
+    shown = protocol.merge_added(made.units)
+    if own and (usual := _first_client_mark([messages[at] for at in own])) is not None:
+        rest = {key: value for key, value in body.items() if key != "messages"}
+        shown[:first] = map(anthropic_gateway.without_cache_marks, shown[:first])
+        _set_cache_marks(rest, shown, usual, sum(made.inner_mark_counts[-1:]), kept or PreviousBody())
+    return dict(protocol.with_messages(body, shown))
+
+
+def _build_messages(
+    protocol: Any,
+    messages: Sequence[Wired],
+    first: int,
+    entries: Sequence[Entry],
+    marked: Sequence[int],
+    before: BuiltMessages | None,
+) -> BuiltMessages:
+    """What the entries become. Those at the beginning that are as before become the same values."""
+    said = messages[first:]
+    known = _count_known_entries(before, messages, first, entries) if before else 0
+    if before and known:
+        ends, needs = before.unit_counts[:known], before.message_counts[:known]
+        inside = before.inner_mark_counts[:known]
+        units = before.units[: ends[-1]]
+    else:
+        ends, needs, inside = [], [], []
+        units = [(unit, False) for message in messages[:first] for unit in message.units]
+    for number, entry in enumerate(entries[known:], known):
+        two = (entry, entries[max(0, number - 1)])
+        own, last = (first + one.at if isinstance(one, _CLIENT_MESSAGES) else -1 for one in two)
+        made = _units_of_entry(protocol, said, entry)
+        if 0 <= last < own and (last + 1 < own or ends[-1:] == ends[-2:-1]):
+            made = [(unit, True) for unit, _ in made]  # Without what stood before, two messages of one role may meet.
+        marks = inside[-1] if inside else 0
+        if own in marked:
+            made = [(anthropic_gateway.without_cache_marks(unit), added) for unit, added in made]
+            marks += sum(anthropic_gateway.count_cache_marks(unit) for unit, _ in made)
+        units.extend(made)
+        ends.append(len(units))
+        needs.append(max(own + 1, first, *needs[-1:]))
+        inside.append(marks)
+    return BuiltMessages(messages, entries, units, ends, needs, inside)
+
+
+def _count_known_entries(before: BuiltMessages, messages: Sequence[Wired], first: int, entries: Sequence[Entry]) -> int:
+    """How many entries are as before, and of the very same messages."""
+    same = count_shared_blocks(before.messages, messages)
+    if same <= first:
+        return 0
+    return min(count_equal_blocks(before.entries, entries), bisect_right(before.message_counts, same))
+
+
+def pair_calls_with_results(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> dict[str, Json] | None:
+    """The request with one result for every call, as all providers want it: what is missing is
+    added, what answers no call is left out. None where there is neither.
+    """
+    protocol: Any = WIRE_MODULES[wire]
+    units: Units = []
+    mended, waiting = 0, dict[str, str]()
+    for at, message in enumerate(messages):
+        stray = [
+            i for i, p in enumerate(message.pieces) if p.kind is PieceKind.RESULT and waiting.pop(p.id, None) is None
+        ]
+        mended += len(stray)
+        if len(stray) < len(message.pieces) or not stray:
+            fresh = protocol.apply_edits(message, [PieceEdit(i, None) for i in stray]) if stray else message.units
+            units.extend((unit, False) for unit in fresh)
+        if calls := message.pieces_of_kind(PieceKind.CALL):
+            later = takewhile(lambda other: other.speaker is not Speaker.ASSISTANT, messages[at + 1 :])
+            found = {piece.id for other in later for piece in other.pieces_of_kind(PieceKind.RESULT)}
+            waiting = {call.id: call.name for call in calls if call.id in found}
+            left = [call for call in calls if call.id not in found]
+            units.extend((protocol.result_message(call.id, call.name, NO_RESULT, ok=False), True) for call in left)
+            mended += len(left)
+    return dict(protocol.with_messages(body, protocol.merge_added(units))) if mended else None
+
+
+def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> Units:
+    match entry:
+        case As(at=at):
+            return [(unit, False) for unit in messages[at].units]
+        case Changed(at=at, parts=parts, answers=answers):
+            units = _edit_message(protocol, messages[at], parts, answers)
+            return [(unit, False) for unit in units] or ([] if at else [(protocol.user_message(EXCLUDED), True)])
+        case Says(text=text):
+            return [(protocol.user_message(text), True)]
+        case Returned(call=call, name=name, text=text, ok=ok):
+            return [(protocol.result_message(call, name, text, ok=ok), True)]
+        case Hidden(raw=raw, parts=parts):
+            values = parse_hidden_messages(raw)
+            message = protocol.parse_message(values if protocol is responses_gateway else values[0])
+            return [(unit, True) for unit in _edit_message(protocol, message, parts)]
+
+
+def _edit_message(protocol: Any, message: Wired, parts: Sequence[Part], answers: Sequence[str] = ()) -> Sequence[Json]:
+    """The message with these parts shown as something else. Of one that only reasoning is left of, nothing: providers refuse it."""
+    edits = {edit.at: edit for part in parts for edit in _edits_for_part(message, part, answers)}
+    gone = {at for at, edit in edits.items() if edit.text is None}
+    left = (at not in gone and p.kind is not PieceKind.REASONING for at, p in enumerate(message.pieces))
+    return protocol.apply_edits(message, list(edits.values())) if not gone or any(left) else ()
+
+
+def _edits_for_part(message: Wired, part: Part, answers: Sequence[str]) -> list[PieceEdit]:
+    """Which pieces of the message the part is. A text of a reply is found by its words: clients join texts, and cut them."""
+    if part.kind == "reasoning":
+        return [PieceEdit(at, part.text) for at, p in enumerate(message.pieces) if p.kind is PieceKind.REASONING]
+    if part.kind == "text":
+        words = "".join(part.name.split())
+        texts = {at: "".join(p.text.split()) for at, p in enumerate(message.pieces) if p.kind is PieceKind.TEXT}
+        texts |= {at: f"[{p.text[:200]}]" for at, p in enumerate(message.pieces) if p.kind is PieceKind.OTHER}
+        same = [at for at, text in texts.items() if text == words]
+        near = [at for at, text in texts.items() if words in text or (text and text in words)]
+        return [PieceEdit(at, part.text) for at in same or near]
+    if part.kind in ("result", "call"):
+        kind = PieceKind.RESULT if part.kind == "result" else PieceKind.CALL
+        return [PieceEdit(at, part.text) for at, p in enumerate(message.pieces) if p.kind is kind and p.id == part.name]
+    said = [at for at, p in enumerate(message.pieces) if not (p.kind is PieceKind.RESULT and p.id in answers)]
+    return [PieceEdit(said[part.place], part.text)] if part.place < len(said) else []
+
+
+# --- Marks for the provider's cache are placed
+
+
+def remember_client_marks(wire: str, units: Sequence[Json], marked: Collection[int] | None, kept: PreviousBody) -> None:
+    """Remembers the client's cache marks of a request that is sent unchanged."""
+    if wire == anthropic_gateway.NAME:
+        perhaps = range(len(units)) if marked is None else sorted(marked)
+        places = [at for at in perhaps if anthropic_gateway.last_cache_mark(units[at]) is not None]
+        bare = list(units)
+        for at in places:
+            bare[at] = anthropic_gateway.without_cache_marks(bare[at])
+        kept.marked_request = replace(kept.marked_request.mark_next_request(bare), marks=tuple(at + 1 for at in places))
+
+
+def _set_cache_marks(rest: Json, units: list[Json], usual: Json, inside: int, kept: PreviousBody) -> None:
+    """Marks where the provider likely has the request cached, in place of the client's own."""
+    now = kept.marked_request.mark_next_request(list(units))
+    near = sum(map(anthropic_gateway.count_blocks, units[now.stable :])) < anthropic_gateway.LOOK_BACK
+    kept.marked_request = now.limit_marks(
+        anthropic_gateway.MOST_MARKS - anthropic_gateway.count_cache_marks(rest) - inside, near=near
+    )
+    before = {id(bare): (bare, with_mark) for bare, with_mark in kept.marked_units}
+    marked: list[tuple[Json, Json]] = []
+    for at in kept.marked_request.marked_blocks:
+        bare, with_mark = before.get(id(units[at]), (units[at], None))
+        if anthropic_gateway.last_cache_mark(with_mark) != usual:
+            with_mark = anthropic_gateway.with_cache_mark(bare, usual)
+        marked.append((bare, with_mark))
+        units[at] = with_mark
+    kept.marked_units = marked
+
+
+def _first_client_mark(client: Sequence[Wired]) -> Json | None:
+    """The client's first cache mark, if any: a longer-lived mark must not follow a shorter one."""
+    marks = (anthropic_gateway.last_cache_mark(message.units[0]) for message in client)
+    return next((mark for mark in marks if mark), None)

@@ -1,0 +1,607 @@
+"""Parses request bodies incrementally: only what differs from the session's previous body is parsed.
+
+The list of messages is cut into its values in the bytes themselves. What was there before, byte for byte, is not parsed
+again, and what no fold touches goes on as the bytes it came as. Values are parsed one by one and long texts in slices,
+so that other threads go on between: the parser holds the interpreter. Slices and no process of its own:
+its messages would have to be made in this one as well, from bytes no shorter, and that in one go.
+"""
+
+import functools
+import itertools
+import re
+import secrets
+import threading
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, NamedTuple
+
+import orjson
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.conversation_matching import compute_message_hashes, next_message_hash
+from helix_desktop.gateway.folded_request import PreviousBody, count_leading_instructions
+from helix_desktop.json_values import object_at
+from helix_desktop.protocols.gemini import gemini_gateway
+from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
+from helix_desktop.protocols.wire_message import SLICE, Json, Piece, RequestHead, Speaker, Wired
+
+MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # The most bodies that are remembered, and the most bytes in all.
+MOST_BODIES_OF_SESSION = 8  # The most bodies remembered for one session, with side requests.
+STEP = 1 << 18
+VALUES_IN_GROUP, MOST_JOINED = 64, 1 << 20  # So many values of a list are sent as one piece, up to so many bytes.
+MOST_PARSED_AGAIN = 1 << 14  # In bytes. The pieces of longer messages are held: parsing them takes more than a moment.
+MOST_LEVELS = 1_000  # Bodies that are nested more deeply are forwarded without being read.
+MOST_SLICED_LEVELS = 24  # Bodies that nest very long values more deeply are forwarded without being read.
+MOST_OPENING_SIGNS = 3_000_000  # Bodies with more lists and objects are forwarded without being read.
+MOST_SLICE_TRIES = 4_096
+FIRST_VALUES = 256  # Of a long body, this many values are made into messages before it is forwarded.
+_BACKSLASH = ord("\\")
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_LEVELS_AT_ONCE = 6  # A single regular expression can match values nested up to this deep.
+
+
+def _pattern_of_nested_value(levels: int) -> bytes:
+    inside = rb"|" + _pattern_of_nested_value(levels - 1) if levels > 1 else b""
+    return rb'[\[{](?:[^"\[\]{}]++|' + _STRING + inside + rb")*+[\]}]"
+
+
+_SPACE = re.compile(rb"[ \t\r\n]*+")
+_SPACE_AND_COMMAS = re.compile(rb"[ \t\r\n,]*+")
+_PLAIN_VALUE = re.compile(rb"[^,\]} \t\r\n]*+")
+_TEXT = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_NESTED_VALUE = re.compile(_pattern_of_nested_value(_LEVELS_AT_ONCE), re.DOTALL)
+_UNTIL_SIGN = re.compile(
+    rb'(?:[^"\[\]{}]++|' + _STRING + rb"|" + _pattern_of_nested_value(_LEVELS_AT_ONCE) + rb")*+", re.DOTALL
+)
+_WHOLE_MEMBERS = re.compile(  # Complete members of a list or an object, each followed by a comma.
+    rb'(?:(?:[^"\[\]{},]++|' + _STRING + rb"|" + _pattern_of_nested_value(_LEVELS_AT_ONCE) + rb")++,)*+", re.DOTALL
+)
+_SEAMS = (b'},{"', b'}, {"')  # The characters between two objects in a list, as clients write them.
+_SEAM_TRIES = 4
+_ESCAPED_FIRST_NAME = re.compile(rb'\{[ \t\r\n]*"[^"\\]*\\')
+_SYSTEM = ("system", "developer")
+_SAID: dict[str, Json] = {}
+# Gemini's calls have no ids, so its requests must be read as a whole.
+UNREAD_WIRES = frozenset(WIRE_MODULES) - {gemini_gateway.NAME}
+BodyBytes = bytes | bytearray
+BodyPieces = Sequence[bytes | bytearray | memoryview]
+
+
+class ValuePlaces(NamedTuple):
+    """Where each value of a body's list stands in its bytes; empty where that is not known."""
+
+    content: BodyBytes
+    begins: "array[int]"
+    ends: "array[int]"
+
+
+class ValueInBytes(dict[str, Json]):
+    """An object of a body's list, parsed once something in it is asked for: a history of short messages takes several times
+    its bytes as objects of Python. Until then json and orjson take it for an empty one. `places`: of the newest body that has it.
+    """
+
+    __slots__ = ("at", "places")
+
+    def __init__(self, places: ValuePlaces, at: int) -> None:
+        self.places = places
+        self.at = at
+
+    @property
+    def raw(self) -> memoryview:
+        content, begins, ends = self.places
+        return memoryview(content)[begins[self.at] : ends[self.at]]
+
+    def parse(self) -> Any:  # It is not kept here.
+        return parse_value_between(bytes(self.raw), 0, len(self.raw))
+
+
+def _parsing_method(name: str) -> Callable[..., Any]:
+    method = getattr(dict, name)
+
+    def call(*given: Any, **named: Any) -> Any:
+        for one in given:
+            if isinstance(one, ValueInBytes) and not dict.__len__(one):
+                dict.update(one, one.parse())
+        return method(*given, **named)
+
+    return call
+
+
+_ASKED = {name for name in vars(dict) if callable(getattr(dict, name)) and name not in vars(object)}
+for _name in (*(_ASKED - {"fromkeys", "__class_getitem__"}), "__eq__", "__ne__", "__repr__"):
+    setattr(
+        ValueInBytes, _name, _parsing_method(_name)
+    )  # With `__iter__`, `dict(value)` and `{**value}` ask these too.
+
+
+class MessageInBytes(Wired):
+    """A short message, whose pieces are parsed each time they are asked for."""
+
+    __slots__ = ("wire",)
+    wire: str
+
+    def __init__(self, wire: str, speaker: Speaker, units: tuple[Json, ...]) -> None:
+        for name, value in (("wire", wire), ("speaker", speaker), ("units", units)):
+            object.__setattr__(self, name, value)
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        whole: Wired = _parse_messages(self.wire, [unit.parse() for unit in self.units])[0]
+        return whole.pieces
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedBody:
+    """A body that was read. `instructions`: its list, with nothing in place of what is said. `marked`: the values that may
+    carry a mark for the provider's cache; None: any. `previous`: what its line of requests keeps for the next one.
+    `read_rest`: where only the first values and messages are held, returns the body with all of them.
+    """
+
+    wire: str
+    places: ValuePlaces
+    value: dict[str, Json]
+    messages: list[Wired]
+    chain: tuple[str, ...]
+    head: RequestHead
+    marked: frozenset[int] | None
+    instructions: Sequence[Json] = ()
+    previous: PreviousBody = field(default_factory=PreviousBody)
+    read_rest: "Callable[[], ParsedBody | None] | None" = None
+
+    @property
+    def message_units(self) -> list[Json]:
+        found = self.value.get(MESSAGE_FIELDS[self.wire])
+        return found if isinstance(found, list) else []
+
+    def encode_changed_body(self, value: Mapping[str, Json]) -> BodyPieces:
+        """Another body with values of this one, which go on as the bytes they came as."""
+        name = MESSAGE_FIELDS[self.wire]
+        given = value.get(name)
+        content, begins, ends = self.places
+        if not isinstance(given, list):
+            return [orjson.dumps(value)]
+        token = secrets.token_hex(16)
+        before, _, behind = orjson.dumps({**value, name: token}).partition(b'"%s"' % token.encode())
+        as_it_came, units = memoryview(content), self.message_units
+        # From here on, messages are forwarded as they came: all if none was changed, else those that were not read.
+        rest: bytes | memoryview = b""
+        if ends:
+            rest = as_it_came[begins[0] if given is units else ends[len(units) - 1] : ends[-1]]
+        values = () if ends and given is units else self._encode_values(given)
+        return [before, b"[", *values, rest, b"]", behind]
+
+    @staticmethod
+    def _encode_values(units: Sequence[Json]) -> Iterator[bytes | memoryview]:
+        """In groups, for each part that is sent costs time; large values are not held twice."""
+        for at in range(0, len(units), VALUES_IN_GROUP):
+            group = [piece for unit in units[at : at + VALUES_IN_GROUP] for piece in (b",", _encode_json_unit(unit))]
+            pieces = group if at else group[1:]
+            yield from pieces if sum(map(len, pieces)) > MOST_JOINED else [b"".join(pieces)]
+
+
+def _encode_json_unit(value: Json) -> bytes | memoryview:
+    return value.raw if isinstance(value, ValueInBytes) else orjson.dumps(value)
+
+
+class BodyParser:
+    """Remembers the last bodies, by what their sessions are called."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[tuple[str, str], list[ParsedBody]] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()  # Several threads may parse large bodies at once.
+
+    def parse_body(
+        self, wire: str, content: BodyBytes, session: str, *, may_go_on_unread: bool = False
+    ) -> ParsedBody | None:
+        """The body; None where it is none of this protocol. ValueError where it is no JSON. `may_go_on_unread`:
+        of a long body that resembles none before, only the first messages are made.
+        """
+        before, same = self._find_most_similar(wire, content, session)
+        found = _parse_from_difference(wire, content, before, same) if before is not None else None
+        if found is None:
+            first = FIRST_VALUES if may_go_on_unread and wire in UNREAD_WIRES else None
+            found = _parse_from_beginning(wire, content, first)
+            if found is not None and first is not None and len(found.places.ends) > first:
+                return replace(found, read_rest=functools.partial(self.parse_body, wire, content, session))
+        if found is not None:
+            with self._lock:
+                self._remember_body((wire, session), found, before)
+        return found
+
+    def _find_most_similar(self, wire: str, content: BodyBytes, session: str) -> tuple[ParsedBody | None, int]:
+        nearest, most = None, 0
+        for body in tuple(self._held.get((wire, session), ())):
+            same = count_common_bytes(body.places.content, content)
+            if same > most and (ends := body.places.ends) and same >= ends[0]:
+                nearest, most = body, same
+        return nearest, most
+
+    def _remember_body(self, key: tuple[str, str], body: ParsedBody, before: ParsedBody | None) -> None:
+        held = self._held.setdefault(key, [])
+        self._held.move_to_end(key)
+        if before is not None and before in held and len(before.messages) <= len(body.messages):
+            self._discard_body_at(held, held.index(before))
+        held.append(body)
+        self._size += len(body.places.content)
+        if len(held) > MOST_BODIES_OF_SESSION:
+            self._discard_body_at(held, 0)
+        while len(self._held) > 1 and (len(self._held) > MOST_HELD_BODIES or self._size > MOST_HELD_BYTES):
+            _, oldest = self._held.popitem(last=False)
+            self._size -= sum(len(each.places.content) for each in oldest)
+
+    def _discard_body_at(self, held: list[ParsedBody], at: int) -> None:
+        self._size -= len(held.pop(at).places.content)
+
+
+class _MessageReader:
+    """Makes messages while the values of a body are parsed, and holds none of those. `most`: after about so many it stops."""
+
+    def __init__(self, wire: str, places: ValuePlaces, most: int | None = None) -> None:
+        self.places = places
+        self.values: list[Json] = []
+        self.messages: list[Wired] = []
+        self.chain: list[str] = []
+        self.instructions: list[Json] = []
+        self._wire = wire
+        self._most = most
+        self._made = 0  # How many values the messages are made of.
+        self._open: list[Json] = []  # The others: more may belong to their message.
+
+    def reuse_from_previous_body(self, before: ParsedBody, known: int) -> None:
+        self.values = before.message_units[:known]
+        for unit in self.values:
+            unit.places = self.places
+        count = bisect_left(before.messages, known, key=lambda message: message.units[-1].at)
+        self.messages = before.messages[: max(0, count - 1)]  # More values may belong to the last one that is known.
+        self.chain += before.chain[: len(self.messages) - count_leading_instructions(self.messages)]
+        self.instructions += before.instructions[:known]
+        self._made = self.messages[-1].units[-1].at + 1 if self.messages else 0
+        self._open = [unit.parse() for unit in self.values[self._made :]]
+
+    def add_values(self, values: Sequence[Json]) -> None:
+        first = len(self.values)
+        if self._most is not None and first >= self._most:
+            return
+        self.instructions += [value if _is_instruction_or_tools(value) else _SAID for value in values]
+        self.values += [ValueInBytes(self.places, at) for at in range(first, first + len(values))]
+        self._open += values
+        if self._wire in UNREAD_WIRES:
+            self._add_messages(_parse_messages(self._wire, self._open)[:-1])
+
+    def add_last_message(self) -> None:
+        known = self.values[: self._made]
+        self._add_messages(_parse_messages(self._wire, [*known, *self._open], self.messages)[len(self.messages) :])
+
+    def _add_messages(self, messages: Sequence[Wired]) -> None:
+        begin = self._made
+        for message in messages:
+            units = tuple(self.values[self._made : self._made + len(message.units)])
+            self._made += len(units)
+            is_held = sum(len(unit.raw) for unit in units) > MOST_PARSED_AGAIN or self._wire not in UNREAD_WIRES
+            made = replace(message, units=units) if is_held else MessageInBytes(self._wire, message.speaker, units)
+            self.messages.append(made)
+            if self.chain or message.speaker is not Speaker.SYSTEM:
+                self.chain.append(next_message_hash(self.chain, self._wire, message.identity_key))
+        del self._open[: self._made - begin]
+
+
+def _parse_messages(wire: str, values: Sequence[Json], before: Sequence[Wired] = ()) -> Any:
+    return WIRE_MODULES[wire].parse_messages({MESSAGE_FIELDS[wire]: values}, before)
+
+
+def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> ParsedBody | None:
+    """`first`: about how many values are held and made messages; None: all."""
+    check_bracket_count(content, 0)
+    places = ValuePlaces(content, array("q"), array("q"))
+    reader = _MessageReader(wire, places, first)
+    try:
+        read_values_of_list(places, MESSAGE_FIELDS[wire].encode(), reader.add_values)
+        value = _parse_body_without_message_list(wire, places, reader.values)
+    except MessagesNotFound:
+        value = parse_whole_body(content)
+        if not isinstance(value, dict):
+            return None
+        messages = WIRE_MODULES[wire].parse_messages(value)
+        chain = compute_message_hashes(wire, messages[count_leading_instructions(messages) :])
+        places = ValuePlaces(content, array("q"), array("q"))
+        return ParsedBody(wire, places, value, messages, chain, WIRE_MODULES[wire].parse_head(value), None)
+    reader.add_last_message()
+    head = WIRE_MODULES[wire].parse_head({**value, MESSAGE_FIELDS[wire]: reader.instructions})
+    marked = _find_marked_values(places)
+    return ParsedBody(wire, places, value, reader.messages, tuple(reader.chain), head, marked, reader.instructions)
+
+
+def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, same: int) -> ParsedBody | None:
+    """The body, from the values on that differ. None where that cannot be told."""
+    content_before, begins, ends = before.places
+    known = bisect_right(ends, same)
+    check_bracket_count(content, ends[known - 1])
+    places = ValuePlaces(content, begins[:known], ends[:known])
+    reader = _MessageReader(wire, places)
+    reader.reuse_from_previous_body(before, known)
+    try:
+        _read_values_from(places, ends[known - 1], reader.add_values)
+        value = _parse_body_without_message_list(wire, places, reader.values)
+    except MessagesNotFound:
+        return None
+    reader.add_last_message()
+    marked, head = _find_marked_values(places, known, before.marked or ()), before.head
+    # As bytes: an agent that sends its tools in another order, or with their keys in another order, sends other tools.
+    beside = content[: places.begins[0]], content[places.ends[-1] :]
+    beside_before = content_before[: begins[0]], content_before[ends[-1] :]
+    if beside != beside_before or any((*before.instructions[known:], *reader.instructions[known:])):
+        head = WIRE_MODULES[wire].parse_head({**value, MESSAGE_FIELDS[wire]: reader.instructions})
+    messages, chain = reader.messages, tuple(reader.chain)
+    return ParsedBody(wire, places, value, messages, chain, head, marked, reader.instructions, before.previous)
+
+
+def _find_marked_values(places: ValuePlaces, known: int = 0, before: Iterable[int] = ()) -> frozenset[int]:
+    """Which values may carry a mark; `before`: those there were, of which as many as `known` are the same."""
+    content, begins, ends = places
+    marks = _find_all_in_steps(content, b'"cache_control"', begins[known], ends[-1]) if known < len(begins) else ()
+    return frozenset((*(at for at in before if at < known), *(bisect_right(begins, at) - 1 for at in marks)))
+
+
+def _is_instruction_or_tools(unit: Json) -> bool:
+    return object_at(unit).get("role") in _SYSTEM or "tools" in object_at(unit)
+
+
+def _parse_body_without_message_list(wire: str, places: ValuePlaces, units: list[Json]) -> dict[str, Json]:
+    name = MESSAGE_FIELDS[wire]
+    content, begins, ends = places
+    if not begins:
+        raise MessagesNotFound
+    behind = content[ends[-1] :]
+    if b'"%s"' % name.encode() in behind:  # The body may have a second list with this name.
+        raise MessagesNotFound
+    value = parse_whole_body(content[: begins[0]] + behind)
+    if not isinstance(value, dict) or value.get(name) != []:
+        raise MessagesNotFound
+    value[name] = units
+    return value
+
+
+def parse_whole_body(content: BodyBytes) -> Json:
+    """The JSON of all of it. ValueError where it is none."""
+    begin = _end_of_repeat(_SPACE, content, 0)
+    end = _find_value_end(content, begin)
+    if _end_of_repeat(_SPACE, content, end) != len(content):
+        raise ValueError("there is something behind the body")
+    return parse_value_between(content, begin, end)
+
+
+def parse_value_between(content: BodyBytes, begin: int, end: int, level: int = 0) -> Json:
+    """The value that stands there: a long text, list or object is read in slices."""
+    if end - begin <= SLICE:
+        return orjson.loads(content[begin:end])
+    match content[begin : begin + 1] + content[end - 1 : end]:
+        case b'""':
+            # Text that grows by `+=` in a `for` loop is not copied each time.
+            # Joining 30 MB at once would block all other threads for up to 30 ms.
+            text = ""
+            for first, last in itertools.pairwise(_slice_positions(content, begin + 1, end - 1)):
+                text += orjson.loads(b'"%s"' % content[first:last])
+            return text
+        case b"[]" | b"{}" if level < MOST_SLICED_LEVELS:
+            return _parse_members(content, begin, end, level + 1)
+    raise ValueError("there is no value that can be read in slices")
+
+
+def _parse_members(content: BodyBytes, begin: int, end: int, level: int) -> Json:
+    """A long list or object: as many members at once as a slice holds, and long ones alone."""
+    opening, closing = content[begin : begin + 1], content[end - 1 : end]
+    found: Any = {} if opening == b"{" else []
+    at = _end_of_repeat(_SPACE, content, begin + 1)
+    while at < end - 1 or found:  # A member must follow each comma.
+        last = _match_end_up_to(_WHOLE_MEMBERS, content, at, min(at + SLICE, end - 1)) - 1
+        if last >= at:
+            members = orjson.loads(opening + content[at:last] + closing)
+        else:
+            members, last = _parse_long_member(content, at, level, is_named=opening == b"{")
+        (found.update if opening == b"{" else found.extend)(members)
+        if last == end - 1:
+            break
+        if not members or content[last : last + 1] != b",":
+            raise ValueError("members are not parted by commas")
+        at = last + 1
+    return found
+
+
+def _parse_long_member(content: BodyBytes, at: int, level: int, *, is_named: bool) -> tuple[Json, int]:
+    """A list or an object of the one member that begins here, and the place behind it."""
+    begin = _end_of_repeat(_SPACE, content, at)
+    named, at = _find_named_value(content, begin) if is_named else (0, begin)
+    last = _find_value_end(content, at)
+    value = parse_value_between(content, at, last, level)
+    return {orjson.loads(content[begin:named]): value} if is_named else [value], _end_of_repeat(_SPACE, content, last)
+
+
+def _slice_positions(content: BodyBytes, at: int, end: int) -> Iterator[int]:
+    yield at
+    while at < end:
+        at = _next_slice_position(content, at + SLICE, end)
+        yield at
+
+
+def _next_slice_position(content: BodyBytes, at: int, end: int) -> int:
+    """Where a string may be cut: in no character, escape or surrogate pair. Else the end."""
+    for place in range(at, min(at + MOST_SLICE_TRIES, end)):
+        plain = b"\\" not in content[place - 12 : place] and content[place] & 0xC0 != 0x80
+        begins = content[place] == _BACKSLASH != content[place - 1] and content[place + 1 : place + 3].lower() != b"ud"
+        if plain or begins:
+            return place
+    return end
+
+
+class MessagesNotFound(ValueError):
+    """Raised when the list of messages was not found or holds something else than objects."""
+
+
+def count_common_bytes(one: BodyBytes, other: BodyBytes) -> int:
+    most = min(len(one), len(other))
+    at, whole = 0, memoryview(other)
+    while at < most and one.startswith(whole[at : min(at + STEP, most)], at):
+        at += STEP
+    stop = min(at + STEP, most)
+    differing = int.from_bytes(one[at:stop], "big") ^ int.from_bytes(other[at:stop], "big")
+    return stop - (differing.bit_length() + 7) // 8
+
+
+def _find_all_in_steps(content: BodyBytes, words: bytes, at: int, end: int) -> Iterator[int]:
+    """Where these words stand; looked for in steps, so that other threads go on between."""
+    while at < end:
+        stop = min(at + STEP, end)
+        hit = content.find(words, at, stop + len(words) - 1)
+        if hit >= 0:
+            yield hit
+        at = hit + 1 if hit >= 0 else stop
+
+
+def check_bracket_count(content: BodyBytes, at: int, most: int = MOST_OPENING_SIGNS) -> None:
+    """ValueError where so many lists and objects may begin from here on that making them would hold up other requests."""
+    count = 0
+    for first in range(at, len(content), STEP):
+        count += content.count(b"[", first, first + STEP) + content.count(b"{", first, first + STEP)
+        if count > most:
+            raise ValueError(f"There are more than {most:,} lists and objects.")
+
+
+def read_values_of_list(places: ValuePlaces, name: bytes, add: Callable[[list[Json]], object]) -> None:
+    """The objects of the list of that name: their places, and to `add` what they are. MessagesNotFound where there is none."""
+    content = places.content
+    at = _end_of_repeat(_SPACE, content, 0)
+    if content[at : at + 1] != b"{":
+        raise MessagesNotFound
+    at += 1
+    while True:
+        begin = _end_of_repeat(_SPACE_AND_COMMAS, content, at)
+        end, at = _find_named_value(content, begin)
+        if content[begin + 1 : end - 1] == name:
+            if content[at : at + 1] != b"[":
+                raise MessagesNotFound
+            _read_values_from(places, at + 1, add)
+            return
+        at = _find_value_end(content, at)
+
+
+def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
+    """Behind the name that begins here, and where its value begins."""
+    if content[at : at + 1] != b'"':
+        raise MessagesNotFound
+    end = _find_string_end(content, at + 1)
+    at = _end_of_repeat(_SPACE, content, end)
+    if content[at : at + 1] != b":":
+        raise MessagesNotFound
+    return end, _end_of_repeat(_SPACE, content, at + 1)
+
+
+def _read_values_from(places: ValuePlaces, at: int, add: Callable[[list[Json]], object]) -> None:
+    """The objects of a list from here on. Small ones are read many at once; where that fails, one by one for a while."""
+    content, begins, ends = places
+    one_by_one_until = at
+    while True:
+        behind, at = at, _end_of_repeat(_SPACE_AND_COMMAS, content, at)
+        sign = content[at : at + 1]
+        if sign == b"]":
+            return
+        if sign != b"{":
+            raise MessagesNotFound
+        if begins and content[behind:at].strip() != b",":
+            raise ValueError("the values of the list are not parted by commas")
+        group = _parse_group_of_values(content, at) if at >= one_by_one_until else None
+        if group is None:
+            one_by_one_until = max(one_by_one_until, at + SLICE)
+            end = _find_value_end(content, at)
+            group = [at], [end], [parse_value_between(content, at, end)]
+        begins.extend(group[0])
+        ends.extend(group[1])
+        add(group[2])
+        at = ends[-1]
+
+
+def _parse_group_of_values(content: BodyBytes, at: int) -> tuple[list[int], list[int], list[Json]] | None:
+    """As many objects of a list as a slice holds: what parses up to the end of one is whole. None
+    where it is not seen where each of them ends, because as many ends are not found.
+    """
+    stop = at + SLICE
+    for _ in range(_SEAM_TRIES):
+        stop = max(content.rfind(seam, at, stop) for seam in _SEAMS) + 1
+        if not stop:
+            return None
+        try:
+            values = orjson.loads(b"[" + content[at:stop] + b"]")
+        except ValueError:
+            continue
+        if not all(value and isinstance(value, dict) for value in values):
+            return None
+        pattern = _pattern_between_objects(frozenset(next(iter(value)) for value in values))
+        seams = [found.span() for found in pattern.finditer(content, at, stop)]
+        if len(seams) + 1 != len(values) or _ESCAPED_FIRST_NAME.search(content, at, stop):
+            return None
+        return [at, *(end for _, end in seams)], [*(begin + 1 for begin, _ in seams), stop], values
+    return None
+
+
+@functools.lru_cache(maxsize=64)
+def _pattern_between_objects(first_names: frozenset[str]) -> re.Pattern[bytes]:
+    """Where one object ends and another with one of these names begins: never in a text, whose quotes have backslashes."""
+    names = b"|".join(re.escape(orjson.dumps(name)) for name in sorted(first_names))
+    return re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{[ \t\r\n]*(?:%s)[ \t\r\n]*:)" % names)
+
+
+def _end_of_repeat(pattern: re.Pattern[bytes], content: BodyBytes, at: int) -> int:
+    """Where what the pattern repeats ends, looked for in steps: a pattern holds the interpreter."""
+    while (end := _match_end_up_to(pattern, content, at, at + STEP)) > at:
+        at = end
+    return at
+
+
+def _match_end_up_to(pattern: re.Pattern[bytes], content: BodyBytes, at: int, most: int) -> int:
+    """Where what the pattern matches from here on ends; nothing behind `most` is looked at."""
+    found = pattern.match(content, at, most)
+    return at if found is None else found.end()
+
+
+def _find_value_end(content: BodyBytes, at: int) -> int:
+    first = content[at : at + 1]
+    if first == b'"':
+        return _find_string_end(content, at + 1)
+    if first not in (b"[", b"{"):
+        return _end_of_repeat(_PLAIN_VALUE, content, at)
+    whole = _NESTED_VALUE.match(content, at, at + STEP)
+    return whole.end() if whole is not None else _find_end_step_by_step(content, at + 1)
+
+
+def _find_end_step_by_step(content: BodyBytes, at: int) -> int:
+    """Where a list or an object ends that is deep or long, from behind its first sign on."""
+    depth = 1
+    while depth:
+        at = _end_of_repeat(_UNTIL_SIGN, content, at)
+        sign = content[at : at + 1]
+        if sign == b'"':
+            at = _find_string_end(content, at + 1)
+            continue
+        depth += 1 if sign in (b"[", b"{") else -1
+        if not sign or depth > MOST_LEVELS:
+            raise MessagesNotFound
+        at += 1
+    return at
+
+
+def _find_string_end(content: BodyBytes, at: int) -> int:
+    """Behind the quote that ends the text in which this place is. One without escapes is found at once."""
+    quote = content.find(b'"', at)
+    if quote >= 0 and content[quote - 1] != _BACKSLASH:
+        return quote + 1
+    while quote >= 0:
+        at = _end_of_repeat(_TEXT, content, at)
+        if content[at : at + 1] == b'"':
+            return at + 1
+        at += 2  # Skips the escape sequence at which the search stopped.
+        if at >= len(content):
+            break
+    raise MessagesNotFound

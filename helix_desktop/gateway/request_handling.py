@@ -1,0 +1,236 @@
+"""One request of an agent and its reply: folded on the way there, and freed of hidden calls on the way back.
+
+Whatever fails in here, the agent gets what it would have got without: its own request goes on as it
+came, but without what the user took out of it.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, MutableMapping
+from contextlib import suppress
+from dataclasses import field, replace
+from functools import partial
+from typing import Any
+
+import httpx
+import orjson
+
+from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway import folded_request
+from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
+from helix_desktop.gateway.conversations_port import AgentConversations, Sent, Ticket
+from helix_desktop.gateway.incremental_parsing import BodyPieces
+from helix_desktop.gateway.provider_reply_bodies import build_own_refusal, read_refusal
+from helix_desktop.gateway.reply_relay import RecordedBehind, ReplyRelay
+from helix_desktop.gateway.request_forwarding import RequestForwarder, run_in_thread_if_large
+from helix_desktop.gateway.request_parsing import ParsedRequest
+from helix_desktop.gateway.taken_out_messages import TakenOutMessages
+from helix_desktop.json_values import text_at
+from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
+from helix_desktop.protocols.protocol_table import CALL_FILTERS, WIRE_MODULES
+from helix_desktop.protocols.wire_message import Json, Tool
+from helix_desktop.tasks import OwnedTasks
+
+log = logging.getLogger(__name__)
+
+RECORD_TIMEOUT_SECONDS, PREVIEW_TIMEOUT_SECONDS = 45.0, 5.0
+SENDING_SECONDS = 0.3  # A request sent on unread is read this much later: reading it sooner would delay its sending.
+UNREAD_TICKET = Ticket("", 0, "", 0, "", live=False)
+REFUSED_WITHOUT = (
+    "(What you took out of the context was left out of this request. Nothing was lost. "
+    "If that is why it was refused, bring it back in Helix Desktop and send the message again.)"
+)
+TOO_LONG_PHRASES = (
+    b"too long", b"too large", b"context_length", b"context window", b"maximum context",
+    b"exceeds the maximum number of tokens",
+)  # fmt: skip
+
+
+async def _may_forward_unread(request: ParsedRequest, room: AgentConversations) -> bool:
+    """Whether nothing of it can be folded: a long history, of whose beginning no conversation knows a message."""
+    is_long = request.body.read_rest and len(request.messages_after_instructions) > LONG_HISTORY_MESSAGES + 1
+    with suppress(HelixError):
+        return bool(is_long) and not await room.count_known_messages(request.arrival)
+    return False
+
+
+@functools.cache
+def recall_tools_to_add() -> tuple[Tool, ...]:
+    """What is added to the agent's tools. Imported when it is wanted: a gateway that was killed listens before."""
+    from helix_desktop.tools import recall_tools
+
+    return tuple(
+        Tool(t.name, t.description, t.schema if isinstance(t.schema, str) else orjson.dumps(t.schema).decode())
+        for t in recall_tools.build_recall_tools(history=_refuse_to_read_history)
+        if t.name in HIDDEN_TOOLS
+    )
+
+
+async def _refuse_to_read_history(_fold: str, _words: str) -> str:
+    """Never called: recall_history is answered by the process that has the journal."""
+    raise NotImplementedError
+
+
+@dataclass(slots=True)
+class AgentExchange:
+    """Handles one request and its reply. `on_sent` is called with every body that was sent to the provider."""
+
+    sending: RequestForwarder
+    on_sent: Callable[[str, ParsedRequest, dict[str, Json]], None] = lambda _conversation, _opened, _body: None
+    refused_conversations: set[str] = field(default_factory=set)
+    behind: MutableMapping[str, OwnedTasks] = field(default_factory=dict)  # Tasks of a session's last unread request.
+    taken_out: TakenOutMessages = field(default_factory=TakenOutMessages)
+
+    async def run_exchange(self, request: ParsedRequest, room: AgentConversations) -> None:
+        name = request.arrival.session or request.arrival.chain[0]
+        before, behind, sent = self.behind.get(name), None, None
+        if await _may_forward_unread(request, room):
+            tasks = self.behind[name] = OwnedTasks("requests that went on unread")
+            reading = tasks.spawn_task(self._record_after_forwarding(request, room, before), name="read and record")
+            behind = RecordedBehind(room, tasks, reading)
+            sent = Sent(UNREAD_TICKET, (), recallable=False)
+        else:
+            request, sent = await self._read_and_record(request, room, before)
+        if sent is None:
+            await self.forward_unfolded_and_unrecorded(request)
+            return
+        ticket = sent.ticket
+        tools = request.adds_tools and ticket.conversation not in self.refused_conversations
+        try:
+            content, body = await run_in_thread_if_large(
+                len(self.sending.incoming.content), partial(self._build_body_to_send, request, sent, tools=tools)
+            )
+        except Exception:
+            log.exception("a request could not be folded; it goes on unfolded, without what was taken out")
+            await self.forward_unfolded_and_unrecorded(request)
+            return
+        response = await self.sending.send_to_provider(content, reads_reply=tools)
+        if response.status_code >= 400:
+            if behind is not None:
+                request, ticket, _ = await behind.reading
+                sent = replace(sent, ticket=ticket)
+            retried = await self._retry_after_refusal(
+                request, sent, response, room, tools=tools, changed=content is not None
+            )
+            if retried is None:
+                return
+            response, body, tools = retried
+        if behind is None:
+            self.on_sent(ticket.conversation, request, body)
+        call_filter = CALL_FILTERS[request.body.wire](hold=sent.recallable)
+        relay = ReplyRelay(self.sending, behind or room, request, ticket, body, tools, call_filter)
+        await relay.relay_until_answered(response)
+
+    async def forward_unfolded_and_unrecorded(self, request: ParsedRequest) -> None:
+        """The request without folds and recall; neither it nor its reply is recorded."""
+        content, _ = await self._build_body_without_excluded_messages(request)
+        await self.sending.forward_without_reading(content)
+
+    async def _build_body_without_excluded_messages(
+        self, request: ParsedRequest
+    ) -> tuple[BodyPieces | None, dict[str, Json]]:
+        return await run_in_thread_if_large(  # type: ignore[no-any-return]
+            len(self.sending.incoming.content), self.taken_out.build_body_without_taken_out, request
+        )
+
+    async def _record_after_forwarding(
+        self, request: ParsedRequest, room: AgentConversations, before: OwnedTasks | None
+    ) -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
+        """Reads and records a request that has gone on, whether its agent waits for the reply or not. The last is what went on."""
+        await asyncio.sleep(SENDING_SECONDS)
+        request, sent = await self._read_and_record(request, room, before)
+        if sent is None:
+            return request, UNREAD_TICKET, request.body.value
+        _, body = self._build_body_to_send(request, replace(sent, entries=()), tools=request.adds_tools)
+        self.on_sent(sent.ticket.conversation, request, body)
+        return request, sent.ticket, body
+
+    async def _read_and_record(
+        self, request: ParsedRequest, room: AgentConversations, before: OwnedTasks | None
+    ) -> tuple[ParsedRequest, Sent | None]:
+        try:
+            async with asyncio.timeout(RECORD_TIMEOUT_SECONDS):
+                if before is not None:
+                    await before.wait_for_all_tasks()
+                request = await run_in_thread_if_large(len(request.body.places.content), request.with_all_messages)
+                messages = request.messages_after_instructions
+                sent = await room.receive_request(request.arrival, messages)
+                self.taken_out.remember_taken_out(request.arrival, sent.taken_out)
+                return request, sent
+        except Exception:
+            log.exception("a request could not be recorded; it goes on unfolded, without what was taken out")
+            with suppress(Exception):  # Asks what was taken out since the last request; records nothing.
+                async with asyncio.timeout(PREVIEW_TIMEOUT_SECONDS):
+                    messages = request.messages_after_instructions
+                    sent = await room.preview_request(request.arrival, messages)
+                    self.taken_out.remember_taken_out(request.arrival, sent.taken_out)
+            return request, None
+
+    def _build_body_to_send(
+        self, request: ParsedRequest, sent: Sent, *, tools: bool
+    ) -> tuple[BodyPieces | None, dict[str, Json]]:
+        """The body to send on, as bytes and as a value; None for the client's own bytes."""
+        read = request.body
+        same = folded_request.are_all_unchanged(sent.entries, len(request.messages_after_instructions))
+        if same:
+            if request.arrival.fold and not read.read_rest:
+                folded_request.remember_client_marks(request.body.wire, read.message_units, read.marked, read.previous)
+            if not tools:
+                return None, read.value
+        wire: Any = WIRE_MODULES[request.body.wire]
+        body = wire.with_added_tools(request.body.value, recall_tools_to_add()) if tools else request.body.value
+        if not same:
+            body = folded_request.build_folded_body(
+                request.body.wire, body, request.body.messages, sent.entries, read.marked, read.previous
+            )
+        return read.encode_changed_body(body), body
+
+    async def _retry_after_refusal(
+        self,
+        request: ParsedRequest,
+        sent: Sent,
+        response: httpx.Response,
+        room: AgentConversations,
+        *,
+        tools: bool,
+        changed: bool,
+    ) -> tuple[httpx.Response, dict[str, Json], bool] | None:
+        """A shorter request if it was too long, else the agent's own form. None: passed on."""
+        refusal = await read_refusal(response)
+        said = refusal.text.lower()
+        too_long = response.status_code in (400, 413) and any(words in said for words in TOO_LONG_PHRASES)
+        if too_long and request.arrival.fold:
+            shorter = await room.fold_after_overflow(sent.ticket)
+            if shorter is not None:
+                content, body = await run_in_thread_if_large(
+                    len(self.sending.incoming.content), partial(self._build_body_to_send, request, shorter, tools=tools)
+                )
+                again = await self.sending.send_to_provider(content, reads_reply=tools)
+                if again.status_code < 400:
+                    return again, body, tools
+                refusal = await read_refusal(again)
+        elif changed and response.status_code in (400, 422):
+            log.warning("the provider refused a changed request with %d; it was sent as it came", response.status_code)
+            content, body = await self._build_body_without_excluded_messages(request)
+            again = await self.sending.send_to_provider(content, reads_reply=False)
+            if again.status_code < 400:
+                self.refused_conversations.add(sent.ticket.conversation)
+                return again, body, False
+            refusal = await read_refusal(again)
+        if refusal.response.status_code in (400, 422):
+            content, body = await self._build_body_without_excluded_messages(request)
+            wire: Any = WIRE_MODULES[request.body.wire]
+            messages = request.body.messages if content is None else wire.parse_messages(body)
+            if mended := folded_request.pair_calls_with_results(request.body.wire, body, messages):
+                pieces = request.body.encode_changed_body(mended)
+                again = await self.sending.send_to_provider(pieces, reads_reply=False)
+                if again.status_code < 400:
+                    return again, mended, False
+                await again.aclose()
+            if content is not None and not too_long:
+                why = f"{text_at(refusal.parse_refusal_json(), 'error', 'message')} {REFUSED_WITHOUT}"
+                refusal = build_own_refusal(400, "invalid_request_error", why.strip())
+        await self.sending.send_refusal(refusal)
+        return None

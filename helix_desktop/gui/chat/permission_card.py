@@ -1,0 +1,440 @@
+"""Shows permission questions above the composer: what exactly will be done and for how long it is allowed.
+
+A question never takes the focus from somebody who is writing; the keys on its buttons work
+from everywhere in the window. What is to be done is shown exactly (`engine/hidden_characters.py`),
+made from the value that runs; it cannot be allowed before its end has been shown.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal
+from PySide6.QtGui import QHideEvent, QKeyEvent, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import (
+    QApplication,
+    QBoxLayout,
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QPushButton,
+    QWidget,
+)
+
+from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
+from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.gui.deep_links import open_in_browser
+from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.sentence_translation import translate_sentences, translate_title
+from helix_desktop.gui.shared import widgets
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
+from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.workbench_types import Workbench
+
+if TYPE_CHECKING:
+    from helix_desktop.gui.chat.exact_difference import ExactDifferenceView
+    from helix_desktop.gui.chat.schema_form import SchemaForm
+    from helix_desktop.gui.shared.exact_text_view import ExactTextView
+
+LOW = 400  # A narrow window lower than this many pixels shows only the question and its buttons.
+WORDS = 120  # The least width in pixels of the field where the user says what to do instead.
+NAMED = 5  # At most this many of the paths that an undo would not restore are named.
+COMMANDS = ("run_command",)
+LONGEST = 2_000  # At most this many characters of a sub-agent's task are shown.
+READING = 0.7  # A key pressed this soon after the card appeared or got the focus was not meant for it.
+_PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
+
+
+def describe_scope(scope: str) -> str:
+    return {
+        "once": tr("Allow once"),
+        "conversation": tr("Allow in this conversation"),
+        "always": tr("Always allow"),
+        "ask": tr("Approve and ask before changes"),
+        "edits": tr("Approve, allow edits"),
+    }.get(scope, scope)
+
+
+def is_asked_by_server(question: PermissionQuestion) -> bool:
+    """Whether an MCP server asks the user for something, under its own name (elicitation)."""
+    return bool(question.form) or question.call.name.endswith("__elicitation")
+
+
+def announce_question_text(question: PermissionQuestion) -> str:
+    title = question_title(question)
+    words = title if is_asked_by_server(question) else tr("Permission needed: {what}", what=title)
+    return f"{words} {describe_asking_agent(question)}".strip()
+
+
+def question_title(question: PermissionQuestion) -> str:
+    """What is to be done and to what, which is named exactly."""
+    return translate_title(question.title, mark_on_one_line)
+
+
+def describe_uncovered_files(bench: Workbench | None) -> str:
+    """What an undo of a command will not bring back in a workspace."""
+    with suppress(HelixError):  # The workspace may have no folder.
+        if bench is not None:
+            names = [left.place for left in bench.file_changes.list_uncovered_paths()]
+            return format_uncovered_files(bench.file_changes.checkpoint_progress.state, names)
+    return ""
+
+
+def format_uncovered_files(state: str, names: Sequence[str]) -> str:
+    """What an undo of a command will not bring back; empty where it brings back everything."""
+    if state == "off":
+        return tr("Checkpoints are turned off, so this command's changes cannot be undone.")
+    if not names:
+        return ""
+    shown = [mark_on_one_line(name) for name in names[:NAMED]]
+    more = [tr("and {n} more", n=format_number(len(names) - NAMED))] if len(names) > NAMED else []
+    return tr("Undo cannot restore: {names}", names=", ".join([*shown, *more]))
+
+
+def describe_asking_agent(question: PermissionQuestion) -> str:
+    """Names the sub-agent, hook or command that asks; empty for the conversation's own agent."""
+    if question.command:
+        return tr("Your slash command /{name} runs this command.", name=mark_on_one_line(question.command))
+    if not question.by:
+        return ""
+    task, more = mark_text(question.by[:LONGEST]), len(question.by) - LONGEST
+    words = tr("Asked by a sub-agent working on: {task}", task=task)
+    return words + (tr(" … {n} more characters", n=format_number(more)) if more > 0 else "")
+
+
+class PermissionQuestionCard(QWidget):
+    """The card of one question. Keys that it does not use reach the page."""
+
+    answered = Signal(object)
+
+    def __init__(self, theme: Theme, question: PermissionQuestion, parent: QWidget, uncovered: str = "") -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._question = question
+        self._taken = -math.inf  # The time at which the card got the focus.
+        self._read_since = math.inf  # The time when the text was painted; infinite before.
+        self._form = self._build_server_form() if question.form else None
+        self._actions: dict[QPushButton, str] = {}  # For each button, the action that does the same.
+        self._answers: QBoxLayout | None = None
+        self._columns: QPushButton | None = None
+        widgets.set_surface_look(self, "ask")
+        self.setAccessibleName(announce_question_text(question))
+        self._inside = build_column(owner=self, margins=(14, 11, 14, 11), spacing=8)
+        self._build_question_label(question_title(question), "title")
+        if who := describe_asking_agent(question):
+            self._build_question_label(who, "small")
+        why = question.why if is_asked_by_server(question) and not question.form else translate_sentences(question.why)
+        self._why = self._build_question_label(mark_text(why[:1].upper() + why[1:]), "small")
+        self._why.setVisible(bool(why))
+        if uncovered:
+            self._build_question_label(uncovered, "small")
+        self._allowing: list[QPushButton] = []
+        self._plan = self._build_plan_editor() if question.plan else None
+        self._preview = self._build_preview() if question.preview and not question.plan else None
+        if self._form is not None:
+            self._form.entered.connect(self._send_form_values)
+            self._inside.addWidget(self._form)
+        self._wrong = self._build_question_label("", "danger")
+        self._wrong.hide()
+        self._first: QWidget = self
+        self._words = QLineEdit(self)
+        self._rule = self._build_rule_chooser() if question.rules and not is_asked_by_server(question) else None
+        self._inside.addLayout(
+            self._build_server_buttons() if is_asked_by_server(question) else self._build_answer_buttons()
+        )
+        self._on_preview_read_further()
+
+    def _build_server_form(self) -> "SchemaForm":
+        from helix_desktop.gui.chat.schema_form import SchemaForm
+
+        return SchemaForm(self._question.form, self)
+
+    def allow_for_scope(self, scope: str) -> None:
+        """Allows it for one of the scopes offered, or shows the preview's next part if its end was not shown."""
+        if scope not in self._question.scopes:
+            return
+        if self._preview is not None and not self._preview.is_end_seen:
+            self._preview.show_next_part()
+            return
+        try:
+            values = self._form.values_as_json() if self._form is not None else ""
+            values = self._plan.toPlainText() if self._plan is not None else values
+        except InvalidInput as error:
+            self._wrong.setText(translate_sentences(error.what))
+            self._wrong.show()
+            return
+        rule = self._rule.currentIndex() if self._rule is not None else 0
+        self.answered.emit(PermissionAnswer(allowed=True, scope=scope, values=values, rule=rule))
+
+    def allow_by_shortcut(self, scope: str) -> None:
+        """Allows it by a key that works without the focus: not before the card was in sight and could be read."""
+        if not self.is_in_sight() or time.monotonic() - self._read_since < READING:
+            return
+        if self._preview is not None and not self._preview.is_end_seen:
+            self._read_since = time.monotonic()  # The part that is shown now has to be read, too.
+        self.allow_for_scope(scope)
+
+    def is_in_sight(self) -> bool:
+        """Whether it is shown and no other window of this program, such as the settings, covers it."""
+        place = QRect(self.mapToGlobal(QPoint()), self.size())
+        kinds = (Qt.WindowType.Window, Qt.WindowType.Dialog)
+        others = (each for each in QApplication.topLevelWidgets() if each.isVisible() and each.windowType() in kinds)
+        return self.isVisible() and not any(
+            each is not self.window() and each.frameGeometry().intersects(place) for each in others
+        )
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        self._read_since = min(self._read_since, time.monotonic())
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._read_since = math.inf
+
+    def refuse_permission(self) -> None:
+        self.answered.emit(PermissionAnswer(allowed=False, words=self._words.text().strip()))
+
+    def cancel_question(self) -> None:
+        self.answered.emit(PermissionAnswer(allowed=False, scope="cancel"))
+
+    def focus_first_control(self) -> None:
+        self._taken = time.monotonic()
+        first = self._first if self._first.isEnabled() or self._preview is None else self._preview
+        first.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Ignores a button press that comes too soon to be meant for this question, and the second click of two."""
+        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() in _PRESSING:
+            return event.isAutoRepeat() or time.monotonic() - self._taken < READING
+        return event.type() == QEvent.Type.MouseButtonDblClick and time.monotonic() - self._read_since < READING
+
+    def _build_question_label(self, text: str, look: str) -> QLabel:
+        label = widgets.build_plain_label(text, look, self)
+        self._inside.addWidget(label)
+        return label
+
+    def _build_plan_editor(self) -> QPlainTextEdit:
+        """A plan, which may be changed before it is approved."""
+        text = QPlainTextEdit(self._question.preview, self)
+        text.setProperty("look", "code")
+        text.setAccessibleName(tr("The plan, which you can edit"))
+        text.setMinimumHeight(self._theme.zoomed_pixels(160))
+        self._inside.addWidget(text)
+        return text
+
+    def _build_preview(self) -> "ExactTextView | ExactDifferenceView":
+        from helix_desktop.gui.shared.exact_text_view import ExactTextView
+
+        difference = self._build_change_preview()
+        shown = difference or ExactTextView(self._theme, self._question.preview, self)
+        shown.setAccessibleName(tr("Exactly what will run"))
+        shown.reading_state_changed.connect(self._on_preview_read_further)
+        self._inside.addWidget(shown)
+        self._length = self._build_question_label("", "faint")
+        if difference is not None:
+            self._columns = self._build_columns_button(difference)
+            self._inside.addLayout(build_row((self._length, 1), self._columns))
+        return shown
+
+    def _build_change_preview(self) -> "ExactDifferenceView | None":
+        """A preview as a file difference if the call changes a file; None for a command."""
+        question = self._question
+        if question.call.name in COMMANDS or not question.preview.startswith("--- "):
+            return None
+        from helix_desktop.gui.chat.exact_difference import ExactDifferenceView
+
+        found = ExactDifferenceView(self._theme, question.preview, highlight_language_of(question.title), self)
+        if not found.fits:
+            found.setParent(None)
+            return None
+        return found
+
+    def _build_columns_button(self, difference: "ExactDifferenceView") -> QPushButton:
+        """Before and after below each other, or beside each other."""
+        button = self._build_answer_button(tr("Side by side"), "", "pill")
+        button.setCheckable(True)
+
+        def choose_columns(two: bool) -> None:  # noqa: FBT001 -- as the button says it
+            difference.show_columns(two=two)
+            button.setText(tr("Unified") if two else tr("Side by side"))
+
+        button.toggled.connect(choose_columns)
+        return button
+
+    def _build_rule_chooser(self) -> QComboBox:
+        """The exact rule that allowing for longer would make; the user may take a narrower one."""
+        label = widgets.build_plain_label(tr("Rule to add:"), "small", self, wraps=False)
+        choice = widgets.build_combo_box(tr("Rule for “Always allow”"), self)
+        choice.addItems([mark_text(rule) for rule in self._question.rules])
+        choice.setProperty("look", "mono")
+        choice.setToolTip(tr("* means any arguments. Choose a longer rule to allow less."))
+        choice.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        only = widgets.build_plain_label(choice.currentText(), "mono", self)
+        is_choice = len(self._question.rules) > 1  # With one choice, Escape would stop the agent.
+        choice.setVisible(is_choice)
+        only.setVisible(not is_choice)
+        self._inside.addLayout(build_row(label, (choice if is_choice else only, 1)))
+        return choice
+
+    def _on_preview_read_further(self) -> None:
+        """More of the preview has been shown."""
+        if self._preview is None:
+            return
+        self._length.setText(self._preview.describe_length_and_warnings())
+        self._length.setVisible(bool(self._length.text()))
+        for button in self._allowing:
+            button.setEnabled(self._preview.is_end_seen)
+        if self._preview.is_end_seen and self._preview.hasFocus() and not self._preview.verticalScrollBar().maximum():
+            self.focus_first_control()  # The preview had the focus only until it was drawn.
+
+    def _build_server_buttons(self) -> QHBoxLayout:
+        """The buttons of a server's question: send the values or open the page, decline, dismiss."""
+        self._words.hide()
+        row = build_row(1, spacing=8)
+        send = tr("Send to server") if self._form is not None else tr("Agree and open page")
+        ways = (
+            (tr("Cancel"), "", "", self.cancel_question),
+            (tr("Decline"), "refuse", "danger", self.refuse_permission),
+            (send, "allow-once", "primary", self._send_form_values),
+        )
+        for text, action, look, act in ways:
+            button = self._build_answer_button(text, action, look)
+            button.clicked.connect(lambda _checked=False, a=act: a())
+            row.addWidget(button)
+            self._first = button
+        self._allowing = [button]
+        self._first = self._form.first_field or self._first if self._form is not None else self._first
+        return row
+
+    def _send_form_values(self) -> None:
+        if self._form is None and (self._preview is None or self._preview.is_end_seen):
+            open_in_browser(self._question.preview)
+        self.allow_for_scope("once")
+
+    def _build_answer_buttons(self) -> QBoxLayout:
+        hint = tr("What is missing?") if self._question.plan else tr("What to do instead")
+        self._words.setPlaceholderText(hint)
+        self._words.setAccessibleName(hint)
+        self._words.returnPressed.connect(self.refuse_permission)
+        row = self._answers = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        row.setSpacing(8)
+        row.addWidget(self._words, 1, Qt.AlignmentFlag.AlignTop)
+        self._ways_on = QWidget(self)
+        self._ways_on.setProperty("look", "plain")
+        ways = build_row(owner=self._ways_on, margins=0, spacing=8, wraps=True)
+        row.addWidget(self._ways_on)
+        no, look = (tr("Keep planning"), "") if self._question.plan else (tr("Deny"), "danger")
+        refuse = self._build_answer_button(no, "refuse", look)
+        refuse.clicked.connect(self.refuse_permission)
+        ways.addWidget(refuse)
+        self._first = refuse
+        for scope in reversed(self._question.scopes):
+            look = "primary" if scope == self._question.scopes[0] else ""
+            button = self._build_answer_button(describe_scope(scope), f"allow-{scope}", look)
+            button.clicked.connect(lambda _checked=False, s=scope: self.allow_for_scope(s))
+            ways.addWidget(button)
+            self._allowing.append(button)
+            self._first = button
+        return row
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_buttons_to_width()
+
+    def event(self, event: QEvent) -> bool:
+        handled = super().event(event)
+        if event.type() == QEvent.Type.LayoutRequest:  # The buttons may have a new size.
+            self._fit_buttons_to_width()
+        return handled
+
+    def _fit_buttons_to_width(self) -> None:
+        """Moves the text above the buttons if there is too little room beside them, and hides it in a very low window."""
+        if self._answers is not None:
+            px, way = self._theme.zoomed_pixels, QBoxLayout.Direction
+            width = sum(each.sizeHint().width() + 8 for each in self._ways_on.findChildren(QPushButton)) - 8
+            wide = self.width() - 28 >= width + 8 + px(WORDS)
+            self._words.setMinimumWidth(px(WORDS))
+            self._ways_on.setMinimumWidth(width if wide else 0)
+            self._answers.setDirection(way.LeftToRight if wide else way.TopToBottom)
+            if self._columns is not None:  # Two columns need a wide window.
+                self._columns.setVisible(wide or self._columns.isChecked())
+            low = not wide and self.window().height() < px(LOW)
+            self._words.setVisible(not low)
+            self._why.setVisible(not low and bool(self._why.text()))
+
+    def _build_answer_button(self, text: str, action: str, look: str) -> QPushButton:
+        button = QPushButton(text, self)
+        if look:
+            button.setProperty("look", look)
+        self._actions[button] = action
+        button.setAccessibleName(text)
+        button.setAutoDefault(True)
+        button.installEventFilter(self)
+        return button
+
+    def show_keys(self, keys: Mapping[str, str]) -> None:
+        """Names the keys of the answering actions on the buttons."""
+        for button, action in self._actions.items():
+            key = keys.get(action, "")
+            button.setToolTip(f"{button.text()} ({key})" if key else button.text())
+
+
+class PermissionQuestionPanel(QWidget):
+    """Shows the oldest open question of the conversation, one at a time. `answered` carries its
+    number and the answer.
+    """
+
+    answered = Signal(int, object)
+    left = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._keys: Mapping[str, str] = {}
+        self._question: PermissionQuestion | None = None
+        self.visible_card: PermissionQuestionCard | None = None
+        self._more = widgets.build_plain_label("", "faint", self, wraps=False)
+        self._column = build_column(self._more, margins=(0, 8, 0, 8))
+        widgets.build_centred_column(self, theme).setLayout(self._column)
+        self.hide()
+
+    def show_keys(self, keys: Mapping[str, str]) -> None:
+        """The shortcuts of the answering actions; none where they answer another conversation."""
+        self._keys = keys
+        if self.visible_card is not None:
+            self.visible_card.show_keys(keys)
+
+    def show_oldest_question(self, questions: Mapping[int, PermissionQuestion], uncovered: str = "") -> None:
+        """Show the oldest question and how many wait behind it. Each conversation counts its
+        own from one. `describe_uncovered_files`: what an undo of a command will not bring back.
+        """
+        number = min(questions, default=0)
+        question = questions.get(number)
+        focused = QApplication.focusWidget()
+        held = self.visible_card is not None and focused is not None and self.visible_card.isAncestorOf(focused)
+        self._more.setText(format_count(len(questions) - 1, "{n} more question waiting", "{n} more questions waiting"))
+        self._more.setVisible(len(questions) > 1)
+        self.setVisible(bool(questions))
+        if question is self._question:
+            return
+        if self.visible_card is not None:
+            self._column.removeWidget(self.visible_card)
+            self.visible_card.hide()
+            self.visible_card.deleteLater()
+            self.visible_card = None
+        self._question = question
+        if question is not None:
+            not_undone = uncovered if question.call.name in COMMANDS else ""
+            card = self.visible_card = PermissionQuestionCard(self._theme, question, self, not_undone)
+            card.show_keys(self._keys)
+            card.answered.connect(lambda answer: self.answered.emit(number, answer))
+            self._column.insertWidget(0, card)
+            card.show()
+        elif held:
+            self.left.emit()

@@ -1,0 +1,128 @@
+"""Carries out what the user asked for in the chat, the timeline or the inspector."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from helix_desktop.engine.facts import UserSaid
+from helix_desktop.gui import attachment_previews, message_sending
+from helix_desktop.gui.deep_links import WindowPlace, open_in_browser
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.question_dialogs import ask_which_way
+from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
+from helix_desktop.gui.transcript import chat_actions
+from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.workbench_types import Session
+
+MOST_LINES = 8  # After a rewind, at most this many lines describe the restored files.
+
+
+def handle_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
+    """One of the values of `transcript/chat_actions.py`."""
+    bench, session = window.current_workbench, window.current_session
+    workspace = bench.id if bench else ""
+    match want:
+        case chat_actions.RecallEntry(digest, lines):
+            message_sending.recall_into_draft(window, digest, lines)
+        case chat_actions.OpenEntry(digest):
+            window.go_to_place(WindowPlace("entry", workspace, digest=digest))
+        case chat_actions.OpenFold(fold):
+            window.go_to_place(WindowPlace("fold", workspace, session.id if session else "", fold=fold))
+        case chat_actions.OpenChanges(seq, path):
+            window.switch_to_page("changes")
+            window.pages.changes.show_turn_of_fact(seq, path)
+        case chat_actions.OpenConversation(conversation):
+            window.go_to_place(WindowPlace("conversation", workspace, conversation))
+        case chat_actions.OpenSubAgent(call):
+            _open_subagent_of_call(window, call)
+        case chat_actions.ShowInChat(conversation, seq):
+            window.go_to_place(WindowPlace("conversation", workspace, conversation, seq))
+        case _:
+            _handle_window_intent(window, want)
+
+
+def _handle_window_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
+    match want:
+        case chat_actions.OpenLink(address):
+            open_in_browser(address)
+        case chat_actions.OpenPicture(stored, name):
+            attachment_previews.open_picture_dialog(window, stored, name)
+        case chat_actions.OpenKeySettings():
+            window.settings_wanted.emit("providers")
+        case chat_actions.OpenModelChooser():
+            window.window_actions["model"].trigger()
+        case _:
+            _handle_conversation_intent(window, want)
+
+
+def _open_subagent_of_call(window: MainWindow, call: str) -> None:
+    """Opens the newest sub-agent this call started. Some models reuse call ids in every reply."""
+    session, bench = window.current_session, window.current_workbench
+    if session is None or bench is None:
+        return
+    begun = [row for row in window.current_conversation_rows() if (row.parent, row.parent_call) == (session.id, call)]
+    if begun:
+        window.go_to_place(WindowPlace("conversation", bench.id, max(begun, key=lambda row: row.updated).id))
+    else:
+        window.notices.show_notice(tr("The sub-agent hasn't started yet."))
+
+
+def _handle_conversation_intent(window: MainWindow, want: chat_actions.ChatIntent) -> None:
+    session, run = window.current_session, partial(window.background_runner.run_in_background, owner=window)
+    if session is None:
+        return
+    match want:
+        case chat_actions.EditMessage(seq):
+            fact = session.conversation.state.facts[seq - 1].fact
+            if isinstance(fact, UserSaid):
+                window.chat.composer.edit_earlier_message(seq, fact.parts)
+        case chat_actions.RegenerateAnswer(seq):
+            run(session.ask_again(seq), then=lambda _done: window.jump_to_end_of(session))
+        case chat_actions.ChooseAnswer(end):
+            run(session.switch_to_answer(end))
+        case chat_actions.PinPart(ref):
+            run(session.context.pin_part(ref))
+        case chat_actions.AskToFold(kind):
+            FoldNowDialog(session, window.background_runner, window, kind).open()
+        case chat_actions.UnpinPart(ref):
+            run(session.context.unpin_part(ref))
+        case _:
+            _handle_asking_intent(window, session, want)
+
+
+def _handle_asking_intent(window: MainWindow, session: Session, want: chat_actions.ChatIntent) -> None:
+    """Handles intents that ask, show or open something for the current conversation."""
+    match want:
+        case chat_actions.ContinueTurn():
+            window.retry_wanted.emit()
+            session.resume_turn()
+        case chat_actions.RetryModelNow():
+            session.turns.retry_immediately()
+        case chat_actions.ShowRequest(seq):
+            window.pages.inspector.show_request_of_reply(seq)
+        case chat_actions.RewindConversation(seq):
+            _ask_and_rewind(window, session, seq)
+        case chat_actions.ForkConversation(seq):
+            row = window.find_current_row()
+            if window.current_workbench is not None and row is not None:
+                window.conversation_actions.fork_and_open(window.current_workbench, row, seq)
+
+
+def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
+    """Rewinds the conversation for which the question was asked, even if another is shown when it is answered."""
+
+    def rewind_session(*, restore: bool) -> None:
+        window.run_for_window(session.rewind_to(seq, restore_files=restore), then=show_rewind_result)
+
+    def show_rewind_result(lines: Sequence[str]) -> None:
+        rest = [tr("and {n} more", n=format_number(len(lines) - MOST_LINES))] if len(lines) > MOST_LINES else []
+        window.notices.show_notice(
+            "\n".join([tr("Conversation rewound."), *map(translate_sentences, lines[:MOST_LINES]), *rest])
+        )
+
+    text = tr("Rewind to this point? Later messages stay in the journal, and you can return to them.")
+    ways = [
+        (tr("Rewind"), partial(rewind_session, restore=False)),
+        (tr("Rewind and restore files"), partial(rewind_session, restore=True)),
+    ]
+    ask_which_way(window, tr("Rewind"), text, "", ways)

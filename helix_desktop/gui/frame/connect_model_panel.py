@@ -1,0 +1,229 @@
+"""The panel that connects a model: a local server, a pasted and tested key, or the built-in demo.
+
+This is the only place that asks for a key. The key stays in the field until it is tested,
+then it is stored where keys are kept.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from urllib.parse import urlsplit
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QComboBox, QFormLayout, QLabel, QLineEdit, QWidget
+
+from helix_desktop.errors import HelixError, NoUsableKeyring
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.layouts import build_column, build_row, clear_layout
+from helix_desktop.gui.model_setup_port import (
+    ModelChoice,
+    ModelSetupPort,
+    ProviderChoice,
+    ProviderTestResult,
+    WindowSizeSource,
+)
+from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button
+from helix_desktop.gui.theme import set_widget_look
+from helix_desktop.gui.translation import format_count, tr
+
+MODEL_BUTTONS_PER_SERVER = 6  # For a local server, at most this many models get a button each.
+DEMO_MODEL = "demo/demo"
+OTHER_PROVIDER = "other"
+
+
+class ConnectPanel(QWidget):
+    """`chosen` carries the name of a ready model; `added` the title of a provider whose model is chosen next."""
+
+    chosen = Signal(str)
+    added = Signal(str)
+
+    def __init__(self, setup: ModelSetupPort, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._setup = setup
+        self._doing = doing
+        self._key_place = "keyring"
+        self.setProperty("look", "plain")
+        self._local_server_buttons = build_column(spacing=4)
+        self._search_label = build_plain_label(tr("Looking for model servers on this computer…"), "muted", self)
+        form = self._build_key_form()
+        self._status_label = build_plain_label("", "muted", self)
+        self._key_places = KeyPlaceButtons(self)
+        self._key_places.chosen.connect(self._set_key_place_and_test)
+        words = tr("Use the built-in demo (a script, not a language model)")
+        demo = build_push_button(words, self, lambda: self.chosen.emit(DEMO_MODEL), "link", wraps=True)
+        heading = self._build_panel_heading
+        local = (heading(tr("On this computer")), self._search_label, self._local_server_buttons)
+        with_key = (heading(tr("With an API key")), form, self._status_label)
+        looking = (heading(tr("Just looking?")), (demo, Qt.AlignmentFlag.AlignLeft))
+        build_column(*local, *with_key, self._key_places, *looking, owner=self, margins=0, spacing=8)
+
+    def search_local_servers(self) -> None:
+        """Searches this computer for model servers. If there are none, only this panel says so."""
+        self._search_label.setText(tr("Looking for model servers on this computer…"))
+        self._search_label.show()
+        show, failed = self._show_local_servers, lambda e: self._search_label.setText(translate_sentences(str(e)))
+        self._doing.run_in_background(self._setup.find_local_providers(), then=show, owner=self, failed=failed)
+
+    def _build_panel_heading(self, text: str) -> QLabel:
+        label = build_plain_label(text, "heading", self)
+        label.setContentsMargins(0, 8, 0, 0)
+        return label
+
+    def _build_key_form(self) -> QFormLayout:
+        form = QFormLayout(
+            labelAlignment=Qt.AlignmentFlag.AlignLeft, rowWrapPolicy=QFormLayout.RowWrapPolicy.WrapLongRows
+        )
+        self._provider = QComboBox(self, minimumContentsLength=12)
+        self._provider.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        for provider in self._setup.list_well_known_providers():
+            self._provider.addItem(provider.title, provider)
+        self._provider.addItem(
+            tr("Another server (OpenAI-compatible)"), ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
+        )
+        self._provider.currentIndexChanged.connect(lambda _at: self._on_provider_chosen())
+        self._address = QLineEdit(self, placeholderText="https://llm.example.org/v1")
+        self._address.returnPressed.connect(self.test_key)
+        self._key = QLineEdit(self, echoMode=QLineEdit.EchoMode.Password)
+        self._key.returnPressed.connect(self.test_key)
+        self._test = build_push_button(tr("Connect"), self, self.test_key, "primary")
+        row = build_row((self._key, 1), self._test, wraps=True)
+        for name, widget in ((tr("Service"), self._provider), (tr("Address"), self._address), (tr("Key"), self._key)):
+            widget.setAccessibleName(name)
+        form.addRow(tr("Service"), self._provider)
+        self._address_label = QLabel(tr("Address"), self)
+        form.addRow(self._address_label, self._address)
+        form.addRow(tr("Key"), row)
+        self._show_fields_for_provider()
+        return form
+
+    def _on_provider_chosen(self) -> None:
+        """Clears the key: one typed for a provider is never sent to another."""
+        self._key.clear()
+        self._show_connect_status("")
+        self._key_places.hide()
+        self._show_fields_for_provider()
+
+    def _show_fields_for_provider(self) -> None:
+        other = self._chosen_provider().name == OTHER_PROVIDER
+        self._address.setVisible(other)
+        self._address_label.setVisible(other)
+        needed = self._chosen_provider().needs_key
+        self._key.setPlaceholderText(tr("Paste the key") if needed else tr("Paste the key, if a key is needed"))
+
+    def _chosen_provider(self) -> ProviderChoice:
+        found = self._provider.currentData()
+        return found if isinstance(found, ProviderChoice) else ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
+
+    def _show_local_servers(self, found: Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]) -> None:
+        clear_layout(self._local_server_buttons)
+        self._search_label.setVisible(not found)
+        self._search_label.setText(tr("No local server is running. Start Ollama or LM Studio to see it here."))
+        for provider, models in found:
+            for model in list(models)[:MODEL_BUTTONS_PER_SERVER]:
+                words = tr("{model} from {server}", model=model.id, server=provider.title)
+                if model.sure is not WindowSizeSource.ASSUMED:
+                    words = f"{words} · {tr('{window} tokens', window=format_token_count(model.window))}"
+                self._add_local_model_button(words, provider, model.name)
+            if len(models) > MODEL_BUTTONS_PER_SERVER:
+                words = tr("All {n} models of {server}…", n=len(models), server=provider.title)
+                self._add_local_model_button(words, provider, "")
+
+    def _add_local_model_button(self, words: str, provider: ProviderChoice, model: str) -> None:
+        act = partial(self._add_provider, provider, "", model)
+        button = build_push_button(words.replace("&", "&&"), self, act, wraps=True)
+        self._local_server_buttons.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
+
+    def test_key(self) -> None:
+        """Tests the key. A key that works is stored, and the provider's best model is chosen."""
+        provider, key = self._provider_from_form(), self._key.text().strip()
+        if provider.needs_key and not key:
+            self._show_connect_status(tr("Paste your {service} key first.", service=provider.title))
+            return
+        self._show_connect_status(tr("Contacting {service}…", service=provider.title))
+        self._test.setEnabled(False)
+
+        def add_tested_provider(tested: ProviderTestResult) -> None:
+            self._test.setEnabled(True)
+            self._show_connect_status(_describe_working_connection(len(tested.models), keyed=bool(key)))
+            self._add_provider(provider, key, tested.best)
+
+        work = self._setup.test_provider(provider, key)
+        self._doing.run_in_background(work, then=add_tested_provider, owner=self, failed=self._show_connect_error)
+
+    def _provider_from_form(self) -> ProviderChoice:
+        provider = self._chosen_provider()
+        if provider.name != OTHER_PROVIDER:
+            return provider
+        address = _complete_server_address(self._address.text().strip())
+        name = _name_server_by_address(address)
+        return replace(provider, name=name, title=name, address=address, kind="openai-chat")
+
+    def _add_provider(self, provider: ProviderChoice, key: str, model: str) -> None:
+        def report_added_provider(_done: None) -> None:
+            self._key.clear()
+            self._key_place = "keyring"
+            self._key_places.hide()
+            if model:
+                self.chosen.emit(model)
+            else:
+                self.added.emit(provider.title)
+
+        work = self._setup.add_provider_with_key(provider, key, self._key_place)
+        self._doing.run_in_background(work, then=report_added_provider, owner=self, failed=self._show_connect_error)
+
+    def _show_connect_error(self, error: HelixError) -> None:
+        self._test.setEnabled(True)
+        self._show_connect_status(translate_sentences(str(error)), look="danger")
+        self._key_places.setVisible(isinstance(error, NoUsableKeyring))
+
+    def _set_key_place_and_test(self, keep: str) -> None:
+        self._key_place = keep
+        self.test_key()
+
+    def _show_connect_status(self, text: str, look: str = "muted") -> None:
+        self._status_label.setText(text)
+        set_widget_look(self._status_label, look)
+
+
+class KeyPlaceButtons(QWidget):
+    """Buttons for where to store a key when the system has no keyring; hidden until then. The
+    values are those of `ModelSetupPort.add_provider_with_key`.
+    """
+
+    chosen = Signal(str)
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        texts = {
+            "session": tr("Use the key for this session only"),
+            "file": tr("Save the key in a file only I can read"),
+        }
+        choose = self.chosen.emit
+        buttons = [build_push_button(text, self, partial(choose, place), wraps=True) for place, text in texts.items()]
+        build_row(*buttons, owner=self, margins=0, wraps=True)
+        self.hide()
+
+
+def _complete_server_address(given: str) -> str:
+    """Adds the missing scheme: http for this computer and the local network, https for all else."""
+    if not given or "://" in given:
+        return given
+    near = given.startswith(("localhost", "127.", "192.168.", "10.", "[::1]"))
+    return f"{'http' if near else 'https'}://{given}"
+
+
+def _name_server_by_address(address: str) -> str:
+    """Names an unknown server: "local-8123" on this computer, otherwise its host."""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    if host in ("localhost", "127.0.0.1", "::1"):
+        return f"local-{parts.port}" if parts.port else "local"
+    return "".join(sign if sign.isalnum() else "-" for sign in host.casefold()).strip("-")[:40] or OTHER_PROVIDER
+
+
+def _describe_working_connection(models: int, *, keyed: bool) -> str:
+    if keyed:
+        return format_count(models, "The key works. {n} model available.", "The key works. {n} models available.")
+    return format_count(models, "Connected. {n} model available.", "Connected. {n} models available.")

@@ -1,0 +1,492 @@
+"""Connects every action of the window with its handler and every signal with its slot."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import Qt, SignalInstance
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import QApplication, QWidget
+
+from helix_desktop.engine.facts import FoldKind, Text, UserPart
+from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.errors import HelixError
+from helix_desktop.gui import attachment_previews, chat_action_handling, forget_text_dialog, message_sending
+from helix_desktop.gui.chat.chat_page import ChatPage
+from helix_desktop.gui.chat.composer import ALLOW_ALL
+from helix_desktop.gui.chat.message_drafts import UnsentMessage
+from helix_desktop.gui.conversation_actions import SUFFIX_BY_EXPORT_FORM
+from helix_desktop.gui.deep_links import WindowPlace
+from helix_desktop.gui.frame.top_bar import PAGES
+from helix_desktop.gui.help_dialog import CONTENTS
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_folder, ask_which_way
+from helix_desktop.gui.shared.running_states import WORKING_STATES
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.chat_actions import AskToFold
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_actions import QUESTION_ACTIONS
+from helix_desktop.gui.workbench_types import Session, Workbench
+from helix_desktop.gui.workspace_actions import WorkspaceActions
+from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
+from helix_desktop.program_settings import THEME, ZOOM, ProgramSettings
+
+FOLD_KIND_BY_ACTION = {
+    "fold-observations": FoldKind.OBSERVATIONS,
+    "fold-reflection": FoldKind.REFLECTION,
+    "fold-handover": FoldKind.HANDOVER,
+}
+
+HELP_OF_PAGES = {"changes": "changes.md", "cache": "cache.md", "timeline": "context.md"}
+
+
+def wire_window(window: MainWindow) -> None:
+    """Give every action its handler and every signal its slot. Called once."""
+    _wire_rail(window)
+    _wire_sidebar(window)
+    _wire_top_bar(window)
+    window.chat_added.connect(partial(_wire_chat, window))
+    _wire_chat(window, window.chat)
+    _wire_writing(window)
+    _wire_pages(window)
+    _wire_conversation_actions(window)
+    _wire_view_actions(window)
+
+
+def _wire_rail(window: MainWindow) -> None:
+    rail, on = window.rail, window.window_actions.set_action_handler
+    acts = WorkspaceActions(window)
+    rail.chosen.connect(lambda workspace: window.go_to_workspace(workspace))  # noqa: PLW0108 - the slot takes one argument
+    rail.add_wanted.connect(window.window_actions["open-folder"].trigger)
+    rail.ordered.connect(window.save_workspace_order)
+    rail.settings_wanted.connect(window.window_actions["settings"].trigger)
+    # The partial function keeps the object `acts` alive; the signal alone would not.
+    rail.workspace_action_wanted.connect(partial(acts.run_workspace_action))
+    on("workspace-folder", lambda: acts.act_on_current_workspace(acts.open_and_choose_folder))
+    on("share-workspace", partial(_open_share_dialog, window))
+    on("join-workspace", lambda: window.run_unless_blocked(partial(_open_join_dialog, window)))
+    on("export-workspace", lambda: acts.act_on_current_workspace(acts.ask_workspace_export_file))
+    on("import-workspace", lambda: window.run_unless_blocked(acts.ask_workspace_import_file))
+    on("fleet", lambda: window.run_unless_blocked(partial(_open_fleet_dialog, window)))
+    on("forget-text", partial(forget_text_dialog.open_forget_text_dialog, window))
+    on("trash-workspace", lambda: acts.act_on_current_workspace(acts.trash_workspace_with_undo))
+    on("workspace-trash", acts.open_trash_dialog)
+    rail.add_action_wanted.connect(lambda name: window.window_actions[name].trigger())
+    ask = partial(ask_folder, window, tr("Open folder as workspace"), window.create_workspace_for_folder)
+    on("open-folder", lambda: window.run_unless_blocked(ask))
+    on("find-workspace", window.ask_for_workspace)
+    on("settings", lambda: window.settings_wanted.emit(""))
+    on("workspace-settings", lambda: window.settings_wanted.emit("workspace"))
+    on("help", lambda: window.show_help(HELP_OF_PAGES.get(window.showing.page, CONTENTS)))
+    on("shortcuts", lambda: window.settings_wanted.emit("shortcuts"))
+    on("doctor", lambda: window.settings_wanted.emit("about"))
+    on("about", lambda: window.settings_wanted.emit("about"))
+    on("quit", lambda: window.window().close())
+    for number in range(1, 10):
+        shortcut = QShortcut(QKeySequence(f"Ctrl+{number}"), window)
+        shortcut.activated.connect(partial(_open_workspace_by_number, window, number))
+
+
+def _open_share_dialog(window: MainWindow) -> None:
+    if window.current_workbench is not None:
+        from helix_desktop.gui.sharing.share_workspace_dialog import ShareWorkspaceDialog
+
+        ShareWorkspaceDialog(window.current_workbench, window.background_runner, window).open()
+
+
+def _open_join_dialog(window: MainWindow) -> None:
+    from helix_desktop.gui.sharing.join_workspace_dialog import JoinWorkspaceDialog
+
+    def open_joined_workspace(bench: Workbench) -> None:
+        window.refresh_workspaces()
+        window.go_to_workspace(bench.id)
+
+    JoinWorkspaceDialog(
+        window.workbenches, window.suggest_workspace_name, window.background_runner, open_joined_workspace, window
+    ).open()
+
+
+def _open_fleet_dialog(window: MainWindow) -> None:
+    """It stays beside the window."""
+    from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
+
+    def open_conversation(workspace: str, conversation: str) -> None:
+        window.go_to_place(WindowPlace("conversation", workspace, conversation))
+
+    rows = sorted(window.listed_workspaces, key=lambda row: row.id != window.showing.workspace_id)
+    names, doing = {row.id: row.name for row in rows}, window.background_runner
+    FleetDialog(window.workbenches, names, open_conversation, window.theme, doing, window).show()
+
+
+def _open_workspace_by_number(window: MainWindow, number: int) -> None:
+    workspace = window.rail.workspace_id_at(number)
+    if workspace:
+        window.go_to_workspace(workspace)
+
+
+def _wire_sidebar(window: MainWindow) -> None:
+    side, on = window.sidebar, window.window_actions.set_action_handler
+    side.list.opened.connect(
+        lambda talk: window.go_to_place(WindowPlace("conversation", window.showing.workspace_id, talk))
+    )
+    side.conversation_action_wanted.connect(partial(_act_on_conversation, window))
+    side.emptying_wanted.connect(partial(_ask_to_empty_trash, window))
+    side.sharing_wanted.connect(window.window_actions["share-workspace"].trigger)
+    side.new_wanted.connect(window.window_actions["new"].trigger)
+    side.search.search_everywhere_wanted.connect(window.palette_box.open_palette)
+    side.workspace_menu_wanted.connect(lambda at: window.rail.open_workspace_menu(window.showing.workspace_id, at))
+    window.palette_box.search_wanted.connect(partial(message_sending.search_everywhere, window))
+    window.palette_box.closed.connect(lambda: _focus_composer_in_chat(window))
+    on("palette", lambda: window.palette_box.open_palette(window.sidebar.search.text()))
+    on("new", lambda: _begin_new_conversation(window))
+    on("new-copy", lambda: _ask_to_begin_in_copy(window))
+    on("new-acp", lambda: _ask_for_acp_agent(window))
+    on("undo", window.notices.run_notice_undo)
+    on("previous", lambda: _open_neighbour_conversation(window, -1))
+    on("next", lambda: _open_neighbour_conversation(window, 1))
+    on("next-waiting", window.go_to_next_waiting_conversation)
+    on("beside", window.ask_for_conversation_beside)
+    on("other-side", window.go_to_other_side)
+    on("close-side", lambda: window.close_chat(window.chat))
+    side.list.beside_wanted.connect(partial(_act_on_conversation, window, "beside"))
+
+
+def _act_on_conversation(window: MainWindow, action: str, conversation: str = "") -> None:
+    row = window.find_current_row(conversation)
+    if action == "beside":
+        window.go_to_conversation(conversation, beside=True)
+    elif window.current_workbench is not None and row is not None:
+        window.conversation_actions.run_conversation_action(action, window.current_workbench, row)
+
+
+def _ask_to_empty_trash(window: MainWindow) -> None:
+    if window.current_workbench is not None:
+        window.conversation_actions.ask_to_empty_trash(window.current_workbench)
+
+
+def _begin_new_conversation(window: MainWindow) -> None:
+    window.switch_to_page("chat")
+    window.begin_new_conversation()
+    window.chat.composer.text.setFocus()
+
+
+def _ask_to_begin_in_copy(window: MainWindow) -> None:
+    if (bench := window.current_workbench) is None:
+        return
+
+    def begin_in_copy(with_changes: bool) -> None:  # noqa: FBT001 -- of a partial
+        _begin_and_show(window, bench, bench.start_conversation_in_copy(with_changes=with_changes))
+
+    text = tr("The agent works in a private copy that is stored with the program's data. Your own folder is not changed until you bring the copy's changes back.")  # fmt: skip
+    ways = [(tr("From the last commit"), False), (tr("With my uncommitted changes"), True)]
+    acts = [(words, partial(begin_in_copy, with_changes)) for words, with_changes in ways]
+    ask_which_way(window, tr("New conversation in a copy of the repository"), text, "", acts)
+
+
+def _ask_for_acp_agent(window: MainWindow) -> None:
+    """Which of the agents on this computer that speak the Agent Client Protocol is to work in a new conversation."""
+    if (bench := window.current_workbench) is None:
+        return
+
+    def begin_with_agent(name: str) -> None:
+        _begin_and_show(window, bench, bench.start_users_conversation(acp_agent=name))
+
+    def show_agents(names: Sequence[str]) -> None:
+        text = tr("The agent runs with your permissions, as it would in a terminal. This workspace's permissions apply to everything that the agent asks Helix Desktop to do. You can add other agents in the settings.")  # fmt: skip
+        acts = [(name, partial(begin_with_agent, name)) for name in names]
+        ask_which_way(window, tr("New conversation with another agent"), text, "", acts)
+
+    window.run_for_window(bench.acp.list_agent_names(), then=show_agents)
+
+
+def _begin_and_show(window: MainWindow, bench: Workbench, work: Coroutine[Any, Any, Session]) -> None:
+    def show_begun_conversation(session: Session) -> None:
+        if window.show_session_if_current(bench, session):
+            window.switch_to_page("chat")
+        window.refresh_conversations()
+
+    window.run_for_window(work, then=show_begun_conversation)
+
+
+def _open_neighbour_conversation(window: MainWindow, steps: int) -> None:
+    found = window.sidebar.list.find_neighbour_conversation(steps)
+    if found:
+        window.go_to_conversation(found)
+
+
+def _focus_composer_in_chat(window: MainWindow) -> None:
+    if window.showing.page == "chat":
+        window.chat.composer.text.setFocus()
+
+
+def _wire_top_bar(window: MainWindow) -> None:
+    top, on = window.top, window.window_actions.set_action_handler
+    top.page_chosen.connect(window.switch_to_page)
+    top.stop_wanted.connect(window.window_actions["stop"].trigger)
+    panel = window.context_panel
+    panel.policy.chosen.connect(lambda name: _choose_policy_or_mode(window, "policy", name))
+    panel.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
+    panel.comparison_wanted.connect(window.window_actions["lab"].trigger)
+    panel.side_panel_wanted.connect(window.toggle_side_panel)
+    panel.fold_wanted.connect(window.window_actions["fold-handover"].trigger)
+    panel.request_wanted.connect(window.pages.inspector.show_request_of_step)
+    window.pages.inspector.closing_wanted.connect(window.toggle_side_panel)
+    for page in PAGES:
+        on(page, partial(window.switch_to_page, page))
+    on("policy", partial(_open_policy_choices, window))
+    on("model", top.model.open_choices)
+    on("mode", lambda: window.chat.composer.open_mode_menu())  # noqa: PLW0108 - of the side then
+    on("agents", partial(_open_subagents_dialog, window))
+    on("brought", lambda: window.settings_wanted.emit("brought"))
+
+
+def _open_policy_choices(window: MainWindow) -> None:
+    if window.context_panel.isHidden():
+        window.open_context_panel()
+    if window.context_panel.isVisible():
+        window.context_panel.policy.open_choices()
+
+
+def _open_subagents_dialog(window: MainWindow) -> None:
+    """The agents of the open conversation, in a window that stays beside it."""
+    bench, session = window.current_workbench, window.current_session
+    if bench is not None and session is not None:
+        from helix_desktop.gui.subagents_dialog import SubagentsDialog
+
+        SubagentsDialog(
+            bench, session.id, lambda agent: window.go_to_place(WindowPlace("conversation", bench.id, agent)), window
+        ).show()
+
+
+def _choose_policy_or_mode(window: MainWindow, what: str, name: str) -> None:
+    bench = window.current_workbench
+    if bench is None:
+        return
+
+    def save_choice() -> None:
+        work = {"policy": bench.choose_context_policy, "mode": bench.choose_permission_mode}[what](name)
+        window.run_for_window(work, then=lambda _done: window.show_workspace_choices())
+
+    if (what, name) == ("mode", ALLOW_ALL) and bench.permission_mode != ALLOW_ALL:
+        ask_allow_all(window, save_choice)
+    else:
+        save_choice()
+
+
+def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
+    """What is done on a side selects it first, also what a screen reader presses without focus."""
+    composer, actions = chat.composer, window.window_actions
+
+    def connect_side(signal: SignalInstance, handler: Callable[..., object]) -> None:
+        def select_and_handle(*given: object) -> None:
+            window.select_chat(chat)
+            if chat is window.chat:
+                handler(*given)
+
+        signal.connect(select_and_handle)
+
+    connect_side(composer.sent, partial(message_sending.send_or_hold_message, window))
+    connect_side(composer.resent, partial(_resend_edited_message, window))
+    connect_side(composer.text.offers_wanted, partial(message_sending.offer_completions, window))
+    connect_side(composer.text.offer_taken, partial(message_sending.act_on_chosen_completion, window))
+    connect_side(composer.mode_chosen, partial(_choose_policy_or_mode, window, "mode"))
+    connect_side(composer.context_wanted, window.open_context_panel)
+    connect_side(composer.fold_wanted, actions["fold-marker"].trigger)
+    connect_side(composer.stop_wanted, actions["stop"].trigger)
+    connect_side(composer.attach_wanted, actions["attach"].trigger)
+    connect_side(composer.text.files_given, window.attaching.attach_dropped_data)
+    connect_side(composer.text.long_pasted, window.attaching.attach_long_text)
+    preview = partial(attachment_previews.show_attachment_preview, window, composer.attachments)
+    composer.attachments.unknown.connect(preview)
+    open_picture = attachment_previews.open_picture_dialog
+    connect_side(composer.attachments.opened, lambda one: open_picture(window, one.stored, one.name))
+    connect_side(composer.waiting.editing, partial(_take_back_queued_message, window, edit=True))
+    connect_side(composer.waiting.discarding, partial(_take_back_queued_message, window, edit=False))
+    connect_side(chat.approvals.answered, partial(_answer_and_focus_composer, window))
+    connect_side(chat.foreign.continuing, partial(_act_on_conversation, window, "fork"))
+    connect_side(chat.foreign.taking_over, window.sharing.take_over_shown_conversation)
+    connect_side(chat.way_on.settings_wanted, window.settings_wanted.emit)
+    connect_side(chat.way_on.going_on, actions["resume"].trigger)
+    connect_side(chat.transcript.intent_requested, partial(chat_action_handling.handle_intent, window))
+
+
+def _wire_writing(window: MainWindow) -> None:
+    on = window.window_actions.set_action_handler
+    window.conversation_opened.connect(partial(message_sending.send_held_messages, window))
+    window.workbench_shown.connect(partial(message_sending.send_messages_of_new_conversation, window))
+    on("compose", partial(_focus_composer, window))
+    on("attach", lambda: ask_files(window, tr("Attach files"), window.attaching.attach_files))
+    on("stop", lambda: _act_on_shown_session(window, _stop_turn_or_fold))
+    on("resume", partial(_retry_and_resume, window))
+    for scope in ("once", "conversation", "always"):
+        on(f"allow-{scope}", partial(_answer_shown_question, window, scope))
+    on("refuse", partial(_answer_shown_question, window))
+    window.enable_possible_actions()
+
+
+def _resend_edited_message(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
+    if window.current_session is None:
+        window.queue_message(UnsentMessage(parts, edited=seq))
+    else:
+        not_sent = message_sending.message_returner(window, parts)
+        message_sending.edit_and_resend_message(window, window.current_session, seq, parts, not_sent)
+
+
+def _focus_composer(window: MainWindow) -> None:
+    window.switch_to_page("chat")
+    window.chat.composer.text.setFocus()
+
+
+def _retry_and_resume(window: MainWindow) -> None:
+    window.retry_wanted.emit()
+    _act_on_shown_session(window, lambda session: session.resume_turn())
+
+
+def _act_on_shown_session(window: MainWindow, act: Callable[[Session], object]) -> None:
+    if window.current_session is not None:
+        try:
+            act(window.current_session)
+        except HelixError as error:
+            window.notices.show_error_notice(error)
+
+
+def _stop_turn_or_fold(session: Session) -> None:
+    if session.running in WORKING_STATES:
+        session.stop_turn()
+    else:
+        session.steward.cancel_fold()
+
+
+def _answer_shown_question(window: MainWindow, scope: str = "") -> None:
+    """Allows what is asked for one of its scopes; without one it is refused."""
+    card = window.chat.approvals.visible_card
+    if card is not None and scope:
+        card.allow_by_shortcut(scope)
+    elif card is not None:
+        card.refuse_permission()
+
+
+def _answer_and_focus_composer(window: MainWindow, number: int, answer: PermissionAnswer) -> None:
+    if window.current_session is not None:
+        window.current_session.answer_question(number, answer)
+        window.chat.composer.text.setFocus()
+
+
+def _take_back_queued_message(window: MainWindow, index: int, *, edit: bool) -> None:
+    """Takes a queued message back; not if one was sent since: the index would mean another one."""
+    session, composer = window.current_session, window.chat.composer
+    if session is None or len(session.queue) != composer.waiting.waiting_message_count:
+        return
+    taken: tuple[UserPart, ...] = session.queue.take_back_queued(index)
+    window.current_activity.remove_unrecorded_message(session.id, taken)
+    if edit:
+        composer.put_message_back(taken)
+    else:
+        window.notices.show_notice(tr("The message was removed."), act=lambda: session.send_message(taken))
+
+
+def _wire_pages(window: MainWindow) -> None:
+    on = window.window_actions.set_action_handler
+    window.pages.wanted.connect(partial(chat_action_handling.handle_intent, window))
+    window.pages.page_made.connect(partial(_wire_page, window))
+    on("find", partial(_find_on_shown_page, window))
+    on("bottom", lambda: window.chat.transcript.view.jump_to_end())  # noqa: PLW0108 - of the current side
+    on("sidebar", window.toggle_sidebar)
+    on("inspector", window.toggle_side_panel)
+    on("next-area", partial(_focus_next_area, window))
+
+
+def _wire_page(window: MainWindow, name: str, page: Any) -> None:
+    if name == "cache":
+        page.storage_settings_wanted.connect(lambda: window.settings_wanted.emit("storage"))
+        page.bar.show_find_shortcut(_shortcut_hint(window, "find"))
+    elif name == "changes":
+        page.notice_wanted.connect(window.notices.show_notice)
+        page.agent_message_written.connect(partial(_send_comment_to_agent, window))
+
+
+def _send_comment_to_agent(window: MainWindow, text: str) -> None:
+    """A comment on a change: at once, or after the agent's present step."""
+    if window.current_session is not None:
+        window.current_session.send_message((Text(text),), steer=True)
+        window.notices.show_notice(tr("Sent to the agent."))
+
+
+def _find_on_shown_page(window: MainWindow) -> None:
+    """Finds on the shown page, or everywhere if that page has no search of its own."""
+    if window.showing.page == "chat":
+        window.chat.transcript.find()
+    elif window.showing.page == "cache":
+        window.pages.cache.focus_entry_search()
+    else:
+        window.palette_box.open_palette("")
+
+
+def _focus_next_area(window: MainWindow) -> None:
+    """Around the window with one key: list, each conversation and its composer, inspector."""
+    talks = [part for chat in window.chats for part in (chat.transcript, chat.composer.text)]
+    areas: list[QWidget] = [part for part in (window.sidebar.list, *talks, window.pages.inspector) if part.isVisible()]
+    here = QApplication.focusWidget()
+    at = next((i for i, area in enumerate(areas) if here is not None and (area is here or area.isAncestorOf(here))), -1)
+    if areas:
+        areas[(at + 1) % len(areas)].setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+
+def _wire_conversation_actions(window: MainWindow) -> None:
+    on = window.window_actions.set_action_handler
+    given = [f"export-{form}" for form in SUFFIX_BY_EXPORT_FORM] + [
+        f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN
+    ]
+    for name in ("rename", "pin", "archive", "trash", "fork", "fork-copy", "bring-back", *given):
+        on(name, partial(_act_on_conversation, window, name))
+
+    def run_on_session(act: Callable[[Session], Coroutine[Any, Any, object]]) -> None:
+        if window.current_session is not None:
+            window.run_for_window(act(window.current_session))
+
+    on("fold-marker", lambda: run_on_session(lambda session: session.start_fold(FoldKind.MARKER)))
+    on("regenerate", lambda: run_on_session(lambda session: session.ask_again()))
+    for name, kind in FOLD_KIND_BY_ACTION.items():
+        on(name, partial(chat_action_handling.handle_intent, window, AskToFold(kind)))
+    window.enable_possible_actions()
+
+
+def _wire_view_actions(window: MainWindow) -> None:
+    on, theme = window.window_actions.set_action_handler, window.theme
+    for name, scheme in (("light", "light"), ("dark", "dark"), ("as-system", "system")):
+        on(name, partial(window.settings.change_setting, THEME, scheme))
+    for name, steps in (("zoom-in", 1), ("zoom-out", -1), ("zoom-usual", 0)):
+        on(name, partial(_change_text_zoom, theme, window.settings, steps))
+    on(
+        "full-screen",
+        lambda: window.window().setWindowState(window.window().windowState() ^ Qt.WindowState.WindowFullScreen),
+    )
+    window.window_actions["zoom-in"].setShortcuts([window.window_actions["zoom-in"].shortcut(), QKeySequence("Ctrl+=")])
+    theme.changed.connect(window.update)
+    window.window_actions.shortcuts_changed.connect(partial(_update_shown_shortcuts, window))
+    window.showing.conversation_changed.connect(partial(_show_shortcuts_on_answer_buttons, window))
+    _update_shown_shortcuts(window)
+
+
+def _update_shown_shortcuts(window: MainWindow) -> None:
+    """Where a shortcut is named, as it is now."""
+    _show_shortcuts_on_answer_buttons(window)
+    window.sidebar.search.show_shortcut_in_field(_shortcut_hint(window, "palette"))
+    if window.pages.is_page_made("cache"):
+        window.pages.cache.bar.show_find_shortcut(_shortcut_hint(window, "find"))
+
+
+def _show_shortcuts_on_answer_buttons(window: MainWindow) -> None:
+    """The keys answer the current conversation, so only its question names them."""
+    keys = {name: window.window_actions.format_shortcut(name) for name in QUESTION_ACTIONS}
+    for chat in window.chats:
+        chat.approvals.show_keys(keys if chat is window.chat else {})
+
+
+def _shortcut_hint(window: MainWindow, action: str) -> str:
+    return window.window_actions.format_shortcut(action).replace("+", " ")
+
+
+def _change_text_zoom(theme: Theme, settings: ProgramSettings, steps: int) -> None:
+    theme.zoom_by(steps)
+    settings.change_setting(ZOOM, round(theme.text_zoom * 100))

@@ -1,0 +1,161 @@
+"""What can be done with a message, on a small bar above it: the time, copy, edit, regenerate, the other answers, fork.
+
+It stands in the gap above the message and takes no room. The pointer over the message shows it, and so does the keyboard on it.
+"""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPointF, QRect, QRectF, Qt
+from PySide6.QtGui import QFontMetricsF, QPainter
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_time_of_day, is_today
+from helix_desktop.gui.theme_icons import build_icon
+from helix_desktop.gui.transcript import chat_actions
+from helix_desktop.gui.transcript.alternative_answers import AnswerChoice
+from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LayoutBox
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
+from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
+from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
+from helix_desktop.gui.translation import tr
+
+HEIGHT, SIDE = 22, 26
+BAR = -1  # Stands for the bar among box numbers, as the bar is not one of the item's boxes.
+OVERLAP = 3  # The bar may cover this many pixels of its message.
+_WITH_BAR = frozenset({TranscriptItemKind.USER, TranscriptItemKind.REPLY})
+
+
+@dataclass(frozen=True, slots=True)
+class HoverBarButton:
+    """`build_icon`: the name of a picture; without one `name` is read to the user, and `symbol` is drawn."""
+
+    name: str
+    act: BoxAction | None
+    icon: str = ""
+    symbol: str = ""
+
+
+def has_hover_bar(item: TranscriptItem) -> bool:
+    return item.kind in _WITH_BAR and item.recorded is not None
+
+
+def list_hover_bar_buttons(items: TranscriptItems, index: int) -> list[HoverBarButton]:
+    """Of a message of the user's, or of an answer."""
+    item = items.all[index]
+    found = [
+        *_answer_choice_buttons(items.answer_choice_of(index)),
+        HoverBarButton(tr("Copy message"), CopyText(item_source_text(item)), "copy"),
+    ]
+    if item.kind is TranscriptItemKind.USER:
+        found.append(HoverBarButton(tr("Edit and resend…"), chat_actions.EditMessage(item.fact_seq), "edit"))
+    else:
+        found.append(HoverBarButton(tr("Regenerate"), chat_actions.RegenerateAnswer(item.fact_seq), "again"))
+    found.append(HoverBarButton(tr("Fork from here"), chat_actions.ForkConversation(item.fact_seq), "fork"))
+    if item.kind is TranscriptItemKind.REPLY:
+        found.append(HoverBarButton(tr("What the model saw"), chat_actions.ShowRequest(item.fact_seq), "entry"))
+    return found
+
+
+def _answer_choice_buttons(choice: AnswerChoice) -> list[HoverBarButton]:
+    if len(choice.answer_ends) < 2:
+        return []
+    before, after = choice.neighbouring_answer_end(-1), choice.neighbouring_answer_end(1)
+    return [
+        HoverBarButton(tr("Previous answer"), chat_actions.ChooseAnswer(before) if before else None, symbol="‹"),
+        HoverBarButton("", None, symbol=f"{choice.number}/{len(choice.answer_ends)}"),
+        HoverBarButton(tr("Next answer"), chat_actions.ChooseAnswer(after) if after else None, symbol="›"),
+    ]
+
+
+def format_message_time(moment: float) -> str:
+    """The time of day; before today with the day."""
+    return format_time_of_day(moment) if is_today(moment) else format_date_and_time(moment)
+
+
+def _place_buttons(
+    box: LayoutBox, buttons: Sequence[HoverBarButton], x: float, beside: int
+) -> list[tuple[HoverBarButton, QRectF]]:
+    """In a row from `x`. `beside`: the room around a symbol, in pixels."""
+    signs: list[tuple[HoverBarButton, QRectF]] = []
+    for button in buttons:
+        drawn = QFontMetricsF(box.ink.chip).horizontalAdvance(button.symbol) + box.ink.scaled_pixels(beside)
+        place = QRectF(x, 0, drawn if button.symbol else box.ink.scaled_pixels(SIDE), box.height)
+        signs.append((button, place))
+        if button.act is not None:
+            box.hot_spots.append(HotSpot(place, button.act, button.name))
+        x += place.width()
+    return signs
+
+
+class HoverBar(LayoutBox):
+    """`width` is its own: as much as it needs."""
+
+    def __init__(self, ink: DrawingStyle, words: str, shown: Sequence[HoverBarButton]) -> None:
+        super().__init__(ink, 0.0)
+        self.text = words
+        self.height = ink.scaled_pixels(HEIGHT)
+        x = QFontMetricsF(ink.chip).horizontalAdvance(words) + ink.scaled_pixels(16)
+        self._words = QRectF(ink.scaled_pixels(8), 0, x, self.height)
+        self._signs = _place_buttons(self, shown, x, 10)
+        self.width = self._signs[-1][1].right() + ink.scaled_pixels(2)
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        self.draw_hover_bar(painter, None)
+
+    def draw_hover_bar(self, painter: QPainter, pointed: HotSpot | None) -> None:
+        """With the button that is pointed at or has the keyboard on a ground of its own."""
+        ink = self.ink
+        ink.draw_frame(painter, QRectF(0.5, 0.5, self.width - 1, self.height - 1), "panel", 6)
+        painter.setFont(ink.chip)
+        painter.setPen(ink.token_colour("muted"))
+        painter.drawText(self._words, Qt.AlignmentFlag.AlignVCenter, self.text)
+        for button, place in self._signs:
+            self._draw_hover_bar_button(painter, button, place, pointed=pointed is not None and pointed.place == place)
+
+    def _draw_hover_bar_button(
+        self, painter: QPainter, button: HoverBarButton, place: QRectF, *, pointed: bool
+    ) -> None:
+        ink = self.ink
+        if pointed:
+            ink.theme.fill_surface(painter, place.adjusted(1, 2, -1, -2), "selected", ink.scaled_pixels(4))
+        if button.symbol:
+            painter.setFont(ink.chip)
+            painter.setPen(ink.token_colour("faint" if button.act is None and button.name else "text"))
+            painter.drawText(place, Qt.AlignmentFlag.AlignCenter, button.symbol)
+            return
+        size = ink.scaled_pixels(14)
+        middle = place.center()
+        where = QRect(round(middle.x() - size / 2), round(middle.y() - size / 2), size, size)
+        build_icon(button.icon, ink.token_colour("text" if pointed else "muted")).paint(painter, where)
+
+
+def position_of_hover_bar(bar: HoverBar, message: QRectF) -> QPointF:
+    """Where the bar of a message stands in the viewport: above it, at the right; at the top where that is out of sight."""
+    top = message.top() - bar.height + bar.ink.scaled_pixels(OVERLAP)
+    lowest = message.bottom() - bar.height
+    return QPointF(message.right() - bar.width, min(max(top, 2.0), max(lowest, top)))
+
+
+class AnswerNameBox(LayoutBox):
+    def __init__(self, ink: DrawingStyle, width: float, name: str, choice: AnswerChoice) -> None:
+        super().__init__(ink, width)
+        self.text = name
+        self._line = QFontMetricsF(ink.name).height() * 1.25
+        self.height = float(self._line)
+        x = QFontMetricsF(ink.name).horizontalAdvance(name) + ink.scaled_pixels(10)
+        self._signs = _place_buttons(self, _answer_choice_buttons(choice), x, 8)
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        ink = self.ink
+        painter.setFont(ink.name)
+        if marks.selected[1] > marks.selected[0]:
+            painter.fillRect(
+                QRectF(0, 0, QFontMetricsF(ink.name).horizontalAdvance(self.text), self.height), ink.selection_colour
+            )
+        painter.setPen(ink.token_colour("text"))
+        painter.drawText(QRectF(0, 0, self.width, self.height), Qt.AlignmentFlag.AlignVCenter, self.text)
+        painter.setFont(ink.chip)
+        for button, place in self._signs:
+            colour = "accent" if button.act is not None else "faint" if button.name else "muted"
+            painter.setPen(ink.token_colour(colour))
+            painter.drawText(place, Qt.AlignmentFlag.AlignCenter, button.symbol)

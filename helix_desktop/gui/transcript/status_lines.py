@@ -1,0 +1,91 @@
+"""The sentences that the program itself adds to the chat."""
+
+from collections.abc import Sequence
+
+from helix_desktop.engine import facts
+from helix_desktop.engine.changes.turn_changes import printable_path
+from helix_desktop.gui.sentence_translation import join_sentences, translate_sentences
+from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
+from helix_desktop.gui.translation import format_count, format_number, tr
+
+
+def describe_fact(fact: facts.Fact) -> str:
+    """What is to be said about a fact; empty where it speaks for itself."""
+    match fact:
+        case facts.UserSaid(by=by) if by:
+            return _describe_automatic_message(fact)
+        case facts.ModelReplied(stop=stop):
+            return _describe_cut_reply(stop)
+        case facts.TurnEnded():
+            return _describe_end_of_turn(fact)
+        case facts.FoldFailed(kind=kind, why=why):
+            first = why.partition("; ")[0].rstrip(".")  # Each attempt adds a reason; the first is enough.
+            why = translate_sentences(f"{first}.")
+            return tr("{kind}: {why}", kind=describe_fold_kind(kind).capitalize(), why=why)
+        case facts.Forgotten(entries=entries, facts=recorded_facts):
+            return tr(
+                "Content was permanently removed here: {entries}, {facts}.",
+                entries=format_count(len(entries), "{n} entry", "{n} entries"),
+                facts=format_count(recorded_facts, "{n} record", "{n} records"),
+            )
+    return ""
+
+
+def _describe_automatic_message(fact: facts.UserSaid) -> str:
+    kind, _, name = fact.by.partition(":")
+    over = {
+        "rules": tr("The rules in {name} no longer apply.", name=name),
+        "skill": tr("The skill {name} is no longer in use.", name=name),
+        "mode": tr("Plan mode has ended."),
+    }
+    begun = {
+        "rules": tr("From here on, the context includes the full text of the rules in {name}.", name=name),
+        "skill": tr("From here on, the context includes the full text of the {name} skill.", name=name),
+        "plan": tr("From here on, the context includes the full text of the approved plan."),
+        "task": tr("You gave this task the permission that it needed."),
+        "hook": tr("A hook ({name}) sent a message to the agent.", name=name),
+        "mode": tr("Plan mode: nothing is changed until you approve a plan."),
+        "agent": tr("A message from the agent that delegated this task."),
+    }
+    ended = any(isinstance(part, facts.Text) and part.text == facts.NO_LONGER for part in fact.parts)
+    words = (over if ended else begun).get(kind, fact.by)
+    if kind == "plan":
+        text = "".join(part.text for part in fact.parts if isinstance(part, facts.Text))
+        words += "".join(text.partition("\n\n")[1:])
+    return words
+
+
+def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
+    """What a turn did to files, in a line; empty where it did nothing."""
+    if not recorded_facts:
+        return ""
+    named = {name for fact in recorded_facts for name in fact.names}
+    files = len(named) + sum(max(0, fact.files - len(fact.names)) for fact in recorded_facts)
+    added, removed = sum(fact.added for fact in recorded_facts), sum(fact.removed for fact in recorded_facts)
+    words = format_count(files, "{n} file changed", "{n} files changed")
+    words += f" +{format_number(added)} −{format_number(removed)}"
+    left = sorted({name for fact in recorded_facts for name in fact.left_out})
+    if not left:
+        return words
+    uncovered = tr("Undo cannot restore: {names}", names=", ".join(map(printable_path, left)))
+    return join_sentences(words, uncovered) if files else uncovered
+
+
+def _describe_cut_reply(stop: facts.Stop) -> str:
+    words = {
+        facts.Stop.LENGTH: tr("The reply reached the model's length limit."),
+        facts.Stop.FILTERED: tr("The provider withheld the rest of the reply."),
+        facts.Stop.CUT: tr("The reply was cut off here. The part that arrived is saved."),
+    }
+    return words.get(stop, "")
+
+
+def _describe_end_of_turn(fact: facts.TurnEnded) -> str:
+    words = {
+        facts.TurnEnd.STOPPED: tr("Stopped."),
+        facts.TurnEnd.FAILED: tr("The turn failed."),
+        facts.TurnEnd.STEP_LIMIT: tr("The step limit was reached."),
+        facts.TurnEnd.SPENDING_LIMIT: tr("The cost limit was reached."),
+        facts.TurnEnd.REPEATING: tr("The agent was repeating itself."),
+    }
+    return join_sentences(words[fact.reason], translate_sentences(fact.why)) if fact.reason in words else ""

@@ -1,0 +1,282 @@
+"""Speaks Anthropic's Messages.
+
+Prompt caching is asked for at up to four places: behind tools and system prompt, where the last request was marked, behind the last
+message that a fold changed, and behind the last message: the cache looks back no more than 20 blocks from
+a mark. Thinking goes back word for word with its signature, and only to the provider that signed it.
+"""
+
+import re
+from collections.abc import Mapping
+
+from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
+from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
+from helix_desktop.errors import ModelFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import (
+    Json,
+    Object,
+    checked_text_at,
+    dump_json,
+    list_at,
+    number_at,
+    object_at,
+    parse_json,
+    parse_object,
+    require_object,
+    text_at,
+    value_at,
+    without_fields,
+)
+from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.protocols.event_stream import ServerSentEvent
+from helix_desktop.protocols.protocol_dialect import (
+    SAMPLING,
+    ModelAbilities,
+    OutgoingRequest,
+    ProtocolDialect,
+    sampling_options,
+    without_refused_option,
+)
+from helix_desktop.protocols.reply_reader import ReplyReaderBase
+from helix_desktop.protocols.request_parts import arguments_as_object, base64_text, legal_ids, text_for_omitted_image
+
+KIND = "anthropic"
+VERSION = "2023-06-01"
+DEFAULT_OUTPUT = 8192  # In tokens. Each request must state a limit, and all models accept this one.
+MOST_ASKED = 32_000  # In tokens. A higher limit is sent only if the caller asked for it.
+BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
+IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+MARK: Object = {"type": "ephemeral"}
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_PAUSED = "pause_turn"  # With this stop reason, the request is sent again to continue.
+_STATUS_OF = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+class AnthropicMessages(ProtocolDialect):
+    kind = KIND
+
+    def key_headers(self, key: str) -> Mapping[str, str]:
+        if self.key_header.lower() == "authorization":
+            return {"authorization": f"Bearer {key}"}
+        return {self.key_header or "x-api-key": key}
+
+    def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest:
+        limit = request.max_output or min(abilities.max_output or DEFAULT_OUTPUT, MOST_ASKED)
+        body: Object = {"model": request.model, "max_tokens": limit, "stream": True}
+        if request.tools and abilities.tools:
+            tools = anthropic_gateway.tools_as_json(request.tools)
+            if not request.system.strip():
+                tools[-1]["cache_control"] = MARK
+            body["tools"] = [*tools]
+        if request.system.strip():
+            body["system"] = [{"type": "text", "text": request.system, "cache_control": MARK}]
+        writer = _AnthropicMessageWriter(self.reasoning_tag, legal_ids(request.messages, _ID, 40), abilities)
+        written = [writer.write_message(message) for message in request.messages]
+        # Marks for the provider's cache are set after these numbers of messages.
+        for place in (one - 1 for one in {request.stable, request.settled, len(written)} if 0 < one <= len(written)):
+            blocks = [block for block in list_at(written[place], "content") if isinstance(block, dict)]
+            markable = [block for block in blocks if block.get("type") not in anthropic_gateway.THINKING]
+            if markable:
+                markable[-1]["cache_control"] = MARK
+        body["messages"] = [message for message in written if message is not None]
+        body.update(_thinking_options(request, abilities, limit, written) or _anthropic_sampling(request, abilities))
+        path = "/messages" if self.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
+        return OutgoingRequest(path, body, {"anthropic-version": VERSION})
+
+    def build_reply_reader(self, request: Request) -> "AnthropicReplyReader":
+        return AnthropicReplyReader(self.reasoning_tag, self.where, request.model)
+
+    def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
+        """Without thinking that this provider cannot read any more, or without an effort it does not know."""
+        if "signature" in failure.what or "`thinking`" in failure.what or "redacted_thinking" in failure.what:
+            messages: list[Json] = []
+            for message in list_at(body, "messages"):
+                blocks = list_at(message, "content")
+                if kept := [block for block in blocks if value_at(block, "type") not in anthropic_gateway.THINKING]:
+                    messages.append({**object_at(message), "content": kept})
+            changed = without_fields(body, "thinking") | {"messages": messages}
+            return None if changed == body else changed
+        return without_refused_option(body, failure, ("output_config", "thinking", *SAMPLING))
+
+
+@dataclass(frozen=True, slots=True)
+class _AnthropicMessageWriter:
+    tag: str
+    ids: Mapping[str, str]
+    abilities: ModelAbilities
+
+    def write_message(self, message: Message) -> Object | None:
+        """None for a message with nothing in it, which this provider refuses."""
+        # Tool results come first, as Anthropic requires.
+        parts = sorted(message.parts, key=lambda part: not isinstance(part, ToolResult))
+        blocks = [block for part in parts if (block := self.write_block(part)) is not None]
+        if not blocks and message.role is Role.ASSISTANT:
+            return None
+        role = "assistant" if message.role is Role.ASSISTANT else "user"
+        return {"role": role, "content": [*blocks] or [{"type": "text", "text": "(empty)"}]}
+
+    def write_block(self, part: MessagePart) -> Object | None:
+        if isinstance(part, Text):
+            return {"type": "text", "text": part.text} if part.text.strip() else None
+        if isinstance(part, Reasoning):
+            return parse_object(part.opaque) if part.provider == self.tag and part.opaque else None
+        if isinstance(part, ToolCall):
+            return {"type": "tool_use", "id": self.ids[part.id], "name": part.name, "input": arguments_as_object(part)}
+        if isinstance(part, ToolResult):
+            text: list[Json] = [{"type": "text", "text": part.text}] if part.text.strip() else []
+            content = [*text, *(self._image_block(image) for image in part.images)]
+            written: Object = {"type": "tool_result", "tool_use_id": self.ids[part.call], "content": content}
+            return written if part.ok else {**written, "is_error": True}
+        return self._image_block(part)
+
+    def _image_block(self, image: Image) -> Object:
+        if not self.abilities.images or image.media_type not in IMAGE_TYPES:
+            return {"type": "text", "text": text_for_omitted_image(image)}
+        return {
+            "type": "image",
+            "source": {"type": "base64", "media_type": image.media_type, "data": base64_text(image)},
+        }
+
+
+def _thinking_options(request: Request, abilities: ModelAbilities, limit: int, written: list[Object | None]) -> Object:
+    """How effort is asked for. With a budget, the last reply has to begin with thinking, or thinking stays off."""
+    if not request.reasoning:
+        return {}
+    if abilities.reasoning == "adaptive":
+        return {
+            "thinking": {"type": "adaptive", "display": "summarized"},
+            "output_config": {"effort": request.reasoning},
+        }
+    budget = min(BUDGETS.get(request.reasoning, 0), limit - 1024)
+    if abilities.reasoning != "budget" or budget < 1024 or not _may_think(written):
+        return {}
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def _anthropic_sampling(request: Request, abilities: ModelAbilities) -> Object:
+    """Not beside thinking. Temperatures go to 1 here."""
+    chosen = sampling_options(request, abilities)
+    if request.temperature is not None and "temperature" in chosen:
+        chosen["temperature"] = min(request.temperature, 1.0)
+    return chosen
+
+
+def _may_think(written: list[Object | None]) -> bool:
+    """Inside a tool loop that another model began there is no thinking to send back, and so none may be asked for."""
+    if not any(
+        value_at(block, "type") == "tool_result" for block in list_at(written[-1] if written else None, "content")
+    ):
+        return True
+    last = next((message for message in reversed(written) if value_at(message, "role") == "assistant"), None)
+    return value_at(last, "content", 0, "type") in anthropic_gateway.THINKING
+
+
+class AnthropicReplyReader(ReplyReaderBase):
+    """A stream of message events, or one whole message."""
+
+    def __init__(self, tag: str, where: str, model: str) -> None:
+        super().__init__(tag, where, model)
+        self._stop = ""
+        self._figures: Object = {}
+        self._thinking: dict[int, tuple[list[str], list[str]]] = {}  # The pieces of each block and of its signature.
+
+    @property
+    def is_reply_complete(self) -> bool:
+        return bool(self._stop) and self._stop != _PAUSED
+
+    def feed_event(self, event: ServerSentEvent) -> list[Delta]:
+        value = require_object(parse_json(event.data))
+        match text_at(value, "type"):
+            case "error":
+                raise self._failure_in_stream(_STATUS_OF.get(text_at(value, "error", "type"), 500), value)
+            case "message_start":
+                self._begin_message(object_at(value, "message"))
+            case "content_block_start":
+                return self._start_block(number_at(value, "index"), object_at(value, "content_block"))
+            case "content_block_delta":
+                return self._block_delta(number_at(value, "index"), object_at(value, "delta"))
+            case "message_delta":
+                self._stop = text_at(value, "delta", "stop_reason") or self._stop
+                self._add_usage(object_at(value, "usage"))
+            case "message_stop":
+                self.is_stream_over = True
+            case "message":
+                return self._read_whole_message(value)
+        return []
+
+    def _begin_message(self, message: Object) -> None:
+        self._model = text_at(message, "model")
+        self._add_usage(object_at(message, "usage"))
+
+    def _add_usage(self, usage: Object) -> None:
+        """Figures are running totals; one that is missing, or null, keeps what was said before."""
+        self._figures |= {name: value for name, value in usage.items() if isinstance(value, int)}
+        self._usage = anthropic_gateway.parse_usage(self._figures)
+
+    def _start_block(self, index: int, block: Object) -> list[Delta]:
+        match text_at(block, "type"):
+            case "text":
+                return self._draft.add_text(index, checked_text_at(block, "text"))
+            case "thinking":
+                self._store_signed_thinking(index, text_at(block, "thinking"), text_at(block, "signature"))
+                return self._draft.add_reasoning(index, text_at(block, "thinking"))
+            case "redacted_thinking":
+                self._draft.seal_reasoning(index, type="redacted_thinking", data=text_at(block, "data"))
+            case "tool_use":
+                given = object_at(block, "input")
+                arguments = dump_json(given).decode() if given else ""
+                return self._draft.add_call_piece(
+                    index, call_id=text_at(block, "id"), name=checked_text_at(block, "name"), arguments=arguments
+                )
+        return []
+
+    def _block_delta(self, index: int, delta: Object) -> list[Delta]:
+        match text_at(delta, "type"):
+            case "text_delta":
+                return self._draft.add_text(index, checked_text_at(delta, "text"))
+            case "input_json_delta":
+                return self._draft.add_call_piece(index, arguments=checked_text_at(delta, "partial_json"))
+            case "thinking_delta":
+                self._store_signed_thinking(index, text_at(delta, "thinking"), "")
+                return self._draft.add_reasoning(index, checked_text_at(delta, "thinking"))
+            case "signature_delta":
+                self._store_signed_thinking(index, "", text_at(delta, "signature"))
+        return []
+
+    def _store_signed_thinking(self, index: int, thinking: str, signature: str) -> None:
+        texts, signatures = self._thinking.setdefault(index, ([], []))
+        texts.append(thinking)
+        signatures.append(signature)
+
+    def reply_so_far(self, cut: str = "") -> Reply:
+        """With each block of thinking as it has to go back. Without a signature it cannot go back at all."""
+        for index, (texts, signatures) in self._thinking.items():
+            if signature := "".join(signatures):
+                self._draft.seal_reasoning(index, type="thinking", thinking="".join(texts), signature=signature)
+        return super().reply_so_far(cut)
+
+    def _read_whole_message(self, message: Object) -> list[Delta]:
+        """A server that does not stream sends the message at once."""
+        self._begin_message(message)
+        self._stop, self.is_stream_over = text_at(message, "stop_reason"), True
+        deltas: list[Delta] = []
+        for index, block in enumerate(list_at(message, "content")):
+            deltas += self._start_block(index, object_at(block))
+        return deltas
+
+    def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
+        if cut or not self.is_reply_complete:
+            return Stop.CUT, cut or self._describe_abrupt_end(f"with {self._stop!r}" if self._stop else "")
+        stop = anthropic_gateway.STOPS.get(self._stop, Stop.END)
+        return stop, f"{self._where} declined to answer this." if stop is Stop.FILTERED else ""

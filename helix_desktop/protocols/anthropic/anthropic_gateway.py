@@ -1,0 +1,296 @@
+"""Anthropic's Messages as agents at the gateway write them: content blocks, results of calls in the user's message."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from helix_desktop.engine.facts import Stop, ToolSpec, Usage
+from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at, value_at
+from helix_desktop.protocols.event_stream import encode_event
+from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, NumberedCallFilter, add_earlier_output, sum_output
+from helix_desktop.protocols.request_parts import schema_of_tool
+from helix_desktop.protocols.wire_message import (
+    Json,
+    Path,
+    Piece,
+    PieceEdit,
+    PieceKind,
+    RequestHead,
+    Speaker,
+    Tool,
+    Wired,
+    WireReply,
+    edit_pieces,
+    join_added_messages,
+    read_effort,
+    read_tool,
+    replace_text_in_content,
+    text_of_content,
+    unknown_piece,
+)
+
+NAME = "anthropic"
+STOPS = {
+    "end_turn": Stop.END,
+    "stop_sequence": Stop.END,
+    "tool_use": Stop.CALLS,
+    "max_tokens": Stop.LENGTH,
+    "model_context_window_exceeded": Stop.LENGTH,
+    "refusal": Stop.FILTERED,
+}
+THINKING = ("thinking", "redacted_thinking")
+# Some clients send a system block of this name that changes with every request.
+_CHANGING = "x-anthropic-billing-header"
+
+
+def parse_head(body: Mapping[str, Json]) -> RequestHead:
+    system = body.get("system", "")
+    parts = [system] if isinstance(system, str) else [text_at(part, "text") for part in list_at(system)]
+    tools = [object_at(tool) for tool in list_at(body, "tools")]
+    return RequestHead(
+        text_at(body, "model"),
+        "\n\n".join(part for part in parts if part and not part.startswith(_CHANGING)),
+        tuple(read_tool(tool, tool.get("input_schema", {})) for tool in tools),
+        read_effort(body.get("thinking"), text_at(body, "output_config", "effort")),
+    )
+
+
+def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+    """The messages of a request. `before`: those at its beginning that were read already."""
+    return [*before, *map(parse_message, list_at(body, "messages")[len(before) :])]
+
+
+def parse_message(unit: Json) -> Wired:
+    value = object_at(unit)
+    role = text_at(value, "role")
+    speaker = Speaker.ASSISTANT if role == "assistant" else Speaker.SYSTEM if role == "system" else Speaker.USER
+    content = value.get("content")
+    if isinstance(content, str):
+        return Wired(speaker, (unit,), (Piece(PieceKind.TEXT, content, (0, "content")),))
+    return Wired(
+        speaker,
+        (unit,),
+        tuple(_piece_of_block(object_at(block), (0, "content", at)) for at, block in enumerate(list_at(content))),
+    )
+
+
+def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
+    match block.get("type"):
+        case "text":
+            return Piece(PieceKind.TEXT, text_at(block, "text"), path)
+        case "thinking" | "redacted_thinking":
+            return Piece(PieceKind.REASONING, text_at(block, "thinking"), path)
+        case "tool_use":
+            arguments, name = format_json_value(block.get("input", {})), text_at(block, "name")
+            return Piece(PieceKind.CALL, arguments, path, text_at(block, "id"), name)
+        case "tool_result":
+            content = block.get("content", "")
+            ok = not block.get("is_error")
+            return Piece(PieceKind.RESULT, text_of_content(content), path, text_at(block, "tool_use_id"), ok=ok)
+        case "image" if object_at(block, "source").get("type") == "base64":
+            source = object_at(block, "source")
+            return Piece(PieceKind.IMAGE, text_at(source, "data"), path, media_type=text_at(source, "media_type"))
+    return unknown_piece(block, path)
+
+
+def apply_edits(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
+    """The message with some pieces shown as something else. Marks of the provider's cache stay where they are."""
+    return edit_pieces(wired, edits, _find_text_place)
+
+
+def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
+    if piece.kind is PieceKind.CALL:
+        return ("input",), json.loads(text)
+    if piece.kind is PieceKind.RESULT:
+        return ("content",), replace_text_in_content(value_at(units, *piece.path, "content"), text, "text")
+    return (() if len(piece.path) == 2 else ("text",)), text  # A path of two parts leads to plain text.
+
+
+def user_message(text: str) -> Json:
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
+    del name
+    block = {"type": "tool_result", "tool_use_id": call, "content": text}
+    return {"role": "user", "content": [block if ok else {**block, "is_error": True}]}
+
+
+def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+    """Messages of one role made one where one of them was added here (`True`); results come first in theirs."""
+    return join_added_messages(units, "content", _content_blocks, lambda block: text_at(block, "type") == "tool_result")
+
+
+def _content_blocks(unit: Mapping[str, Json]) -> list[Json]:
+    content = unit.get("content")
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(list_at(content))
+
+
+def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
+    return {**body, "messages": list(units)}
+
+
+def with_added_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
+    return {**body, "tools": [*tools_as_json(tools), *list_at(body, "tools")]}
+
+
+def tools_as_json(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
+    return [{"name": t.name, "description": t.description, "input_schema": schema_of_tool(t)} for t in tools]
+
+
+# --- Marks for the provider's cache are found and removed
+
+MOST_MARKS = 4
+LOOK_BACK = 20  # The provider looks for cached text in this many blocks before a mark.
+
+
+def count_cache_marks(value: Json) -> int:
+    """How many `cache_control` marks stand in a request, or a part of it."""
+    if isinstance(value, Mapping):
+        return int(isinstance(value.get("cache_control"), Mapping)) + sum(map(count_cache_marks, value.values()))
+    return sum(map(count_cache_marks, value)) if isinstance(value, list) else 0
+
+
+def last_cache_mark(unit: Json) -> Json | None:
+    found = [block["cache_control"] for block in list_at(unit, "content") if object_at(block).get("cache_control")]
+    return found[-1] if found else None
+
+
+def count_blocks(unit: Json) -> int:
+    content = object_at(unit).get("content")
+    return len(content) if isinstance(content, list) else 1
+
+
+def without_cache_marks(unit: Json) -> Json:
+    content = object_at(unit).get("content")
+    if not isinstance(content, list) or not any("cache_control" in object_at(block) for block in content):
+        return unit
+    return {**unit, "content": [{k: v for k, v in block.items() if k != "cache_control"} for block in content]}
+
+
+def with_cache_mark(unit: Json, mark: Json) -> Json:
+    """The message with a mark on its last block that may carry one."""
+    blocks = _content_blocks(unit)
+    for at in range(len(blocks) - 1, -1, -1):
+        if blocks[at].get("type") not in THINKING and blocks[at].get("text") != "":
+            blocks[at] = {**blocks[at], "cache_control": mark}
+            return {**unit, "content": blocks}
+    return unit
+
+
+# --- Replies are read, whole or from a stream
+
+
+def parse_reply(value: Mapping[str, Json]) -> WireReply:
+    unit = {"role": "assistant", "content": list(list_at(value, "content"))}
+    stop = STOPS.get(text_at(value, "stop_reason"), Stop.CUT)
+    return WireReply(parse_message(unit), stop, parse_usage(object_at(value, "usage")), text_at(value, "model"))
+
+
+def parse_usage(value: Mapping[str, Json]) -> Usage:
+    """As the engine counts it: the input with what was cached of it."""
+    read, write = number_at(value, "cache_read_input_tokens"), number_at(value, "cache_creation_input_tokens")
+    sent, output = number_at(value, "input_tokens") + read + write, number_at(value, "output_tokens")
+    hour = min(write, number_at(value, "cache_creation", "ephemeral_1h_input_tokens"))
+    return Usage(sent, read, write, output, cache_write_hour=hour)
+
+
+class ReplyAssembler:
+    """A reply put together from the events of its stream."""
+
+    def __init__(self) -> None:
+        self.whole: dict[str, Json] = {}
+        self._blocks: dict[int, dict[str, Json]] = {}
+        self._json: dict[int, list[str]] = {}
+        self.is_done = False
+
+    def add_reply_event(self, event: Mapping[str, Json]) -> None:
+        index = number_at(event, "index")
+        match event.get("type"):
+            case "message_start":
+                self.whole = dict(object_at(event, "message"))
+                self.whole["usage"] = dict(object_at(self.whole, "usage"))
+            case "content_block_start":
+                self._blocks[index] = dict(object_at(event, "content_block"))
+            case "content_block_delta":
+                self._add_block_delta(index, object_at(event, "delta"))
+            case "message_delta":
+                self.whole.update(object_at(event, "delta"))
+                told = {k: v for k, v in object_at(event, "usage").items() if v is not None}
+                self.whole["usage"] = {**object_at(self.whole, "usage"), **told}
+            case "message_stop":
+                self.is_done = True
+
+    def _add_block_delta(self, index: int, delta: Mapping[str, Json]) -> None:
+        block = self._blocks.setdefault(index, {"type": "text", "text": ""})
+        for name in ("text", "thinking", "signature"):
+            if isinstance(delta.get(name), str):
+                block[name] = text_at(block, name) + delta[name]
+        if isinstance(delta.get("partial_json"), str):
+            self._json.setdefault(index, []).append(delta["partial_json"])
+        if delta.get("type") == "citations_delta":
+            block["citations"] = [*list_at(block, "citations"), delta.get("citation")]
+
+    def whole_reply(self) -> dict[str, Json]:
+        """The reply as it would have come without a stream."""
+        blocks = [self._finish_block(index, block) for index, block in sorted(self._blocks.items())]
+        return {**self.whole, "content": blocks}
+
+    def _finish_block(self, index: int, block: dict[str, Json]) -> dict[str, Json]:
+        written = "".join(self._json.get(index, ()))
+        if not written:
+            return block
+        try:
+            return {**block, "input": json.loads(written)}
+        except ValueError:
+            return {**block, "input": {}}
+
+
+# --- Calls of this program's tools are hidden from the agent
+
+
+class AnthropicCallFilter(NumberedCallFilter):
+    """Content blocks are numbered; the client's numbers leave out what is hidden."""
+
+    index_name = "index"
+
+    def filter_event(self, raw: bytes, event: Json | None) -> bytes:
+        kind = text_at(event, "type")
+        if event is None or kind in ("ping", "error", ""):
+            return raw
+        if kind == "message_start":
+            return raw if self.replies_before == 0 else b""
+        if kind == "message_delta":
+            return self._finish_message(raw, event)
+        if kind == "message_stop":
+            return b"" if self.has_only_hidden_calls else raw
+        index = number_at(event, "index")
+        out = b""
+        if kind == "content_block_start":
+            block = object_at(event, "content_block")
+            call = text_at(block, "name") if block.get("type") == "tool_use" else None
+            out = self.begin_reply_part(index, thinks=block.get("type") in THINKING, call=call)
+        return out + self.hold_or_show_event(raw, event, index)
+
+    def renumber_event(self, raw: bytes, event: Mapping[str, Json], index: int, shown: int) -> bytes:
+        return raw if shown == index else encode_event({**event, "index": shown}, text_at(event, "type"))
+
+    def _finish_message(self, raw: bytes, event: Mapping[str, Json]) -> bytes:
+        if self.has_only_hidden_calls:
+            return b""
+        out = self.release_held_events()
+        if not self.any_hidden:
+            return out + raw
+        told = add_earlier_output(object_at(event, "usage"), self.output_tokens_before, "output_tokens")
+        return out + encode_event({**event, "usage": told}, "message_delta")
+
+    def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
+        content: list[Json] = []
+        last = values[-1]
+        for at, value in enumerate(values):
+            for block in map(object_at, list_at(value, "content")):
+                ours = block.get("type") == "tool_use" and block.get("name") in HIDDEN_TOOLS
+                stale = block.get("type") in THINKING and ((content and at) or value is not last)
+                if not ours and not stale:
+                    content.append(block)
+        usage = sum_output(values, "output_tokens")
+        return {**last, "id": values[0].get("id", last.get("id")), "content": content, "usage": usage}

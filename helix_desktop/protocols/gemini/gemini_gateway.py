@@ -1,0 +1,383 @@
+"""Google's generateContent as agents at the gateway write it: calls have no ids, so they are numbered as they come."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from helix_desktop.engine.facts import Stop, ToolSpec, Usage
+from helix_desktop.json_values import Object, format_json_value, list_at, number_at, object_at, text_at, value_at
+from helix_desktop.protocols.event_stream import encode_event
+from helix_desktop.protocols.hidden_calls import HiddenCallFilter
+from helix_desktop.protocols.request_parts import schema_of_tool
+from helix_desktop.protocols.wire_message import (
+    CallNumbering,
+    Json,
+    Path,
+    Piece,
+    PieceEdit,
+    PieceKind,
+    RequestHead,
+    Speaker,
+    Tool,
+    Wired,
+    WireReply,
+    edit_pieces,
+    join_added_messages,
+    read_effort,
+    read_tool,
+    text_of_content,
+)
+
+_KEPT = frozenset({
+    "description", "title", "nullable", "minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength", "pattern",
+})  # fmt: skip
+_FORMATS = {"string": {"enum", "date-time"}, "number": {"float", "double"}, "integer": {"int32", "int64"}}
+_DEEPEST = 24
+
+
+def gemini_parameters(schema: Object) -> Object:
+    """`{"parameters": …}` for a function's declaration; nothing for a function without arguments."""
+    written = _convert_schema(schema, object_at(schema, "$defs") | object_at(schema, "definitions"), 0)
+    return {"parameters": written} if written.get("properties") else {}
+
+
+def _convert_schema(schema: Json, definitions: Object, depth: int) -> Object:
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return {"type": "string"}
+    schema = _resolve_reference(schema, definitions)
+    alternatives = list_at(schema, "anyOf") or list_at(schema, "oneOf")
+    if alternatives:
+        return _convert_alternatives(schema, alternatives, definitions, depth)
+    merged: Object = {}
+    for part in list_at(schema, "allOf"):
+        merged = {**merged, **object_at(part)}
+    schema = {**merged, **schema}
+    kind, nullable = _single_type(schema)
+    written: Object = {"type": kind, **{name: value for name, value in schema.items() if name in _KEPT}}
+    if nullable:
+        written["nullable"] = True
+    written.update(_schema_details(kind, schema, definitions, depth))
+    return written
+
+
+def _resolve_reference(schema: Object, definitions: Object) -> Object:
+    """A reference becomes what it points at; what points at itself ends at the limit of depth."""
+    name = text_at(schema, "$ref").rpartition("/")[2]
+    if not name:
+        return schema
+    beside = {key: value for key, value in schema.items() if key != "$ref"}
+    return {**object_at(definitions, name), **beside}
+
+
+def _convert_alternatives(schema: Object, alternatives: list[Json], definitions: Object, depth: int) -> Object:
+    real = [one for one in alternatives if value_at(one, "type") != "null"]
+    nullable = len(real) < len(alternatives)
+    options: list[Json] = [_convert_schema(one, definitions, depth + 1) for one in real]
+    described: Object = {"description": schema["description"]} if text_at(schema, "description") else {}
+    single = options[0] if len(options) == 1 else None
+    written = {**single, **described} if isinstance(single, dict) else {**described, "anyOf": options}
+    return {**written, "nullable": True} if nullable else written
+
+
+def _single_type(schema: Object) -> tuple[str, bool]:
+    """One type. Of several, the first that is not null; of none, what the rest tells."""
+    kind = value_at(schema, "type")
+    if isinstance(kind, list):
+        real = [one for one in kind if isinstance(one, str) and one != "null"]
+        return (real[0] if real else "string"), "null" in kind
+    if isinstance(kind, str) and kind != "null":
+        return kind, False
+    if object_at(schema, "properties"):
+        return "object", False
+    return ("array" if "items" in schema else "string"), kind == "null"
+
+
+def _schema_details(kind: str, schema: Object, definitions: Object, depth: int) -> Object:
+    if kind == "object":
+        return _object_schema(schema, definitions, depth)
+    if kind == "array":
+        return {"items": _convert_schema(value_at(schema, "items") or {"type": "string"}, definitions, depth + 1)}
+    details: Object = {}
+    allowed = list_at(schema, "enum") or ([schema["const"]] if "const" in schema else [])
+    if kind == "string" and allowed:
+        details["enum"] = [one for one in allowed if isinstance(one, str) and one]
+    if text_at(schema, "format") in _FORMATS.get(kind, set()):
+        details["format"] = schema["format"]
+    return details
+
+
+def _object_schema(schema: Object, definitions: Object, depth: int) -> Object:
+    properties = {
+        name: _convert_schema(one, definitions, depth + 1) for name, one in object_at(schema, "properties").items()
+    }
+    if not properties:
+        return {}
+    required: list[Json] = [
+        name for name in list_at(schema, "required") if isinstance(name, str) and name in properties
+    ]
+    written: Object = {"properties": {**properties}}
+    return {**written, "required": required} if required else written
+
+
+NAME = "gemini"
+STOPS = {"STOP": Stop.END, "MAX_TOKENS": Stop.LENGTH, "FUNCTION_CALL": Stop.CALLS, "TOOL_CALLS": Stop.CALLS}
+FILTERS = frozenset({
+    "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "MODEL_ARMOR",
+})  # fmt: skip
+PLACEHOLDER = "skip_thought_signature_validator"  # Google's own value for calls that have no signature.
+_TEXT_FIELDS = ("output", "error", "content", "result")
+
+
+def parse_head(body: Mapping[str, Json]) -> RequestHead:
+    """System text and tools of a request; the model stands in its address."""
+    system = object_at(body.get("systemInstruction") or body.get("system_instruction"))
+    declared = [
+        object_at(each)
+        for tool in map(object_at, list_at(body, "tools"))
+        for each in list_at(tool.get("functionDeclarations") or tool.get("function_declarations"))
+    ]
+    tools = (read_tool(tool, tool.get("parameters") or tool.get("parametersJsonSchema") or {}) for tool in declared)
+    effort = read_effort(object_at(body, "generationConfig", "thinkingConfig"))
+    return RequestHead("", text_of_content(system.get("parts")), tuple(tools), effort)
+
+
+def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+    """The contents of a request. `before`: those at its beginning that were read already."""
+    tally = CallNumbering()
+    for piece in (piece for message in before for piece in message.pieces):
+        if piece.kind is PieceKind.CALL:
+            tally.assign_call_number(piece.name)
+        elif piece.kind is PieceKind.RESULT:
+            tally.number_of_oldest_open_call(piece.name)
+    return [*before, *(parse_message(unit, tally) for unit in list_at(body, "contents")[len(before) :])]
+
+
+def parse_message(unit: Json, tally: CallNumbering | None = None) -> Wired:
+    value, tally = object_at(unit), tally or CallNumbering()
+    speaker = Speaker.ASSISTANT if text_at(value, "role") == "model" else Speaker.USER
+    parts = enumerate(list_at(value, "parts"))
+    return Wired(
+        speaker, (unit,), tuple(_piece_of_gemini_part(object_at(part), (0, "parts", at), tally) for at, part in parts)
+    )
+
+
+def _piece_of_gemini_part(part: Mapping[str, Json], path: tuple[int | str, ...], tally: CallNumbering) -> Piece:
+    if isinstance(part.get("functionCall"), Mapping):
+        call = part["functionCall"]
+        name = text_at(call, "name")
+        own = tally.assign_call_number(name)
+        return Piece(PieceKind.CALL, format_json_value(call.get("args") or {}), path, own, name)
+    if isinstance(part.get("functionResponse"), Mapping):
+        response = part["functionResponse"]
+        name = text_at(response, "name")
+        field, text = _text_of_response(response)
+        failed = field == "error"
+        return Piece(
+            PieceKind.RESULT, text, path, tally.number_of_oldest_open_call(name), name, ok=not failed, media_type=field
+        )
+    if isinstance(part.get("text"), str):
+        return Piece(PieceKind.REASONING if part.get("thought") else PieceKind.TEXT, text_at(part, "text"), path)
+    data = object_at(part.get("inlineData") or part.get("inline_data"))
+    media = text_at(data, "mimeType") or text_at(data, "mime_type")
+    if media.startswith("image/"):
+        return Piece(PieceKind.IMAGE, text_at(data, "data"), path, media_type=media)
+    return Piece(PieceKind.OTHER, format_json_value(part), path)
+
+
+def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
+    """The field of a result that holds its text, and the text; the whole as JSON where no single one does."""
+    value = object_at(response, "response")
+    for field in _TEXT_FIELDS:
+        if isinstance(value.get(field), str) and len(value) == 1:
+            return field, value[field]
+    return "", format_json_value(value)
+
+
+def apply_edits(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
+    """The content with some parts shown as something else. Signatures stay."""
+    return edit_pieces(wired, edits, _find_text_place)
+
+
+def _find_text_place(_units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
+    if piece.kind is PieceKind.CALL:
+        return ("functionCall", "args"), json.loads(text)
+    if piece.kind is PieceKind.RESULT:
+        return ("functionResponse", "response"), {piece.media_type or "output": text}
+    return ("text",), text
+
+
+def user_message(text: str) -> Json:
+    return {"role": "user", "parts": [{"text": text}]}
+
+
+def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
+    del call
+    return {
+        "role": "user",
+        "parts": [{"functionResponse": {"name": name, "response": {"output" if ok else "error": text}}}],
+    }
+
+
+def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+    """Contents of one role made one where one was added here; results come first in theirs."""
+    return join_added_messages(
+        units, "parts", lambda unit: list_at(unit, "parts"), lambda part: "functionResponse" in object_at(part)
+    )
+
+
+def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
+    return {**body, "contents": list(units)}
+
+
+def with_added_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
+    ours = tools_as_json(tools)
+    given = list(list_at(body, "tools"))
+    for at, tool in enumerate(given):
+        for field in ("functionDeclarations", "function_declarations"):
+            if isinstance(object_at(tool).get(field), list):
+                given[at] = {**tool, field: [*ours, *tool[field]]}
+                return {**body, "tools": given}
+    return {**body, "tools": [{"functionDeclarations": ours}, *given]}
+
+
+def tools_as_json(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
+    return [{"name": t.name, "description": t.description, **gemini_parameters(schema_of_tool(t))} for t in tools]
+
+
+# --- Replies are read, whole or from a stream
+
+
+def parse_reply(value: Mapping[str, Json]) -> WireReply:
+    """A whole reply: the first candidate."""
+    candidate = object_at(value, "candidates", 0)
+    content = object_at(candidate, "content")
+    wired = parse_message({"role": "model", "parts": list(list_at(content, "parts"))})
+    reason = text_at(candidate, "finishReason")
+    stop = STOPS.get(reason, Stop.FILTERED if reason else Stop.CUT)
+    if stop is Stop.END and wired.pieces_of_kind(PieceKind.CALL):
+        stop = Stop.CALLS
+    return WireReply(wired, stop, parse_usage(object_at(value, "usageMetadata")), text_at(value, "modelVersion"))
+
+
+def parse_usage(value: Mapping[str, Json]) -> Usage:
+    """Thinking is billed as output and reported beside it."""
+    thoughts = number_at(value, "thoughtsTokenCount")
+    return Usage(
+        input=number_at(value, "promptTokenCount") + number_at(value, "toolUsePromptTokenCount"),
+        cache_read=number_at(value, "cachedContentTokenCount"),
+        output=number_at(value, "candidatesTokenCount") + thoughts,
+        reasoning=thoughts,
+    )
+
+
+class ReplyAssembler:
+    """A reply put together from the chunks of its stream."""
+
+    def __init__(self) -> None:
+        self.whole: dict[str, Json] = {}
+        self._parts: list[dict[str, Json]] = []
+        self._candidate: dict[str, Json] = {}
+
+    @property
+    def is_done(self) -> bool:
+        return bool(text_at(self._candidate, "finishReason"))
+
+    def add_reply_event(self, event: Mapping[str, Json]) -> None:
+        self.whole.update({k: v for k, v in event.items() if k != "candidates"})
+        candidate = object_at(event, "candidates", 0)
+        self._candidate.update({k: v for k, v in candidate.items() if k != "content"})
+        for part in map(object_at, list_at(candidate, "content", "parts")):
+            self._add_gemini_part(dict(part))
+
+    def _add_gemini_part(self, part: dict[str, Json]) -> None:
+        """Pieces of one text become one part, unless a signature stands between them."""
+        last = self._parts[-1] if self._parts else {}
+        alike = "text" in part and "text" in last and part.get("thought") == last.get("thought")
+        if alike and "thoughtSignature" not in last:
+            last.update({**part, "text": text_at(last, "text") + text_at(part, "text")})
+        else:
+            self._parts.append(part)
+
+    def whole_reply(self) -> dict[str, Json]:
+        """The reply as it would have come without a stream."""
+        content = {"role": "model", "parts": self._parts}
+        return {**self.whole, "candidates": [{**self._candidate, "content": content}]}
+
+
+# --- Calls of this program's tools are hidden from the agent
+
+
+class GeminiCallFilter(HiddenCallFilter):
+    """Calls come whole, as parts of a chunk; of parallel ones only the first has the signature."""
+
+    def __init__(self, *, hold: bool) -> None:
+        super().__init__(hold=hold)
+        self._signed = False
+
+    def reset_for_retry(self) -> None:
+        super().reset_for_retry()
+        self._signed = False
+
+    def filter_event(self, raw: bytes, event: Json | None) -> bytes:
+        if event is None:
+            return raw
+        candidate = object_at(event, "candidates", 0)
+        parts = list(list_at(candidate, "content", "parts"))
+        kept = [seen for part in parts if (seen := self._filter_gemini_part(object_at(part))) is not None]
+        if self.holds_reasoning and self.has_only_hidden_calls:
+            kept = [part for part in kept if not part.get("thought")]
+        finish = candidate.get("finishReason")
+        thinks = kept == parts and all(object_at(part).get("thought") for part in parts)
+        if self.holds_reasoning and thinks and parts and not finish:
+            self._held_events.append((raw, event))
+            return b""
+        out = b""
+        if finish or kept:
+            held, self._held_events = self._held_events, []
+            out = b"" if self.has_only_hidden_calls else b"".join(shown for shown, _ in held)
+        self.shown_count += len(kept)
+        if kept == parts and not self.any_hidden:
+            return out + raw
+        if not kept and (self.has_only_hidden_calls or not finish):
+            return out
+        content = {**object_at(candidate, "content"), "role": "model", "parts": kept}
+        candidate = {**candidate, "content": content}
+        if self.has_only_hidden_calls:
+            candidate.pop("finishReason", None)  # The next reply continues where this one ends.
+        fresh = {**event, "candidates": [candidate, *list_at(event, "candidates")[1:]]}
+        return out + encode_event(self._with_earlier_output(fresh, self.output_tokens_before))
+
+    def _filter_gemini_part(self, part: Mapping[str, Json]) -> Json | None:
+        if part.get("thought") and self.replies_before and self.shown_count:
+            return None
+        if not isinstance(part.get("functionCall"), Mapping):
+            return part
+        if self.count_and_check_hidden(text_at(part["functionCall"], "name")):
+            return None
+        first, self._signed = not self._signed, True
+        if first and self.hidden_count and "thoughtSignature" not in part:
+            return {**part, "thoughtSignature": PLACEHOLDER}
+        return part
+
+    @staticmethod
+    def _with_earlier_output(value: dict[str, Json], before: int) -> dict[str, Json]:
+        usage = value.get("usageMetadata")
+        if not isinstance(usage, Mapping) or not before:
+            return value
+        told = {**usage, "candidatesTokenCount": number_at(usage, "candidatesTokenCount") + before}
+        told["totalTokenCount"] = number_at(usage, "totalTokenCount") + before
+        return {**value, "usageMetadata": told}
+
+    def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
+        parts: list[Json] = []
+        for at, value in enumerate(values):
+            self._signed, self.hidden_count = False, 0
+            candidate = object_at(value, "candidates", 0)
+            for part in map(object_at, list_at(candidate, "content", "parts")):
+                seen = self._filter_gemini_part(part)
+                if seen is not None and not (part.get("thought") and at < len(values) - 1):
+                    parts.append(seen)
+        last = values[-1]
+        before = sum(parse_usage(object_at(value, "usageMetadata")).output for value in values[:-1])
+        candidate = object_at(last, "candidates", 0)
+        content = {**object_at(candidate, "content"), "role": "model", "parts": parts}
+        return self._with_earlier_output({**last, "candidates": [{**candidate, "content": content}]}, before)

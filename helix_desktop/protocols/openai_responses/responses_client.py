@@ -1,0 +1,237 @@
+"""Speaks OpenAI's Responses API without the provider's memory: `store` is false and every item is sent again.
+
+Reasoning comes as encrypted items. They go back word for word in front of what they led to, and only
+to the same provider.
+"""
+
+import re
+from collections.abc import Mapping
+
+from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Request, Role, ToolResult
+from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
+from helix_desktop.errors import ModelFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import (
+    Json,
+    Object,
+    checked_text_at,
+    list_at,
+    number_at,
+    object_at,
+    parse_json,
+    parse_object,
+    require_object,
+    text_at,
+    value_at,
+    without_fields,
+)
+from helix_desktop.protocols import request_parts
+from helix_desktop.protocols.event_stream import ServerSentEvent
+from helix_desktop.protocols.openai_responses import responses_gateway
+from helix_desktop.protocols.protocol_dialect import (
+    SAMPLING,
+    ModelAbilities,
+    OutgoingRequest,
+    ProtocolDialect,
+    find_error_in,
+    sampling_options,
+    without_refused_option,
+)
+from helix_desktop.protocols.reply_reader import ReplyReaderBase
+
+KIND = "openai-responses"
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OPTIONAL = ("reasoning.summary", "reasoning", "include", "parallel_tool_calls", "max_output_tokens", *SAMPLING)
+_STATUS_OF = {
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "context_length_exceeded": 400,
+    "invalid_prompt": 400,
+    "invalid_api_key": 401,
+    "model_not_found": 404,
+}
+
+
+class OpenAIResponses(ProtocolDialect):
+    kind = KIND
+
+    def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest:
+        writer = _ResponsesItemWriter(self.reasoning_tag, request_parts.legal_ids(request.messages, _ID, 40), abilities)
+        items = [item for message in request.messages for item in writer.write_items(message)]
+        body: Object = {"model": request.model, "input": [*items], "stream": True, "store": False}
+        if request.system:
+            body["instructions"] = request.system
+        if request.tools and abilities.tools:
+            body["tools"] = [*responses_gateway.tools_as_json(request.tools)]
+        if request.max_output:
+            body["max_output_tokens"] = request.max_output
+        if abilities.reasoning:
+            body["include"] = ["reasoning.encrypted_content"]
+            effort: Object = {"effort": request.reasoning} if request.reasoning else {}
+            body["reasoning"] = {"summary": "auto", **effort}
+        body.update(sampling_options(request, abilities))
+        return OutgoingRequest("/responses", body)
+
+    def build_reply_reader(self, request: Request) -> "ResponsesReplyReader":
+        return ResponsesReplyReader(self.reasoning_tag, self.where, request.model)
+
+    def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
+        """Without reasoning this organisation cannot decrypt, without summaries it may not see, without options."""
+        if "encrypted" in failure.what or "reasoning' was provided without" in failure.what:
+            kept = [item for item in list_at(body, "input") if value_at(item, "type") != "reasoning"]
+            return None if kept == body["input"] else {**body, "input": kept}
+        if "reasoning.summary" in failure.what and value_at(body, "reasoning", "summary"):
+            return {**body, "reasoning": without_fields(object_at(body, "reasoning"), "summary")}
+        return without_refused_option(body, failure, _OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class _ResponsesItemWriter:
+    tag: str
+    ids: Mapping[str, str]
+    abilities: ModelAbilities
+
+    def write_items(self, message: Message) -> list[Object]:
+        if message.role is Role.ASSISTANT:
+            return [item for part in message.parts if (item := self._reply_item(part)) is not None]
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        rest = [piece for part in message.parts if (piece := self._input_piece(part)) is not None]
+        outputs: list[Object] = [
+            {"type": "function_call_output", "call_id": self.ids[one.call], "output": self._output_of_result(one)}
+            for one in results
+        ]
+        if not rest and results:
+            return outputs
+        content: list[Json] = [*rest] or [{"type": "input_text", "text": "(empty)"}]
+        return [*outputs, {"type": "message", "role": "user", "content": content}]
+
+    def _reply_item(self, part: MessagePart) -> Object | None:
+        if isinstance(part, Reasoning):
+            item = parse_object(part.opaque) if part.provider == self.tag else None
+            return item if item is not None and item.get("type") == "reasoning" else None
+        if isinstance(part, ToolCall):
+            call: Object = {"type": "function_call", "call_id": self.ids[part.id], "name": part.name}
+            return {**call, "arguments": request_parts.arguments_as_json(part)}
+        if isinstance(part, Text) and part.text:
+            return {"type": "message", "role": "assistant", "content": part.text}
+        return None
+
+    def _output_of_result(self, result: ToolResult) -> str | list[Json]:
+        if not result.images:
+            return result.text
+        return [{"type": "input_text", "text": result.text}, *(self._input_image(image) for image in result.images)]
+
+    def _input_piece(self, part: MessagePart) -> Object | None:
+        if isinstance(part, Text) and part.text:
+            return {"type": "input_text", "text": part.text}
+        return self._input_image(part) if isinstance(part, Image) else None
+
+    def _input_image(self, image: Image) -> Object:
+        if not self.abilities.images:
+            return {"type": "input_text", "text": request_parts.text_for_omitted_image(image)}
+        return {"type": "input_image", "image_url": request_parts.data_url(image), "detail": "auto"}
+
+
+class ResponsesReplyReader(ReplyReaderBase):
+    """A stream of response events, or one whole response."""
+
+    def __init__(self, tag: str, where: str, model: str) -> None:
+        super().__init__(tag, where, model)
+        self._response: Object = {}
+
+    @property
+    def is_reply_complete(self) -> bool:
+        return bool(self._response)
+
+    def feed_event(self, event: ServerSentEvent) -> list[Delta]:
+        if event.data.strip() == "[DONE]":
+            return []
+        value = require_object(parse_json(event.data))
+        if text_at(value, "object") == "response":
+            return self._read_whole_response(value)
+        match text_at(value, "type"):
+            case "error":
+                raise self._failure_of_body(value if find_error_in(value) else {"error": value})
+            case "response.failed":
+                raise self._failure_of_body(object_at(value, "response"))
+            case "response.completed" | "response.incomplete" as kind:
+                self._end_with_response({"status": kind.rpartition(".")[2], **object_at(value, "response")})
+                return []
+            case "response.output_item.added" | "response.output_item.done" as kind:
+                return self._read_item(
+                    number_at(value, "output_index"), object_at(value, "item"), done=kind.endswith("done")
+                )
+        if find_error_in(value):
+            raise self._failure_of_body(value)
+        return self._read_event(value)
+
+    def _failure_of_body(self, body: Object) -> ModelFailed:
+        code = text_at(body, "error", "code") or text_at(body, "error", "type")
+        return self._failure_in_stream(_STATUS_OF.get(code, 500), body)
+
+    def _read_event(self, value: Object) -> list[Delta]:
+        index = number_at(value, "output_index")
+        delta = checked_text_at(value, "delta") if text_at(value, "type").endswith(".delta") else ""
+        match text_at(value, "type"):
+            case "response.output_text.delta" | "response.refusal.delta":
+                return self._draft.add_text(index, delta)
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                return self._draft.add_reasoning(index, delta)
+            case "response.reasoning_summary_part.added" if number_at(value, "summary_index"):
+                return self._draft.add_reasoning(index, "\n\n")
+            case "response.function_call_arguments.delta":
+                return self._draft.add_call_piece(index, arguments=delta)
+        return []
+
+    def _read_item(self, index: int, item: Object, *, done: bool) -> list[Delta]:
+        match text_at(item, "type"):
+            case "function_call":
+                return self._read_call_item(index, item, done=done)
+            case "reasoning" if done:
+                return self._read_reasoning_item(index, item)
+            case "message" if done and not self._draft.sort_of(index):
+                pieces = list_at(item, "content")
+                text = "".join(text_at(piece, "text") or text_at(piece, "refusal") for piece in pieces)
+                return self._draft.add_text(index, text)
+        return []
+
+    def _read_call_item(self, index: int, item: Object, *, done: bool) -> list[Delta]:
+        call_id = text_at(item, "call_id") or text_at(item, "id")
+        deltas = self._draft.add_call_piece(index, call_id=call_id, name=checked_text_at(item, "name"))
+        return [*deltas, *self._draft.set_whole_arguments(index, text_at(item, "arguments"))] if done else deltas
+
+    def _read_reasoning_item(self, index: int, item: Object) -> list[Delta]:
+        """The item goes back as it came, if it is readable: without the provider's memory only encrypted content is."""
+        summary = "\n\n".join(text_at(piece, "text") for piece in list_at(item, "summary"))
+        deltas = self._draft.add_reasoning(index, "" if self._draft.sort_of(index) else summary)
+        if text_at(item, "encrypted_content"):
+            kept = without_fields(item, "status", "content")
+            self._draft.seal_reasoning(index, **{name: value for name, value in kept.items() if value is not None})
+        return deltas
+
+    def _read_whole_response(self, response: Object) -> list[Delta]:
+        """A server that does not stream sends the response at once."""
+        if find_error_in(response):
+            raise self._failure_of_body(response)
+        deltas: list[Delta] = []
+        for index, item in enumerate(list_at(response, "output")):
+            deltas += self._read_item(index, object_at(item), done=True)
+        self._end_with_response(response)
+        return deltas
+
+    def _end_with_response(self, response: Object) -> None:
+        self._response, self._model, self.is_stream_over = response, text_at(response, "model"), True
+        self._usage = responses_gateway.parse_usage(object_at(response, "usage"))
+
+    def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
+        if cut or not self._response:
+            return Stop.CUT, cut or self._describe_abrupt_end()
+        reason = text_at(self._response, "incomplete_details", "reason")
+        if reason == "content_filter":
+            return Stop.FILTERED, f"{self._where} held back the rest of the reply (content filter)."
+        status = text_at(self._response, "status")
+        if reason == "max_output_tokens":
+            return Stop.LENGTH, ""
+        if status != "completed":
+            return Stop.CUT, self._describe_abrupt_end(f"as {status or 'unknown'}{f' ({reason})' if reason else ''}")
+        return Stop.END, ""

@@ -1,0 +1,288 @@
+"""Responses as agents at the gateway write them: a list of items; what stands between two of the user is one reply."""
+
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+
+from helix_desktop.engine.facts import Stop, ToolSpec, Usage
+from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at, value_at
+from helix_desktop.protocols.event_stream import encode_event
+from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, NumberedCallFilter, add_earlier_output, sum_output
+from helix_desktop.protocols.request_parts import function_of_tool
+from helix_desktop.protocols.wire_message import (
+    Json,
+    Path,
+    Piece,
+    PieceEdit,
+    PieceKind,
+    RequestHead,
+    Speaker,
+    Tool,
+    Wired,
+    WireReply,
+    edit_pieces,
+    piece_of_image_url,
+    read_effort,
+    read_tool,
+    replace_text_in_content,
+    text_of_content,
+    unknown_piece,
+)
+
+NAME = "openai-responses"
+_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+_RESULTS = frozenset(
+    {"function_call_output", "custom_tool_call_output", "local_shell_call_output", "computer_call_output"}
+)
+_SERVER = frozenset(
+    {"local_shell_call", "web_search_call", "file_search_call", "computer_call", "code_interpreter_call", "mcp_call"}
+)
+
+
+def parse_head(body: Mapping[str, Json]) -> RequestHead:
+    # Codex sends some tools within the input.
+    in_input = [tool for item in list_at(body, "input") for tool in list_at(item, "tools")]
+    tools = [object_at(tool) for tool in (*list_at(body, "tools"), *in_input)]
+    named = (read_tool(tool, tool.get("parameters", {}), text_at(tool, "type")) for tool in tools)
+    items = takewhile(lambda item: item.get("role") in ("developer", "system"), map(object_at, list_at(body, "input")))
+    said = (text_at(body, "instructions"), *(text_of_content(item.get("content")) for item in items))
+    effort = read_effort(text_at(body, "reasoning", "effort"))
+    return RequestHead(text_at(body, "model"), "\n\n".join(filter(None, said)), tuple(named), effort)
+
+
+def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+    """The messages of a request: items of one reply are one message. `before`: those at its beginning that were read already."""
+    given = body.get("input")
+    if isinstance(given, str):
+        return [Wired(Speaker.USER, (given,), (Piece(PieceKind.TEXT, given, (0,)),))]
+    out: list[Wired] = list(before)
+    reply: list[Json] = []
+    for item in list_at(given)[sum(len(message.units) for message in before) :]:
+        if _belongs_to_reply(object_at(item)):
+            reply.append(item)
+            continue
+        if reply:
+            out.append(parse_message(reply))
+            reply = []
+        out.append(parse_message([item]))
+    return [*out, parse_message(reply)] if reply else out
+
+
+def _belongs_to_reply(item: Mapping[str, Json]) -> bool:
+    kind = text_at(item, "type")
+    return kind in _CALLS or kind in _SERVER or kind == "reasoning" or text_at(item, "role") == "assistant"
+
+
+def parse_message(items: Sequence[Json]) -> Wired:
+    first = object_at(items[0]) if items else {}
+    speaker = Speaker.ASSISTANT if not items or _belongs_to_reply(first) else Speaker.USER
+    if text_at(first, "role") in ("system", "developer"):
+        speaker = Speaker.SYSTEM
+    pieces = tuple(piece for at, item in enumerate(items) for piece in _pieces_of_item(object_at(item), at))
+    return Wired(speaker, tuple(items), pieces)
+
+
+def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
+    kind = text_at(item, "type")
+    if kind in _CALLS:
+        field, call, name = _CALLS[kind], text_at(item, "call_id"), text_at(item, "name")
+        return [Piece(PieceKind.CALL, text_at(item, field), (at,), call, name, media_type=field)]
+    if kind in _RESULTS:
+        output = item.get("output")
+        text = output if isinstance(output, str) else text_of_content(output)
+        return [Piece(PieceKind.RESULT, text, (at,), text_at(item, "call_id"))]
+    if kind == "reasoning":
+        return [Piece(PieceKind.REASONING, text_of_content(item.get("summary")), (at,))]
+    if kind in ("", "message"):
+        content = item.get("content")
+        if isinstance(content, str):
+            return [Piece(PieceKind.TEXT, content, (at, "content"))]
+        return [
+            _piece_of_item_part(object_at(part), (at, "content", place)) for place, part in enumerate(list_at(content))
+        ]
+    return [Piece(PieceKind.OTHER, format_json_value(item), (at,))]
+
+
+def _piece_of_item_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
+    if isinstance(part.get("text"), str):
+        return Piece(PieceKind.TEXT, text_at(part, "text"), path)
+    return piece_of_image_url(text_at(part, "image_url"), path) or unknown_piece(part, path)
+
+
+def apply_edits(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
+    """The items with some pieces shown as something else. A message with nothing left is none."""
+    units = edit_pieces(wired, edits, _find_text_place)
+    return [u for u in units if isinstance(u, str) or u.get("content") or text_at(u, "type") not in ("", "message")]
+
+
+def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
+    if piece.kind is PieceKind.CALL:
+        return (piece.media_type,), text
+    if piece.kind is PieceKind.RESULT:
+        return ("output",), replace_text_in_content(value_at(units, *piece.path, "output"), text, "input_text")
+    return (() if piece.path[-1] == "content" or len(piece.path) == 1 else ("text",)), text
+
+
+def user_message(text: str) -> Json:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
+def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
+    del name, ok
+    return {"type": "function_call_output", "call_id": call, "output": text}
+
+
+def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+    return [unit for unit, _ in units]
+
+
+def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
+    if len(units) == 1 and isinstance(units[0], str):
+        return {**body, "input": units[0]}
+    return {**body, "input": [user_message(unit) if isinstance(unit, str) else unit for unit in units]}
+
+
+def with_added_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
+    ours = tools_as_json(tools)
+    for at, item in enumerate(list_at(body, "input") if "tools" not in body else ()):
+        if isinstance(object_at(item).get("tools"), list):
+            given = list(body["input"])
+            given[at] = {**item, "tools": [*ours, *item["tools"]]}
+            return {**body, "input": given}
+    return {**body, "tools": [*ours, *list_at(body, "tools")]}
+
+
+def tools_as_json(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
+    return [{"type": "function", **function_of_tool(t), "strict": False} for t in tools]
+
+
+# --- Replies are read, whole or from a stream
+
+
+def parse_reply(value: Mapping[str, Json]) -> WireReply:
+    """A whole reply. `status` stays off its items: a client sends them back without."""
+    items = [dict(object_at(item)) for item in list_at(value, "output")]
+    for item in items:
+        item.pop("status", None)
+    wired = parse_message(items)
+    status = text_at(value, "status")
+    why = text_at(value, "incomplete_details", "reason")
+    stop = Stop.CUT
+    if status == "completed":
+        stop = Stop.CALLS if wired.pieces_of_kind(PieceKind.CALL) else Stop.END
+    elif status == "incomplete":
+        stop = Stop.FILTERED if why == "content_filter" else Stop.LENGTH
+    return WireReply(wired, stop, parse_usage(object_at(value, "usage")), text_at(value, "model"))
+
+
+def parse_usage(value: Mapping[str, Json]) -> Usage:
+    return Usage(
+        input=number_at(value, "input_tokens"),
+        cache_read=number_at(value, "input_tokens_details", "cached_tokens"),
+        cache_write=number_at(value, "input_tokens_details", "cache_write_tokens"),
+        output=number_at(value, "output_tokens"),
+        reasoning=number_at(value, "output_tokens_details", "reasoning_tokens"),
+    )
+
+
+class ReplyAssembler:
+    """A reply put together from the events of its stream."""
+
+    def __init__(self) -> None:
+        self.whole: dict[str, Json] = {}
+        self._items: dict[int, Json] = {}
+        self.is_done = False
+
+    def add_reply_event(self, event: Mapping[str, Json]) -> None:
+        """One more event. Items are whole when they are done; the last event holds them all, but for some servers."""
+        kind = text_at(event, "type")
+        if kind == "response.output_item.done":
+            self._items[number_at(event, "output_index")] = event.get("item")
+        elif kind in ("response.completed", "response.incomplete", "response.failed"):
+            self.whole = dict(object_at(event, "response"))
+            self.is_done = kind != "response.failed"
+        elif kind == "response.created" and not self.whole:
+            self.whole = dict(object_at(event, "response"))
+
+    def whole_reply(self) -> dict[str, Json]:
+        """The reply as it would have come without a stream."""
+        given = list_at(self.whole, "output")
+        return {**self.whole, "output": list(given) or [item for _, item in sorted(self._items.items())]}
+
+
+# --- Calls of this program's tools are hidden from the agent
+
+
+class ResponsesCallFilter(NumberedCallFilter):
+    """Items and events are numbered; the last event holds the whole reply once more."""
+
+    index_name = "output_index"
+
+    def __init__(self, *, hold: bool) -> None:
+        super().__init__(hold=hold)
+        self._sent = 0
+        self._items: list[Json] = []
+        self._first: Mapping[str, Json] = {}
+        self._rewriting = False
+
+    def filter_event(self, raw: bytes, event: Json | None) -> bytes:
+        if event is None:
+            return b"" if self.has_only_hidden_calls and b"[DONE]" in raw else raw
+        kind = text_at(event, "type")
+        if kind in ("response.created", "response.in_progress", "response.queued"):
+            self._first = self._first or object_at(event, "response")
+            return self._number_sent_event(raw, event) if self.replies_before == 0 else b""
+        if kind in ("response.completed", "response.incomplete"):
+            return b"" if self.has_only_hidden_calls else self.release_held_events() + self._finish_response(raw, event)
+        if "output_index" not in event:
+            return self._number_sent_event(raw, event)
+        index = number_at(event, "output_index")
+        out = b""
+        if kind == "response.output_item.added":
+            out = self._begin_item(index, object_at(event, "item"))
+        return out + self.hold_or_show_event(raw, event, index)
+
+    def _begin_item(self, index: int, item: Mapping[str, Json]) -> bytes:
+        kind = text_at(item, "type")
+        if kind != "function_call" and kind.endswith("_call"):
+            self.visible_count += 1
+        call = text_at(item, "name") if kind == "function_call" else None
+        return self.begin_reply_part(index, thinks=kind == "reasoning", call=call)
+
+    def renumber_event(self, raw: bytes, event: Mapping[str, Json], index: int, shown: int) -> bytes:
+        if event.get("type") == "response.output_item.done":
+            self._items.append(event.get("item"))
+        return self._number_sent_event(
+            raw, event if shown == index else {**event, "output_index": shown}, changed=shown != index
+        )
+
+    def _number_sent_event(self, raw: bytes, event: Mapping[str, Json], *, changed: bool = False) -> bytes:
+        """Events are numbered as the client sees them."""
+        given = event.get("sequence_number")
+        self._rewriting |= changed or (given is not None and given != self._sent)
+        if not self._rewriting:
+            self._sent += 1
+            return raw
+        if given is not None:
+            event = {**event, "sequence_number": self._sent}
+        self._sent += 1
+        return encode_event(event, text_at(event, "type"))
+
+    def _finish_response(self, raw: bytes, event: Mapping[str, Json]) -> bytes:
+        if not self.any_hidden:
+            return self._number_sent_event(raw, event)
+        response = object_at(event, "response")
+        usage = object_at(response, "usage")
+        usage = add_earlier_output(usage, self.output_tokens_before, "output_tokens", "input_tokens")
+        whole = {**response, "id": self._first.get("id", response.get("id")), "output": self._items, "usage": usage}
+        return self._number_sent_event(raw, {**event, "response": whole}, changed=True)
+
+    def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
+        items: list[Json] = []
+        for at, value in enumerate(values):
+            for item in map(object_at, list_at(value, "output")):
+                ours = item.get("type") == "function_call" and item.get("name") in HIDDEN_TOOLS
+                if not ours and not (item.get("type") == "reasoning" and at < len(values) - 1):
+                    items.append(item)
+        last = values[-1]
+        usage = sum_output(values, "output_tokens", "input_tokens")
+        return {**last, "id": values[0].get("id"), "output": items, "usage": usage}

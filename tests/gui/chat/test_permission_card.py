@@ -1,0 +1,521 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QTextCursor
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import (
+    QApplication,
+    QCheckBox,
+    QComboBox,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QPushButton,
+    QWidget,
+)
+
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
+from helix_desktop.errors import InvalidInput
+from helix_desktop.gui.chat.exact_difference import ExactDifferenceView
+from helix_desktop.gui.chat.permission_card import (
+    LONGEST,
+    PermissionQuestionPanel,
+    announce_question_text,
+    format_uncovered_files,
+)
+from helix_desktop.gui.chat.schema_form import SchemaForm
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.shared.exact_text_view import ExactTextView
+from helix_desktop.gui.theme import Theme
+from tests.gui import story
+from tests.unmarking import unmark_text
+
+COMMAND = PermissionQuestion(
+    story.call(1, "run_command", command="cargo test"), "Run a command", "cargo test", "Commands are asked for."
+)
+
+
+@pytest.fixture
+def approvals(theme: Theme) -> PermissionQuestionPanel:
+    made = PermissionQuestionPanel(theme)
+    made.show_keys({"allow-once": "Alt+Y"})
+    made.resize(900, 300)
+    made.show_oldest_question({1: COMMAND})
+    return made
+
+
+def buttons(approvals: PermissionQuestionPanel) -> dict[str, QPushButton]:
+    return {button.text(): button for button in approvals.findChildren(QPushButton)}
+
+
+def test_the_exact_command_and_every_scope_is_offered(approvals: PermissionQuestionPanel) -> None:
+    assert approvals.isVisible()
+    assert [edit.toPlainText() for edit in approvals.findChildren(QPlainTextEdit)] == ["cargo test"]
+    assert set(buttons(approvals)) == {"Deny", "Always allow", "Allow in this conversation", "Allow once"}
+    assert buttons(approvals)["Allow once"].toolTip() == "Allow once (Alt+Y)"
+
+
+@pytest.mark.parametrize(
+    ("pressed", "answer"),
+    [
+        ("Allow once", PermissionAnswer(allowed=True, scope="once")),
+        ("Allow in this conversation", PermissionAnswer(allowed=True, scope="conversation")),
+        ("Always allow", PermissionAnswer(allowed=True, scope="always")),
+        ("Deny", PermissionAnswer(allowed=False)),
+    ],
+)
+def test_each_button_answers(approvals: PermissionQuestionPanel, pressed: str, answer: PermissionAnswer) -> None:
+    spy = QSignalSpy(approvals.answered)
+    QTest.mouseClick(buttons(approvals)[pressed], Qt.MouseButton.LeftButton)
+    assert spy.at(0) == [1, answer]
+
+
+def test_words_go_with_a_refusal(approvals: PermissionQuestionPanel) -> None:
+    spy = QSignalSpy(approvals.answered)
+    line = approvals.findChildren(QLineEdit)[0]
+    QTest.keyClicks(line, "only the lock tests")
+    QTest.keyClick(line, Qt.Key.Key_Return)
+    assert spy.at(0) == [1, PermissionAnswer(allowed=False, words="only the lock tests")]
+
+
+def test_it_is_answered_with_the_keyboard_alone(approvals: PermissionQuestionPanel) -> None:
+    spy = QSignalSpy(approvals.answered)
+    assert QTest.qWaitForWindowActive(approvals)
+    assert approvals.visible_card is not None
+    approvals.visible_card.focus_first_control()
+    focused = approvals.focusWidget()
+    assert focused is buttons(approvals)["Allow once"]
+    QTest.keyClick(focused, Qt.Key.Key_Space)
+    QTest.keyClick(focused, Qt.Key.Key_Return)
+    assert spy.count() == 0, "nobody has read it yet: these keys were meant for what had the focus before"
+    approvals.visible_card._taken -= 1
+    QTest.keyClick(focused, Qt.Key.Key_Space)
+    assert spy.at(0)[1].allowed
+
+
+EDIT = replace(COMMAND, call=story.call(2, "edit_file", path="a.txt"), title="Edit a.txt")
+CHANGE = "--- a.txt\n+++ a.txt\n@@ -1,3 +1,2 @@\n same\n-old words\n--- of a list\n+new words\n"
+
+
+def test_a_short_change_leaves_the_focus_to_the_answer(approvals: PermissionQuestionPanel) -> None:
+    """The question takes the focus before it is drawn for the first time."""
+    approvals.resize(900, 600)
+    assert QTest.qWaitForWindowActive(approvals)
+    approvals.show_oldest_question({1: replace(EDIT, preview=CHANGE)})
+    assert approvals.visible_card is not None
+    approvals.visible_card.focus_first_control()
+    assert isinstance(approvals.focusWidget(), ExactDifferenceView)
+    for _ in range(10):
+        QApplication.processEvents()
+    assert approvals.focusWidget() is buttons(approvals)["Allow once"]
+
+
+def test_a_change_is_shown_as_on_the_page_of_changes(theme: Theme) -> None:
+    made = PermissionQuestionPanel(theme)
+    made.resize(900, 600)
+    made.show_oldest_question({1: replace(EDIT, preview=CHANGE)})
+    made.show()
+    QApplication.processEvents()
+    (view,) = made.findChildren(ExactDifferenceView)
+    assert view.is_end_seen
+    assert buttons(made)["Allow once"].isEnabled()
+    told = [(line.mark, line.text, bool(line.changed_spans)) for line in view.shown_lines]
+    assert told == [
+        ("", "--- a.txt", False),
+        ("", "+++ a.txt", False),
+        (" ", "same", False),
+        ("-", "old words", True),
+        ("-", "-- of a list", False),
+        ("+", "new words", True),
+    ]
+    buttons(made)["Side by side"].click()
+    assert [(row.left.text, row.right.text) for row in view._sheet.rows if row.left and row.right][-1] == (
+        "old words",
+        "new words",
+    )
+
+
+def test_in_a_small_window_a_change_has_the_room(window: MainWindow) -> None:
+    window.resize(900, 600)
+    window.chat.way_on.hide()
+    body = "".join(f" same {number}\n-old {number}\n+new {number}\n" for number in range(10))
+    preview = f"--- a.txt\n+++ a.txt\n@@ -1,20 +1,20 @@\n{body}"
+    window.chat.approvals.show_oldest_question({1: replace(EDIT, preview=preview, rules=("edit *",))})
+    for _ in range(10):
+        QApplication.processEvents()
+    (view,) = window.chat.approvals.findChildren(ExactDifferenceView)
+    assert view.viewport().height() >= 10 * view._ink.code_line_height
+
+
+@pytest.mark.parametrize(("size", "lines"), [((1440, 900), 21), ((900, 600), 6)])
+@pytest.mark.parametrize("kind", ["edit", "command"])
+def test_what_fits_on_the_screen_needs_no_scrolling(
+    window: MainWindow, size: tuple[int, int], lines: int, kind: str
+) -> None:
+    """An edit of 21 lines had to be scrolled to its end before it could be allowed, on a screen with room for 40."""
+    window.resize(*size)
+    window.chat.way_on.hide()
+    body = "".join(f"+line {number}\n" for number in range(lines))
+    edit = replace(EDIT, preview=f"--- a.txt\n+++ a.txt\n@@ -0,0 +1,{lines} @@\n{body}")
+    question = edit if kind == "edit" else replace(COMMAND, preview=body, rules=("cat",))
+    window.chat.approvals.show_oldest_question({1: question})
+    for _ in range(10):
+        QApplication.processEvents()
+    (view,) = window.chat.approvals.findChildren(ExactDifferenceView if kind == "edit" else ExactTextView)
+    assert view.verticalScrollBar().maximum() == 0
+    assert buttons(window.chat.approvals)["Allow once"].isEnabled()
+    assert window.chat.composer.visibleRegion().boundingRect().height() == window.chat.composer.height()
+
+
+def test_a_change_that_is_long_is_allowed_once_its_end_has_been_shown(theme: Theme) -> None:
+    body = "".join(f"+line {number} {'x' * (number % 300)}\u202e\n" for number in range(400))
+    made = PermissionQuestionPanel(theme)
+    made.resize(900, 400)
+    made.show_oldest_question({1: replace(EDIT, preview=f"--- a\n+++ a\n@@ -0,0 +1,400 @@\n{body}")})
+    made.show()
+    QApplication.processEvents()
+    (view,) = made.findChildren(ExactDifferenceView)
+    assert not buttons(made)["Allow once"].isEnabled()
+    assert "400 hidden or look-alike characters" in view.describe_length_and_warnings()
+    for _ in range(400):
+        view.show_next_part()
+        QApplication.processEvents()
+    assert buttons(made)["Allow once"].isEnabled()
+
+
+@pytest.mark.parametrize("preview", [CHANGE.replace("-1,3", "-1,9"), f"ls\n{CHANGE}", f"{CHANGE}more"])
+def test_what_only_looks_like_a_change_is_shown_as_text(theme: Theme, preview: str) -> None:
+    made = PermissionQuestionPanel(theme)
+    made.show_oldest_question({1: replace(EDIT, preview=preview)})
+    assert len(made.findChildren(ExactTextView)) == 1
+
+
+def test_a_command_is_never_shown_as_a_change(theme: Theme) -> None:
+    _, text = shown_by(theme, CHANGE)
+    assert unmark_text(text.toPlainText()) == CHANGE
+
+
+def test_a_scope_that_is_not_offered_cannot_be_given(theme: Theme) -> None:
+    approvals = PermissionQuestionPanel(theme)
+    approvals.show_oldest_question({1: PermissionQuestion(COMMAND.call, "t", "p", scopes=("once",))})
+    spy = QSignalSpy(approvals.answered)
+    assert approvals.visible_card is not None
+    approvals.visible_card.allow_for_scope("always")
+    assert spy.count() == 0
+
+
+def test_the_rule_to_add_grows_with_the_text_while_its_question_stands(theme: Theme) -> None:
+    approvals = PermissionQuestionPanel(theme)
+    approvals.show_oldest_question({1: replace(COMMAND, rules=("git log --oneline", "git log *"))})
+    approvals.show()
+    rule = approvals.findChild(QComboBox)
+    assert rule is not None
+    before = rule.fontInfo().pixelSize()
+    theme.set_zoom(2.0)
+    assert rule.fontInfo().pixelSize() == 2 * before
+
+
+def test_the_oldest_question_stands_alone_and_the_next_follows(approvals: PermissionQuestionPanel) -> None:
+    other = PermissionQuestion(COMMAND.call, "Write a file", "x", "")
+    approvals.show_oldest_question({1: COMMAND, 2: other})
+    assert approvals._more.text() == "1 more question waiting"
+    approvals.show_oldest_question({2: other})
+    assert approvals.visible_card is not None
+    assert approvals.visible_card.accessibleName() == "Permission needed: Write a file"
+    approvals.show_oldest_question({})
+    assert not approvals.isVisible()
+
+
+def shown_by(theme: Theme, preview: str) -> tuple[PermissionQuestionPanel, ExactTextView]:
+    made = PermissionQuestionPanel(theme)
+    made.resize(900, 400)
+    made.show_oldest_question({1: replace(COMMAND, preview=preview)})
+    made.show()
+    QApplication.processEvents()
+    return made, made.findChildren(ExactTextView)[0]
+
+
+def test_a_shortcut_allows_nothing_that_was_not_in_sight(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pressed twice, or held, it answered the question that took the card's place."""
+    panel = PermissionQuestionPanel(theme)
+    panel.resize(900, 400)
+    panel.show_oldest_question({1: COMMAND})
+    spy, card = QSignalSpy(panel.answered), panel.visible_card
+    assert card is not None
+    card.allow_by_shortcut("once")
+    assert spy.count() == 0, "it was never painted"
+    panel.show()
+    QApplication.processEvents()
+    card.allow_by_shortcut("once")
+    assert spy.count() == 0, "nobody reads that fast"
+    monkeypatch.setattr("helix_desktop.gui.chat.permission_card.READING", 0.0)
+    over = QWidget()
+    over.setGeometry(panel.frameGeometry())
+    over.show()
+    assert not card.is_in_sight()
+    card.allow_by_shortcut("once")
+    assert spy.count() == 0, "another window covers it"
+    over.close()
+    card.allow_by_shortcut("once")
+    assert spy.count() == 1
+
+
+def test_the_second_of_two_clicks_does_not_answer_the_next_question(
+    theme: Theme, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel, _ = shown_by(theme, "ls")
+    spy, button = QSignalSpy(panel.answered), buttons(panel)["Allow once"]
+
+    def click_for_the_second_time() -> None:
+        QTest.mouseDClick(button, Qt.MouseButton.LeftButton)
+        QTest.mouseRelease(button, Qt.MouseButton.LeftButton)
+
+    click_for_the_second_time()
+    assert spy.count() == 0
+    monkeypatch.setattr("helix_desktop.gui.chat.permission_card.READING", 0.0)
+    click_for_the_second_time()
+    assert spy.count() == 1
+
+
+@pytest.mark.parametrize(
+    "line", [": שלום; rsync -a good-copy שלום old-data", "שלום && rm old-data", "# مرحبا > good-copy old-data"]
+)
+def test_words_stand_in_the_order_in_which_they_run(theme: Theme, line: str) -> None:
+    """A line that begins with a Hebrew or Arabic word was laid out from right to left."""
+    _, text = shown_by(theme, line)
+    shown = text.toPlainText()
+
+    def x_of_word(word: str) -> int:
+        cursor = QTextCursor(text.document())
+        cursor.setPosition(shown.index(word) + 1)
+        return text.cursorRect(cursor).x()
+
+    latin = [word for word in line.split() if word.isascii() and word[0].isalpha()]
+    assert [x_of_word(word) for word in latin] == sorted(x_of_word(word) for word in latin)
+    words = [word.strip(";") for word in line.split() if not word.isascii()]
+    assert x_of_word(words[0]) < x_of_word(latin[-1])
+
+
+def test_nothing_is_removed_from_what_is_allowed(theme: Theme) -> None:
+    """What a terminal would hide ran unseen: the card showed `ls -la`."""
+    line = "ls -la \x1b]\nrm -f precious.txt; echo RAN\n#\x07"
+    _, text = shown_by(theme, line)
+    assert text.toPlainText() == "ls -la ⟨001B⟩]\nrm -f precious.txt; echo RAN\n#⟨0007⟩"
+    assert (
+        text.describe_length_and_warnings() == "3 lines · 41 characters · 2 hidden or look-alike characters, marked ⟨…⟩"
+    )
+
+
+def test_a_title_names_its_path_exactly(theme: Theme) -> None:
+    told = announce_question_text(replace(COMMAND, title="Edit a\u202etxt.\nb"))
+    assert told == "Permission needed: Edit a⟨202E⟩txt.⟨000A⟩b"
+
+
+def test_a_sub_agents_long_task_says_what_is_left_out(theme: Theme) -> None:
+    made = PermissionQuestionPanel(theme)
+    made.show_oldest_question({1: replace(COMMAND, by="x" * (LONGEST + 5))})
+    assert any(label.text().endswith("x … 5 more characters") for label in made.findChildren(QLabel))
+
+
+@pytest.mark.parametrize(
+    "preview", ["echo " + "x" * 100_000, "\n".join(map(str, range(1_000))), "a" + "\n" * 5_000 + "b"]
+)
+def test_a_long_text_is_allowed_once_its_end_has_been_shown(theme: Theme, preview: str) -> None:
+    made, text = shown_by(theme, preview)
+    spy = QSignalSpy(made.answered)
+    assert made.visible_card is not None
+    assert not buttons(made)["Allow once"].isEnabled()
+    assert "scroll to the end to continue" in text.describe_length_and_warnings()
+    made.visible_card.allow_for_scope("once")
+    assert spy.count() == 0, "the key shows the next page"
+    for _ in range(3_000):
+        if text.is_end_seen:
+            break
+        text.show_next_part()
+        QApplication.processEvents()
+    assert unmark_text(text.toPlainText()) == preview
+    assert buttons(made)["Always allow"].isEnabled()
+    made.visible_card.allow_for_scope("once")
+    assert spy.count() == 1
+
+
+def test_a_text_that_does_not_fit_has_to_be_scrolled_however_short_it_is(theme: Theme) -> None:
+    around = QWidget()
+    text = ExactTextView(theme, "\n".join("abcdefghijk"), around)
+    for high, seen in ((60, False), (400, True), (60, True)):
+        text.resize(400, high)
+        around.resize(500, 500)
+        around.show()
+        QApplication.processEvents()
+        text.viewport().repaint()
+        assert text.is_end_seen is seen
+
+
+@pytest.mark.parametrize("width", range(420, 1_000, 37))
+def test_a_command_that_wraps_is_shown_whole(theme: Theme, width: int) -> None:
+    line = " ".join("x" * 30 for _ in range(8))
+    made, text = shown_by(theme, line)
+    made.resize(width, 500)
+    for _ in range(3):
+        QApplication.processEvents()
+    assert text.verticalScrollBar().maximum() == 0
+    assert text.is_end_seen
+
+
+SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "title": "Your name"},
+            "age": {"type": "integer"},
+            "colour": {"type": "string", "enum": ["red", "green"], "default": "green"},
+            "sure": {"type": "boolean"},
+        },
+        "required": ["name"],
+    }
+)
+
+
+def test_a_form_is_made_from_a_schema(theme: Theme) -> None:
+    form = SchemaForm(SCHEMA)
+    with pytest.raises(InvalidInput, match="name is required"):
+        form.values_as_json()
+    lines = form.findChildren(QLineEdit)
+    lines[0].setText("Ada")
+    form.findChildren(QCheckBox)[0].setChecked(True)
+    assert form.findChildren(QComboBox)[0].currentText() == "green"
+    assert json.loads(form.values_as_json()) == {"name": "Ada", "colour": "green", "sure": True}
+    lines[1].setText("old")
+    with pytest.raises(InvalidInput, match="age must be a number"):
+        form.values_as_json()
+
+
+@pytest.mark.parametrize("schema", ["", "[]", "{", '{"properties": 3}', '{"properties": {"x": 1}}'])
+def test_a_broken_schema_makes_an_empty_or_a_plain_form(theme: Theme, schema: str) -> None:
+    assert json.loads(SchemaForm(schema).values_as_json()) in ({}, {"x": None})
+
+
+def test_a_question_with_a_form_is_answered_with_its_values(theme: Theme) -> None:
+    approvals = PermissionQuestionPanel(theme)
+    approvals.show_oldest_question(
+        {4: PermissionQuestion(COMMAND.call, "Who are you?", "", form=SCHEMA, scopes=("once",))}
+    )
+    spy = QSignalSpy(approvals.answered)
+    assert set(buttons(approvals)) == {"Cancel", "Decline", "Send to server"}
+    QTest.mouseClick(buttons(approvals)["Send to server"], Qt.MouseButton.LeftButton)
+    assert spy.count() == 0
+    approvals.findChildren(QLineEdit)[0].setText("Ada")
+    QTest.mouseClick(buttons(approvals)["Send to server"], Qt.MouseButton.LeftButton)
+    assert json.loads(spy.at(0)[1].values)["name"] == "Ada"
+
+
+def test_the_key_sends_a_form_once_something_was_typed_into_it(theme: Theme) -> None:
+    approvals = PermissionQuestionPanel(theme)
+    schema = json.dumps({"properties": {"name": {"type": "string", "default": "Bo"}}})
+    approvals.show_oldest_question(
+        {4: PermissionQuestion(COMMAND.call, "Who are you?", "", form=schema, scopes=("once",))}
+    )
+    spy = QSignalSpy(approvals.answered)
+    line = approvals.findChildren(QLineEdit)[0]
+    QTest.keyClick(line, Qt.Key.Key_Return)  # was meant for what had the keyboard before
+    assert spy.count() == 0
+    QTest.keyClicks(line, "b")
+    QTest.keyClick(line, Qt.Key.Key_Return)
+    assert [json.loads(spy.at(at)[1].values) for at in range(spy.count())] == [{"name": "Bob"}]
+
+
+@pytest.mark.parametrize(("pressed", "scope"), [("Decline", "once"), ("Cancel", "cancel")])
+def test_a_server_may_be_declined_or_left_without_an_answer(theme: Theme, pressed: str, scope: str) -> None:
+    approvals = PermissionQuestionPanel(theme)
+    approvals.show_oldest_question(
+        {4: PermissionQuestion(COMMAND.call, "The server x asks", "", form=SCHEMA, scopes=("once",))}
+    )
+    spy = QSignalSpy(approvals.answered)
+    QTest.mouseClick(buttons(approvals)[pressed], Qt.MouseButton.LeftButton)
+    assert spy.at(0)[1] == PermissionAnswer(allowed=False, scope=scope)
+
+
+def test_choices_with_words_and_several_of_them(theme: Theme) -> None:
+    either = {"oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}], "type": "string"}
+    many = {"type": "array", "items": {"enum": ["a", "b", "c"]}, "default": ["b"]}
+    older = {"type": "string", "enum": ["1", "2"], "enumNames": ["One", "Two"]}
+    schema = {"properties": {"colour": either, "letters": many, "number": older}, "required": ["colour"]}
+    form = SchemaForm(json.dumps(schema))
+    colour, number = form.findChildren(QComboBox)
+    assert [colour.itemText(at) for at in range(colour.count())] == ["Red", "Green"]
+    assert [number.itemText(at) for at in range(number.count())] == ["(none)", "One", "Two"]
+    colour.setCurrentIndex(1)
+    form.findChildren(QCheckBox)[0].setChecked(True)
+    assert json.loads(form.values_as_json()) == {"colour": "g", "letters": ["a", "b"]}
+
+
+def test_another_conversations_question_is_another_card_though_its_number_is_the_same(
+    approvals: PermissionQuestionPanel,
+) -> None:
+    """Every conversation counts its questions from one."""
+    approvals.show_oldest_question({1: replace(COMMAND, title="Delete a folder", preview="rm -r /")})
+    assert [edit.toPlainText() for edit in approvals.findChildren(QPlainTextEdit) if edit.isVisible()] == ["rm -r /"]
+
+
+def test_a_servers_words_are_no_mark_up(theme: Theme) -> None:
+    form = SchemaForm(json.dumps({"required": 5, "properties": {"x": {"type": "string", "title": "<b>Name</b>"}}}))
+    shown = [label for label in form.findChildren(QLabel) if "Name" in label.text()]
+    assert [label.textFormat() for label in shown] == [Qt.TextFormat.PlainText]
+    assert form.values_as_json() == "{}"
+
+
+def test_a_sub_agents_question_says_for_what_it_asks(theme: Theme) -> None:
+    made = PermissionQuestionPanel(theme)
+    made.show_oldest_question({1: replace(COMMAND, by="<b>Find</b> every caller")})
+    shown = [label.text() for label in made.findChildren(QLabel)]
+    assert "Asked by a sub-agent working on: <b>Find</b> every caller" in shown
+    made.show_oldest_question({2: COMMAND})
+    assert not any("sub-agent" in label.text() for label in made.findChildren(QLabel) if label.isVisible())
+
+
+def test_the_rule_that_always_makes_is_shown_and_can_be_narrowed(approvals: PermissionQuestionPanel) -> None:
+    rules = ("git log *", "git log -3 *", "git log -3")
+    approvals.show_oldest_question({2: replace(COMMAND, rules=rules)})
+    card = approvals.visible_card
+    assert card is not None
+    choice = card.findChild(QComboBox)
+    assert choice is not None
+    assert [choice.itemText(row) for row in range(choice.count())] == list(rules)
+    spy = QSignalSpy(card.answered)
+    choice.setCurrentIndex(2)
+    buttons(approvals)["Always allow"].click()
+    assert spy.at(0)[0] == PermissionAnswer(allowed=True, scope="always", rule=2)
+
+
+def test_the_only_rule_is_no_field_that_looks_like_a_choice(approvals: PermissionQuestionPanel) -> None:
+    approvals.show_oldest_question({2: replace(COMMAND, rules=("git log",))})
+    card = approvals.visible_card
+    assert card is not None
+    assert not [choice for choice in card.findChildren(QComboBox) if not choice.isHidden()]
+    assert "git log" in [label.text() for label in card.findChildren(QLabel) if not label.isHidden()]
+    spy = QSignalSpy(card.answered)
+    buttons(approvals)["Always allow"].click()
+    assert spy.at(0)[0] == PermissionAnswer(allowed=True, scope="always", rule=0)
+
+
+def test_where_nothing_would_be_kept_no_rule_is_shown(approvals: PermissionQuestionPanel) -> None:
+    approvals.show_oldest_question({2: replace(COMMAND, scopes=("once",))})
+    assert approvals.visible_card is not None
+    assert approvals.visible_card.findChild(QComboBox) is None
+
+
+def test_a_command_says_what_an_undo_does_not_cover(theme: Theme) -> None:
+    made = PermissionQuestionPanel(theme)
+    words = format_uncovered_files("ready", ["node_modules/", *(f"big{n}/" for n in range(6))])
+    assert words == "Undo cannot restore: node_modules/, big0/, big1/, big2/, big3/, and 2 more"
+    assert format_uncovered_files("ready", []) == ""
+    assert "cannot be undone" in format_uncovered_files("off", [])
+    made.show_oldest_question({1: replace(COMMAND, call=replace(COMMAND.call, name="run_command"))}, words)
+    assert words in [label.text() for label in made.findChildren(QLabel)]
+    made.show_oldest_question({2: replace(COMMAND, call=replace(COMMAND.call, name="write_file"))}, words)
+    assert made.visible_card is not None
+    assert words not in [label.text() for label in made.visible_card.findChildren(QLabel)]

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from PySide6.QtTest import QSignalSpy
+from PySide6.QtWidgets import QApplication, QLabel
+
+from helix_desktop.gui.colours import LIGHT
+from helix_desktop.gui.frame.top_level_window import SMALLEST_SIZE, WindowShell
+from helix_desktop.gui.window_state_file import WindowMemory
+
+
+def test_the_surfaces_are_painted_before_anything_stands_on_them(memory: WindowMemory) -> None:
+    memory.remember_value("workspace", value="storage-engine")
+    shell = WindowShell(memory, "Helix Desktop")
+    shell.resize(1000, 600)
+    image = shell.grab().toImage()
+    expected = {20: LIGHT["rail"], 200: LIGHT["window"], 700: LIGHT["panel"], 307: LIGHT["line"]}
+    assert {x: image.pixelColor(x, 300).name() for x in expected} == expected
+    inside = QLabel("here")
+    shell.setCentralWidget(inside)
+    assert shell.centralWidget() is inside
+
+
+def test_closing_is_asked_for_and_left_to_the_program(memory: WindowMemory) -> None:
+    shell = WindowShell(memory, "Helix Desktop")
+    shell.show()
+    closing = QSignalSpy(shell.closing)
+    shell.close()
+    assert closing.count() == 1
+    assert shell.isVisible()
+
+
+def test_it_stands_where_it_stood(memory: WindowMemory) -> None:
+    first = WindowShell(memory, "Helix Desktop")
+    first.setGeometry(8, 9, 880, 520)
+    first.save_window_geometry()
+    again = WindowShell(memory, "Helix Desktop")
+    assert again.geometry().size() == first.geometry().size()
+
+
+def test_a_place_outside_of_all_screens_is_not_believed(memory: WindowMemory) -> None:
+    memory.remember_value("window", value="bm9uc2Vuc2U=")
+    shell = WindowShell(memory, "Helix Desktop")
+    screen = QApplication.primaryScreen().availableGeometry()
+    assert screen.intersects(shell.geometry())
+    assert shell.minimumSize() == SMALLEST_SIZE
+
+
+def test_the_first_window_leaves_room_for_what_the_system_puts_around_it(memory: WindowMemory) -> None:
+    shell = WindowShell(memory, "Helix Desktop")
+    screen = QApplication.primaryScreen().availableGeometry()
+    assert shell.height() <= screen.height() - 60 or shell.height() == SMALLEST_SIZE.height()
+
+
+def test_painting_it_needs_nothing_heavy() -> None:
+    """What the first paint imports decides how soon it comes."""
+    program = (
+        "import sys, helix_desktop.window_start\n"
+        "heavy = {'asyncio', 'httpx', 'mcp', 'tiktoken', 'tomlkit', 'markdown_it', 'pygments', 'keyring',\n"
+        "         'helix_desktop.engine.facts', 'helix_desktop.gui.theme', 'helix_desktop.engine.forgotten_text_forms', 'PySide6.QtNetwork', 'PySide6.QtSvg'}\n"
+        "print(*sorted(heavy & set(sys.modules)))"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == ""
+
+
+def test_painting_it_does_not_make_the_enums_of_qt(tmp_path: Path) -> None:
+    """They take PySide6 25 ms, and nothing that is painted first needs them. The first look at `Qt` makes them all."""
+    program = (
+        "import gc, sys, pathlib\n"
+        "from PySide6 import QtCore\n"
+        "from helix_desktop import window_start as app\n"
+        "painted = app._wait_for_first_paint\n"
+        "def paint(*given):\n"
+        "    painted(*given)\n"
+        "    made = [each for each in gc.get_objects() if isinstance(each, type) and each.__qualname__ == 'GlobalColor']\n"
+        "    print(len(made), 'Qt' in vars(QtCore), given[1].placeholder.was_painted)\n"
+        "    sys.stdout.flush()\n"
+        "    import os\n"
+        "    os._exit(0)\n"
+        "app._wait_for_first_paint = paint\n"
+        f"app.main(pathlib.Path({str(tmp_path)!r}), [])"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["0", "False", "True"]

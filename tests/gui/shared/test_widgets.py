@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAccessible
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QComboBox, QDialog, QLabel, QLineEdit, QToolButton, QWidget
+
+from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.shared import widgets
+from helix_desktop.gui.shared.setting_fields import FieldDeclaration, build_field_row
+from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button
+
+
+def test_a_name_is_no_markup(application: QApplication) -> None:
+    label = build_plain_label("<b>build</b>", "title")
+    assert (label.textFormat(), label.text()) == (Qt.TextFormat.PlainText, "<b>build</b>")
+    assert (label.wordWrap(), label.property("look")) == (True, "title")
+
+
+def test_return_in_a_field_presses_no_button(application: QApplication) -> None:
+    pressed: list[str] = []
+    dialog = QDialog()
+    field = QLineEdit(dialog)
+    button = build_push_button("Delete", dialog, lambda: pressed.append("Delete"), "danger")
+    dialog.show()
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert pressed == []
+    button.click()
+    assert (pressed, button.property("look")) == (["Delete"], "danger")
+    dialog.close()
+
+
+def test_enter_presses_the_button_with_the_keyboard_and_not_the_default_one(application: QApplication) -> None:
+    """On Cancel it did what Cancel was to prevent."""
+    pressed: list[str] = []
+    dialog = widgets.TransientDialog("Delete?", None)
+    dialog.rejected.connect(lambda: pressed.append("Cancel"))
+    buttons = widgets.build_confirm_buttons(dialog, "Delete", lambda: pressed.append("Delete"))
+    more = build_push_button("More", dialog, lambda: pressed.append("More"))
+    sign = QToolButton(dialog)
+    sign.clicked.connect(lambda: pressed.append("Sign"))
+    line = QLineEdit(dialog)
+    build_column(line, more, sign, buttons, owner=dialog)
+    dialog.show()
+    assert QTest.qWaitForWindowActive(dialog)
+    cancel = next(each for each in buttons.buttons() if each.text() == "Cancel")
+    for stop in (more, sign, line, cancel):
+        stop.setFocus()
+        QTest.keyClick(stop, Qt.Key.Key_Return)
+    assert pressed == ["More", "Sign", "Delete", "Cancel"]
+
+
+def names_told(widget: QWidget) -> list[str]:
+    """By the labels of a widget, which is all that a screen reader on Linux learns of the name of a choice."""
+    interface = QAccessible.queryAccessibleInterface(widget)
+    assert interface is not None
+    labels = [thing for thing, kind in interface.relations() if kind & QAccessible.RelationFlag.Label]
+    return [label.text(QAccessible.Text.Name) for label in labels]
+
+
+def test_a_choice_is_called_by_its_name_and_not_by_its_value_alone(application: QApplication) -> None:
+    dialog = QDialog()
+    box = widgets.build_combo_box("Salt & pepper", dialog)
+    build_column(box, owner=dialog)
+    box.addItem("A little")
+    dialog.show()
+    assert names_told(box) == ["Salt & pepper"]
+    assert [label.isVisible() for label in dialog.findChildren(QLabel)] == [False]
+    dialog.close()
+
+
+def test_a_choice_among_the_settings_is_called_by_its_title(application: QApplication) -> None:
+    page = QWidget()
+    for title in ("Fold by", ""):
+        declared = FieldDeclaration("by", title, "What a fold makes.", "a", choices=("a", "b"))
+        row = build_field_row(declared, lambda _value: None, page)
+        assert names_told(row.findChildren(QComboBox)[0]) == [title or "What a fold makes."]
+    page.deleteLater()

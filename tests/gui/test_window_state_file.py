@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.gui.window_state_file import WindowMemory
+
+
+def test_values_survive_a_restart(tmp_path: Path, application: QApplication) -> None:
+    memory = WindowMemory(tmp_path / "window.json")
+    memory.remember_value("layout", "one", "sidebar", value=False)
+    memory.remember_value("draft", "one", "talk", value={"text": "half a sentence"})
+    memory.write_memory_file()
+    again = WindowMemory(tmp_path / "window.json")
+    assert again.get_remembered("layout", "one", "sidebar", default=True) is False
+    assert again.get_remembered("draft", "one", "talk", default=dict[str, str]()) == {"text": "half a sentence"}
+
+
+def test_half_a_sign_keeps_no_draft_from_the_disk(tmp_path: Path, application: QApplication) -> None:
+    """Names of files, and what models write, may hold what is no text in UTF-8."""
+    memory = WindowMemory(tmp_path / "window.json")
+    memory.remember_value("draft", "one", "talk", value={"text": "about \ud83d and caf\udce9"})
+    memory.write_memory_file()
+    again = WindowMemory(tmp_path / "window.json")
+    assert again.get_remembered("draft", "one", "talk", default=dict[str, str]()) == {"text": "about ? and caf?"}
+
+
+def test_a_value_of_another_type_is_not_believed(memory: WindowMemory) -> None:
+    memory.remember_value("layout", "width", value="wide")
+    assert memory.get_remembered("layout", "width", default=252) == 252
+
+
+def test_an_empty_value_is_forgotten(memory: WindowMemory) -> None:
+    memory.remember_value("draft", "one", "a", value={"text": "x"})
+    memory.remember_value("draft", "one", "a", value={})
+    assert memory.get_remembered("draft", "one", "a", default={"gone": 1}) == {"gone": 1}
+
+
+def test_a_damaged_file_is_set_aside(tmp_path: Path, application: QApplication, expect: Callable[[str], None]) -> None:
+    expect("cannot be read and is set aside")
+    (tmp_path / "window.json").write_text("{half")
+    memory = WindowMemory(tmp_path / "window.json")
+    memory.remember_value("window", value="x")
+    memory.write_memory_file()
+    assert (tmp_path / "window.damaged").read_text() == "{half"
+    assert WindowMemory(tmp_path / "window.json").get_remembered("window", default="") == "x"
+
+
+def test_a_disk_that_refuses_is_only_said(
+    tmp_path: Path, application: QApplication, expect: Callable[[str], None]
+) -> None:
+    expect("could not be kept")
+    memory = WindowMemory(tmp_path / "folder" / "window.json")
+    (tmp_path / "folder").write_text("a file where a folder should be")
+    memory.remember_value("window", value="x")
+    memory.write_memory_file()
+    assert memory.get_remembered("window", default="") == "x"
+
+
+def test_a_text_is_cut_out_of_what_is_kept_for_a_workspace(tmp_path: Path, application: QApplication) -> None:
+    memory = WindowMemory(tmp_path / "window.json")
+    (tmp_path / "window.damaged").write_text("{the key")
+    for workspace in ("one", "two"):
+        memory.remember_value(
+            "draft", workspace, "talk", value={"text": "use the key here", "attachments": [{"name": "the key"}]}
+        )
+        memory.remember_value("history", workspace, value=["hello", "the key"])
+    memory.forget_remembered_text("the key", within="one")
+    again = WindowMemory(tmp_path / "window.json")
+    assert again.get_remembered("draft", "one", "talk", default=dict[str, object]()) == {
+        "text": "use  here",
+        "attachments": [{"name": ""}],
+    }
+    assert again.get_remembered("history", "one", default=list[str]()) == ["hello"]
+    assert again.get_remembered("history", "two", default=list[str]()) == ["hello", "the key"]
+    assert not (tmp_path / "window.damaged").exists()
+
+
+def test_who_types_without_a_pause_is_kept_on_the_disk_as_well(memory: WindowMemory, tmp_path: Path) -> None:
+    """Each key would put off a timer that begins anew with it."""
+    memory._timer.setInterval(600_000)  # so that it does not run off while a busy machine lets this test wait
+    memory.remember_value("draft", "one", "talk", value={"text": "a"})
+    due = memory._timer.remainingTime()
+    QTest.qWait(20)
+    memory.remember_value("draft", "one", "talk", value={"text": "ab"})
+    assert memory._timer.remainingTime() < due

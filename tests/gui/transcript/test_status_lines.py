@@ -1,0 +1,45 @@
+"""What the chat itself says of a fact, and where it says nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Fact, FoldFailed, FoldKind, Forgotten, Stop, Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.session import PLAN
+from helix_desktop.gui.transcript.status_lines import describe_fact
+from tests.gui.transcript.facts import Told
+
+
+@pytest.mark.parametrize(
+    ("fact", "words"),
+    [
+        (TurnEnded(TurnEnd.DONE), ""),
+        (TurnEnded(TurnEnd.STOPPED), "Stopped."),
+        (TurnEnded(TurnEnd.FAILED, "No network."), "The turn failed. No network."),
+        (TurnEnded(TurnEnd.SPENDING_LIMIT), "The cost limit was reached."),
+        (FoldFailed(FoldKind.HANDOVER, "it was too long"), "Handover: it was too long."),
+        (Forgotten((), 2, ""), "Content was permanently removed here: 0 entries, 2 records."),
+        (Forgotten((Digest.of_content(b"x"),), 1, ""), "Content was permanently removed here: 1 entry, 1 record."),
+        (UserSaid((Text("hello"),)), ""),
+    ],
+)
+def test_what_is_noted_of_a_fact(fact: Fact, words: str) -> None:
+    assert describe_fact(fact) == words
+
+
+def test_an_approved_plan_stands_in_the_chat_as_it_was_approved() -> None:
+    """The user may have changed it, and the call's line shows what the agent had written."""
+    note = describe_fact(UserSaid((Text(f"{PLAN}1. Read\n\n2. Write"),), by="plan"))
+    assert note.endswith("the full text of the approved plan.\n\n1. Read\n\n2. Write")
+    assert (
+        describe_fact(UserSaid((Text("[Go on.]"),), by="task")) == "You gave this task the permission that it needed."
+    )
+
+
+@pytest.mark.parametrize("stop", Stop)
+def test_an_answer_is_noted_where_it_was_cut_short(stop: Stop) -> None:
+    told = Told()
+    told.reply("so far", stop=stop)
+    noted = describe_fact(told.facts[-1].fact)
+    assert bool(noted) == (stop in {Stop.LENGTH, Stop.FILTERED, Stop.CUT})

@@ -1,0 +1,172 @@
+"""A reply of Anthropic's put together from its stream, event by event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from helix_desktop.engine.context_usage import compute_cost
+from helix_desktop.engine.facts import ModelRole, ModelSet
+from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.protocols.anthropic.anthropic_gateway import AnthropicCallFilter
+from tests.protocols.streams import DONE, put_together, through
+
+
+def read(*events: dict[str, Any]) -> dict[str, Any]:
+    return put_together(anthropic_gateway.ReplyAssembler(), events)
+
+
+def start(index: int, **block: Any) -> dict[str, Any]:
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def delta(index: int, **more: Any) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": index, "delta": more}
+
+
+def test_blocks_stand_in_the_order_of_their_numbers_with_all_their_pieces() -> None:
+    begin = {"type": "message_start", "message": {"id": "m1", "usage": {"input_tokens": 5, "output_tokens": 1}}}
+    told = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9, "x": None}}
+    value = read(
+        begin,
+        start(1, type="text", text=""),
+        start(0, type="thinking", thinking=""),
+        delta(0, type="thinking_delta", thinking="let me "),
+        delta(0, type="thinking_delta", thinking="see"),
+        delta(0, type="signature_delta", signature="sig"),
+        delta(1, type="text_delta", text="here "),
+        delta(1, type="text_delta", text="it is"),
+        delta(1, type="citations_delta", citation={"n": 1}),
+        delta(1, type="citations_delta", citation={"n": 2}),
+        delta(4, type="text_delta", text="a block whose beginning was lost"),
+        told,
+    )
+    assert value["content"] == [
+        {"type": "thinking", "thinking": "let me see", "signature": "sig"},
+        {"type": "text", "text": "here it is", "citations": [{"n": 1}, {"n": 2}]},
+        {"type": "text", "text": "a block whose beginning was lost"},
+    ]
+    assert (value["id"], value["stop_reason"]) == ("m1", "tool_use")
+    assert value["usage"] == {"input_tokens": 5, "output_tokens": 9}
+
+
+def test_the_arguments_of_a_call_are_those_written_and_none_where_they_broke_off() -> None:
+    begin = start(0, type="tool_use", id="t1", name="Bash", input={})
+    whole = read(begin, delta(0, partial_json='{"command": '), delta(0, partial_json='"ls"}'))
+    assert whole["content"] == [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}]
+    assert read(begin, delta(0, partial_json='{"comm'))["content"][0]["input"] == {}
+    assert read(start(0, type="tool_use", input={"a": 1}))["content"][0]["input"] == {"a": 1}
+
+
+def test_a_reply_is_complete_with_its_last_event_alone() -> None:
+    reading = anthropic_gateway.ReplyAssembler()
+    reading.add_reply_event({"type": "message_start", "message": {}})
+    assert not reading.is_done
+    reading.add_reply_event({"type": "message_stop"})
+    assert reading.is_done
+
+
+BEGIN: Any = {"type": "message_start", "message": {"id": "m1", "usage": {"input_tokens": 5, "output_tokens": 1}}}
+STOP: Any = {"type": "message_stop"}
+THOUGHT: Any = {"type": "thinking", "thinking": "hm"}
+WORDS: Any = {"type": "text", "text": "a"}
+HIDDEN: Any = {"type": "tool_use", "id": "t1", "name": "recall_history", "input": {}}
+OWN: Any = {"type": "tool_use", "id": "t2", "name": "Bash", "input": {}}
+
+
+def block(index: int, value: Any) -> list[Any]:
+    return [start(index, **value), {"type": "content_block_stop", "index": index}]
+
+
+def told(output: int) -> Any:
+    return {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": output}}
+
+
+@pytest.mark.parametrize(
+    ("hold", "events", "given"),
+    [
+        (
+            False,
+            [BEGIN, DONE, {"type": "ping"}, *block(0, THOUGHT), *block(1, OWN), told(3), STOP, {"type": "error"}, {}],
+            [[at] for at in range(11)],
+        ),
+        (True, [BEGIN, *block(0, THOUGHT), *block(1, WORDS), told(3)], [[0], [], [], [1, 2, 3], [4], [5]]),
+        (True, [*block(0, THOUGHT), {"type": "ping"}, told(3)], [[], [], [2], [0, 1, 3]]),
+        (True, [*block(0, {"type": "redacted_thinking"}), told(3), STOP], [[], [], [0, 1, 2], [3]]),
+        (True, [BEGIN, *block(0, THOUGHT), *block(1, HIDDEN), told(3), STOP], [[0], [], [], [], [], [], []]),
+        (
+            True,
+            [*block(0, THOUGHT), *block(1, HIDDEN), *block(2, OWN), told(3), STOP],
+            [[], [], [], [], *([event] for event in block(0, OWN)), [told(3)], [7]],
+        ),
+        (
+            False,
+            [*block(0, OWN), *block(1, HIDDEN), *block(2, WORDS), told(3)],
+            [[0], [1], [], [], *([event] for event in block(1, WORDS)), [told(3)]],
+        ),
+    ],
+)
+def test_the_client_sees_a_stream_without_the_hidden_calls(hold: bool, events: list[Any], given: Any) -> None:
+    assert through(AnthropicCallFilter(hold=hold), events) == given
+
+
+def test_the_reply_after_a_hidden_call_goes_on_with_the_first() -> None:
+    veil = AnthropicCallFilter(hold=True)
+    assert through(veil, [BEGIN, *block(0, WORDS), *block(1, HIDDEN), told(10), STOP]) == [
+        [0],
+        [1],
+        [2],
+        [],
+        [],
+        [],
+        [],
+    ]
+    veil.count_and_reset_reply(10)
+    second = [BEGIN, *block(0, THOUGHT), *block(1, WORDS), told(3), STOP]
+    assert through(veil, second) == [[], [], [], [3], [4], [told(13)], [6]]
+    veil.count_and_reset_reply(3)
+    given = [[event] for event in block(2, OWN)]
+    assert through(veil, [BEGIN, *block(0, OWN), told(2), STOP]) == [[], *given, [told(15)], [4]]
+
+
+def test_whole_replies_become_one_with_the_last_thoughts_and_all_the_output() -> None:
+    def whole(*content: Any, id_: str = "m1", output: int = 3) -> dict[str, Any]:
+        return {"id": id_, "content": list(content), "usage": {"input_tokens": 5, "output_tokens": output}}
+
+    odd = {"type": "server_tool_use", "name": "recall_history"}
+    merge = AnthropicCallFilter(hold=True).merge_whole_replies
+    first = whole(THOUGHT, HIDDEN, odd)
+    assert merge([first, whole(THOUGHT, OWN, id_="m2")]) == whole(odd, OWN, output=6)
+    assert merge([whole(THOUGHT, HIDDEN), whole(THOUGHT, OWN, id_="m2")]) == whole(THOUGHT, OWN, output=6)
+    assert merge([whole(WORDS, THOUGHT, HIDDEN)]) == whole(WORDS, THOUGHT)
+
+
+def test_marks_are_taken_off_and_set_without_touching_what_has_none() -> None:
+    bare = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+    assert anthropic_gateway.without_cache_marks(bare) is bare
+    words = {"role": "user", "content": "a"}
+    assert anthropic_gateway.without_cache_marks(words) is words
+    mark = {"type": "ephemeral"}
+    empty = {"role": "user", "content": []}
+    assert anthropic_gateway.with_cache_mark(empty, mark) is empty
+    marked = {"type": "text", "text": "a", "cache_control": mark}
+    assert anthropic_gateway.with_cache_mark(words, mark) == {"role": "user", "content": [marked]}
+    assert anthropic_gateway.with_cache_mark(bare, mark)["content"] == [bare["content"][0], {**marked, "text": "b"}]
+
+
+def test_the_users_words_and_an_added_result_are_one_message() -> None:
+    words, result = {"role": "user", "content": "a"}, anthropic_gateway.result_message("t1", "Bash", "out")
+    assert anthropic_gateway.merge_added([(words, False), (result, True)]) == [
+        {"role": "user", "content": [*result["content"], {"type": "text", "text": "a"}]}
+    ]
+
+
+def test_what_is_kept_for_an_hour_is_told_apart() -> None:
+    told: dict[str, Any] = {"input_tokens": 1, "cache_read_input_tokens": 20, "cache_creation_input_tokens": 300}
+    assert anthropic_gateway.parse_usage(told).cache_write_hour == 0
+    told["cache_creation"] = {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 200}
+    usage = anthropic_gateway.parse_usage(told)
+    assert (usage.input, usage.cache_write, usage.cache_write_hour) == (321, 300, 200)
+    dear = ModelSet(ModelRole.MAIN, "one", 1_000_000, 0, 3.0, 15.0, 0.3, 3.75)
+    assert compute_cost(usage, dear) == pytest.approx((1 * 3.0 + 20 * 0.3 + 100 * 3.75 + 200 * 6.0) / 1e6)

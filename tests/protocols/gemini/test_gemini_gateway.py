@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.protocols.gemini import gemini_gateway
+from helix_desktop.protocols.gemini.gemini_gateway import PLACEHOLDER, GeminiCallFilter, gemini_parameters
+from helix_desktop.protocols.wire_message import Tool
+from tests.protocols.streams import DONE, put_together, through
+
+TEXT: Any = {"type": "string"}
+KNOWN = {
+    "type", "properties", "required", "items", "enum", "anyOf", "format", "description", "title", "nullable", "minimum", "maximum",
+    "minItems", "maxItems", "minLength", "maxLength", "pattern",
+}  # fmt: skip
+
+
+def argument(schema: Any, **more: Any) -> Any:
+    made: Any = gemini_parameters({"type": "object", "properties": {"a": schema}, **more})
+    return made["parameters"]["properties"]["a"]
+
+
+@pytest.mark.parametrize(
+    ("given_", "expected"),
+    [
+        ({"type": ["string", "null"]}, {"type": "string", "nullable": True}),
+        ({"type": ["null", 7, "integer", "string"]}, {"type": "integer", "nullable": True}),
+        ({"type": ["null"]}, {"type": "string", "nullable": True}),
+        ({"type": "null"}, {"type": "string", "nullable": True}),
+        ({"type": "string", "enum": ["a", "", 3]}, {"type": "string", "enum": ["a"]}),
+        ({"items": {"type": "integer"}}, {"type": "array", "items": {"type": "integer"}}),
+        ({"properties": {"b": TEXT}}, {"type": "object", "properties": {"b": TEXT}}),
+        ({"const": "x", "type": "string"}, {"type": "string", "enum": ["x"]}),
+        ({"type": "integer", "enum": [1, 2]}, {"type": "integer"}),
+        (
+            {"anyOf": [TEXT, {"type": "null"}], "description": "d"},
+            {"type": "string", "description": "d", "nullable": True},
+        ),
+        ({"oneOf": [TEXT, {"type": "integer"}]}, {"anyOf": [TEXT, {"type": "integer"}]}),
+        ({"allOf": [TEXT, {"maxLength": 3}]}, {"type": "string", "maxLength": 3}),
+        ({"type": "array"}, {"type": "array", "items": TEXT}),
+        ({"type": "string", "format": "uri"}, TEXT),
+        ({"type": "string", "format": "date-time"}, {"type": "string", "format": "date-time"}),
+        ({"type": "object", "additionalProperties": TEXT}, {"type": "object"}),
+        ({}, TEXT),
+        (True, TEXT),
+    ],
+)
+def test_what_it_does_not_know_is_put_otherwise_or_left_out(given_: Any, expected: Any) -> None:
+    assert argument(given_) == expected
+
+
+def test_references_become_what_they_point_at() -> None:
+    definitions: Any = {"Path": {"type": "string", "description": "a path"}}
+    assert argument({"$ref": "#/$defs/Path"}, **{"$defs": definitions}) == definitions["Path"]
+    mine = {"$ref": "#/definitions/Path", "description": "mine"}
+    assert argument(mine, definitions=definitions) == {"type": "string", "description": "mine"}
+
+
+def test_a_schema_that_points_at_itself_ends() -> None:
+    definitions: Any = {"Node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}}
+    assert argument({"$ref": "#/$defs/Node"}, **{"$defs": definitions})["properties"]["next"]["type"] == "object"
+
+
+@pytest.mark.parametrize("inner", [lambda node: {"properties": {"a": node}}, lambda node: {"items": node}])
+def test_what_is_nested_more_than_24_deep_is_told_as_text(inner: Any) -> None:
+    schema: Any = {"type": "integer"}
+    for _ in range(23):
+        schema = inner(schema)
+    assert '"integer"' in json.dumps(argument(schema))
+    assert '"integer"' not in json.dumps(argument(inner(schema)))
+    assert '"integer"' not in json.dumps(argument({"anyOf": [schema, TEXT]})), "an alternative is one deeper"
+
+
+def test_required_names_are_there() -> None:
+    made: Any = gemini_parameters({"type": "object", "properties": {"a": TEXT}, "required": ["a", "b", {}]})
+    assert made["parameters"]["required"] == ["a"]
+
+
+schemas = st.recursive(
+    st.dictionaries(st.sampled_from(["type", "enum", "format", "const", "x-odd", "$schema"]), st.sampled_from(["string", "null", 7, None, ["a"]])),
+    lambda inner: st.fixed_dictionaries(
+        {}, optional={
+            "type": st.sampled_from(["object", "array", ["object", "null"]]),
+            "properties": st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+            "items": inner,
+            "anyOf": st.lists(inner, max_size=3),
+            "required": st.lists(st.sampled_from("abcd")),
+            "additionalProperties": inner,
+        },
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(schemas)
+def test_only_known_words_are_left_at_any_depth(schema: Any) -> None:
+    def check(one: Any) -> None:
+        assert set(one) <= KNOWN
+        assert isinstance(one.get("type", ""), str)
+        for inner in [
+            *one.get("properties", {}).values(),
+            *one.get("anyOf", []),
+            *([one["items"]] if "items" in one else []),
+        ]:
+            check(inner)
+
+    check(argument(schema))
+
+
+def test_what_the_gateway_adds_is_as_gemini_reads_it() -> None:
+    assert gemini_gateway.user_message("go on") == {"role": "user", "parts": [{"text": "go on"}]}
+    for ok, name in ((True, "output"), (False, "error")):
+        response = {"name": "recall", "response": {name: "text"}}
+        assert gemini_gateway.result_message("c1", "recall", "text", ok=ok) == {
+            "role": "user",
+            "parts": [{"functionResponse": response}],
+        }
+
+
+def calls(name: str, **more: Any) -> dict[str, Any]:
+    return {"functionCall": {"name": name, "args": {}}, **more}
+
+
+def chunk(*parts: Any, finish: str | None = None, **more: Any) -> dict[str, Any]:
+    candidate: dict[str, Any] = {"content": {"role": "model", "parts": list(parts)}, "index": 0}
+    return {"candidates": [candidate | ({"finishReason": finish} if finish else {})], **more}
+
+
+def usage(output: int, total: int) -> dict[str, Any]:
+    return {"usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": output, "totalTokenCount": total}}
+
+
+THOUGHT = {"text": "hm", "thought": True}
+HIDDEN, OWN = calls("recall_history"), calls("run")
+RUN = Tool("run", "runs", "{}")
+SIGNED = {**OWN, "thoughtSignature": PLACEHOLDER}
+
+
+def test_calls_are_numbered_on_from_the_messages_that_were_read_before() -> None:
+    answers: list[Any] = [{"functionResponse": {"name": name, "response": {}}} for name in ("run", "look", "run")]
+    contents = [{"role": "model", "parts": [OWN, calls("look"), {"text": "x"}, OWN]}]
+    contents += [{"role": "user", "parts": [answers[0]]}, {"role": "user", "parts": answers[1:]}]
+    contents += [{"role": "model", "parts": [OWN]}, {"role": "user", "parts": [answers[2]]}]
+    read = gemini_gateway.parse_messages({"contents": contents})
+    assert [piece.id for message in read for piece in message.pieces] == [
+        "call-1", "call-2", "", "call-3", "call-1", "call-2", "call-3", "call-4", "call-4",
+    ]  # fmt: skip
+    for known in range(len(contents) + 1):
+        assert gemini_gateway.parse_messages({"contents": contents}, read[:known]) == read
+
+
+def test_pieces_of_one_text_become_one_part_and_a_signature_ends_it() -> None:
+    reading = gemini_gateway.ReplyAssembler()
+    value = put_together(
+        reading,
+        [
+            {**chunk(THOUGHT), "responseId": "r1", "modelVersion": "m"},
+            chunk({"text": " so", "thought": True}, {"text": "a"}, {"text": "b", "thoughtSignature": "s"}),
+            chunk({"text": "c"}, OWN, {"text": "d"}),
+        ],
+    )
+    assert not reading.is_done
+    parts = [{"text": "hm so", "thought": True}, {"text": "ab", "thoughtSignature": "s"}, {"text": "c"}]
+    content = {"role": "model", "parts": [*parts, OWN, {"text": "d"}]}
+    assert value == {"responseId": "r1", "modelVersion": "m", "candidates": [{"content": content, "index": 0}]}
+    reading.add_reply_event(chunk({"text": "e"}, finish="STOP", **usage(1, 6)))
+    assert reading.is_done
+    content = {"role": "model", "parts": [*parts, OWN, {"text": "de"}]}
+    assert reading.whole_reply() == {
+        "responseId": "r1",
+        "modelVersion": "m",
+        "candidates": [{"content": content, "index": 0, "finishReason": "STOP"}],
+        **usage(1, 6),
+    }
+
+
+@pytest.mark.parametrize(
+    ("hold", "events", "given_"),
+    [
+        (False, [chunk(THOUGHT), DONE, chunk({"text": "a"}), chunk(OWN, finish="STOP", **usage(3, 8))], [[0], [1], [2], [3]]),
+        (True, [chunk(THOUGHT), chunk({"text": "a"}), chunk(THOUGHT, finish="STOP")], [[], [0, 1], [2]]),
+        (True, [chunk(THOUGHT), chunk(THOUGHT), chunk(finish="STOP")], [[], [], [0, 1, 2]]),
+        (True, [chunk(THOUGHT), chunk(**usage(1, 6)), chunk({"text": "a"})], [[], [1], [0, 2]]),
+        (True, [chunk(THOUGHT, {"text": "a"})], [[0]]),
+        (True, [chunk(THOUGHT, HIDDEN), chunk(OWN)], [[], [chunk(SIGNED)]]),
+        (False, [chunk(THOUGHT, HIDDEN), chunk(OWN)], [[chunk(THOUGHT)], [chunk(SIGNED)]]),
+        (True, [chunk(THOUGHT, {"text": "a"}, HIDDEN, finish="STOP")], [[chunk({"text": "a"})]]),
+        (False, [chunk(HIDDEN), chunk(finish="STOP")], [[], []]),
+        (True, [chunk(THOUGHT), chunk(HIDDEN), chunk(THOUGHT), chunk(finish="STOP")], [[], [], [], []]),
+        (True, [chunk(THOUGHT), chunk(HIDDEN), chunk(OWN)], [[], [], [0, chunk(SIGNED)]]),
+        (True, [chunk(THOUGHT), chunk({"text": "a"}, HIDDEN)], [[], [chunk({"text": "a"})]]),
+        (True, [chunk(THOUGHT), chunk({"text": "a"}, HIDDEN), chunk(OWN)], [[], [chunk({"text": "a"})], [chunk(SIGNED)]]),
+        (False, [chunk(HIDDEN, OWN, OWN, finish="STOP", **usage(3, 8))], [[chunk(SIGNED, OWN, finish="STOP", **usage(3, 8))]]),
+        (False, [chunk(HIDDEN, calls("run", thoughtSignature="s"))], [[chunk(calls("run", thoughtSignature="s"))]]),
+        (False, [chunk(OWN), chunk(HIDDEN), chunk(OWN), chunk(finish="STOP")], [[0], [], [chunk(OWN)], [chunk(finish="STOP")]]),
+        (False, [chunk(OWN), chunk(), chunk(HIDDEN, finish="STOP")], [[0], [1], [chunk(finish="STOP")]]),
+    ],
+)  # fmt: skip
+def test_the_client_sees_a_stream_without_the_hidden_calls(hold: bool, events: Any, given_: Any) -> None:
+    assert through(GeminiCallFilter(hold=hold), events) == given_
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "given_"),
+    [
+        (
+            [chunk({"text": "a"}), chunk(HIDDEN, finish="STOP", **usage(10, 15))],
+            [chunk(THOUGHT), chunk(THOUGHT, {"text": "b"}), chunk(OWN, finish="STOP", **usage(3, 8))],
+            [[], [chunk({"text": "b"})], [chunk(OWN, finish="STOP", **usage(13, 18))]],
+        ),
+        (
+            [chunk(HIDDEN, finish="STOP", **usage(10, 15))],
+            [chunk(THOUGHT), chunk(HIDDEN, OWN, finish="STOP", **usage(0, 0))],
+            [[], [0, chunk(SIGNED, finish="STOP", **usage(10, 10))]],
+        ),
+    ],
+)
+def test_the_reply_after_a_hidden_call_goes_on_with_the_first(first: Any, second: Any, given_: Any) -> None:
+    veil = GeminiCallFilter(hold=True)
+    through(veil, first)
+    assert veil.has_only_hidden_calls
+    veil.count_and_reset_reply(10)
+    assert through(veil, second) == given_
+
+
+def test_only_the_first_candidate_is_filtered() -> None:
+    other = {"content": {"parts": [HIDDEN]}, "index": 1}
+    both = {"candidates": [*chunk(HIDDEN, OWN)["candidates"], other]}
+    assert through(GeminiCallFilter(hold=False), [both]) == [
+        [{"candidates": [*chunk(SIGNED)["candidates"], other]}],
+    ]
+
+
+def test_whole_replies_become_one_with_the_last_thoughts_and_all_the_output() -> None:
+    first = chunk(THOUGHT, {"text": "a"}, HIDDEN, finish="STOP", **usage(10, 15))
+    second = chunk({"text": "why", "thought": True}, HIDDEN, calls("look"), OWN, finish="STOP", **usage(3, 8))
+    signed = {**calls("look"), "thoughtSignature": PLACEHOLDER}
+    last = {"text": "why", "thought": True}
+    assert GeminiCallFilter(hold=True).merge_whole_replies([first, second]) == chunk(
+        {"text": "a"}, last, signed, OWN, finish="STOP", **usage(13, 18)
+    )
+    assert GeminiCallFilter(hold=True).merge_whole_replies([second]) == chunk(
+        last, signed, OWN, finish="STOP", **usage(3, 8)
+    )
+    assert GeminiCallFilter(hold=True).merge_whole_replies([first, chunk(OWN)]) == chunk({"text": "a"}, OWN)
+
+
+def test_tools_stand_first_among_the_functions_of_the_request() -> None:
+    run = gemini_gateway.tools_as_json([RUN])
+    search: Any = {"googleSearch": {}}
+    theirs = {"name": "theirs"}
+    assert gemini_gateway.with_added_tools({"tools": [search]}, [RUN]) == {
+        "tools": [{"functionDeclarations": run}, search]
+    }
+    for field in ("functionDeclarations", "function_declarations"):
+        body = {"model": "m", "tools": [search, {field: [theirs]}, search]}
+        assert gemini_gateway.with_added_tools(body, [RUN]) == {
+            "model": "m",
+            "tools": [search, {field: [*run, theirs]}, search],
+        }

@@ -1,0 +1,179 @@
+"""OpenAI's Responses as the gateway reads and rewrites them: items, their numbers, and the events of a stream."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+from helix_desktop.protocols.openai_responses import responses_gateway
+from helix_desktop.protocols.openai_responses.responses_gateway import ResponsesCallFilter
+from helix_desktop.protocols.wire_message import PieceEdit, Tool
+from tests.protocols.streams import DONE, put_together, through
+
+RUN = Tool("run", "runs", '{"type":"object"}')
+WRITTEN = {"type": "function", "name": "run", "description": "runs", "strict": False}
+CREATED: Any = {"type": "response.created", "response": {"id": "r1", "status": "in_progress"}}
+THOUGHT: Any = {"type": "reasoning", "summary": []}
+WORDS: Any = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
+HIDDEN: Any = {"type": "function_call", "call_id": "c1", "name": "recall_history", "arguments": "{}"}
+OWN: Any = {"type": "function_call", "call_id": "c2", "name": "run", "arguments": "{}"}
+SEARCH: Any = {"type": "web_search_call", "id": "w1"}
+
+
+def added(index: int, item: Any) -> Any:
+    return {"type": "response.output_item.added", "output_index": index, "item": {**item, "status": "in_progress"}}
+
+
+def done(index: int, item: Any) -> Any:
+    return {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+def ended(*output: Any, how: str = "completed", id_: str = "r1", used: int = 3) -> Any:
+    usage = {"input_tokens": 5, "output_tokens": used, "total_tokens": 5 + used}
+    return {
+        "type": f"response.{how}",
+        "response": {"id": id_, "status": how, "output": list(output), "usage": usage},
+    }
+
+
+def numbered(*events: Any, first: int = 0) -> list[Any]:
+    numbers = count(first)
+    return [event if event is DONE else {**event, "sequence_number": next(numbers)} for event in events]
+
+
+def test_a_reply_is_its_last_event_or_the_items_that_were_done() -> None:
+    reading = responses_gateway.ReplyAssembler()
+    items = [CREATED, added(1, OWN), done(1, OWN), done(0, WORDS)]
+    assert put_together(reading, items) == {**CREATED["response"], "output": [WORDS, OWN]}
+    assert not reading.is_done
+    end = ended(THOUGHT, WORDS)
+    assert put_together(reading, [end, CREATED]) == end["response"], "a beginning that comes late changes nothing"
+    assert reading.is_done
+    empty = ended(how="incomplete")
+    assert put_together(reading, [empty]) == {**empty["response"], "output": [WORDS, OWN]}
+    assert reading.is_done
+    put_together(reading, [ended(how="failed")])
+    assert not reading.is_done
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [CREATED, added(0, THOUGHT), done(0, THOUGHT), added(1, OWN), done(1, OWN), ended(THOUGHT, OWN), DONE],
+        [CREATED, {"type": "response.queued", "response": {"id": "r1"}}, {"type": "error", "message": "no"}],
+    ],
+)
+def test_a_stream_without_hidden_calls_goes_on_as_it_came(events: list[Any]) -> None:
+    as_came = [[at] for at in range(len(events))]
+    assert through(ResponsesCallFilter(hold=False), events) == as_came
+    assert through(ResponsesCallFilter(hold=False), numbered(*events)) == as_came
+
+
+@pytest.mark.parametrize(
+    ("hold", "events", "given_"),
+    [
+        (False, [CREATED, added(0, HIDDEN), done(0, HIDDEN), ended(HIDDEN), DONE], [[0], [], [], [], []]),
+        (False, [CREATED, added(0, HIDDEN), done(0, HIDDEN), ended(HIDDEN, how="incomplete")], [[0], [], [], []]),
+        (
+            True,
+            [added(0, THOUGHT), done(0, THOUGHT), added(1, HIDDEN), done(1, HIDDEN), ended(THOUGHT, HIDDEN)],
+            [[], [], [], [], []],
+        ),
+        (
+            True,
+            [added(0, THOUGHT), done(0, THOUGHT), added(1, OWN), done(1, OWN), ended(THOUGHT, OWN)],
+            [[], [], [0, 1, 2], [3], [4]],
+        ),
+        (True, [added(0, THOUGHT), done(0, THOUGHT), ended(THOUGHT)], [[], [], [0, 1, 2]]),
+        (True, [added(0, THOUGHT), done(0, THOUGHT), added(1, WORDS)], [[], [], [0, 1, 2]]),
+        (True, [added(0, THOUGHT), added(1, WORDS)], [[], [0, 1]]),
+        (
+            False,
+            [CREATED, added(0, HIDDEN), done(0, HIDDEN), added(1, OWN), done(1, OWN), ended(HIDDEN, OWN), DONE],
+            [[0], [], [], [added(0, OWN)], [done(0, OWN)], [ended(OWN)], [6]],
+        ),
+        (
+            False,
+            [added(0, OWN), done(0, OWN), added(1, HIDDEN), done(1, HIDDEN), ended(OWN, HIDDEN)],
+            [[0], [1], [], [], [ended(OWN)]],
+        ),
+        (
+            False,
+            [added(0, HIDDEN), added(1, SEARCH), done(0, HIDDEN), done(1, SEARCH), ended(HIDDEN, SEARCH)],
+            [[], [added(0, SEARCH)], [], [done(0, SEARCH)], [ended(SEARCH)]],
+        ),
+    ],
+)
+def test_the_client_sees_a_stream_without_the_hidden_calls(hold: bool, events: list[Any], given_: Any) -> None:
+    assert through(ResponsesCallFilter(hold=hold), events) == given_
+
+
+def test_events_are_numbered_as_the_client_sees_them() -> None:
+    veil = ResponsesCallFilter(hold=False)
+    first = numbered(CREATED, added(0, WORDS), done(0, WORDS), added(1, HIDDEN), done(1, HIDDEN), ended(WORDS, HIDDEN))
+    assert through(veil, first) == [[0], [1], [2], [], [], []]
+    veil.count_and_reset_reply(10)
+    start = {**CREATED, "response": {"id": "r2"}}
+    progress = {"type": "response.in_progress", "response": {"id": "r2"}}
+    note = {"type": "response.note"}
+    second = numbered(start, progress, note, added(0, HIDDEN), done(0, HIDDEN), added(1, OWN), done(1, OWN))
+    second += numbered(ended(HIDDEN, OWN, id_="r2"), first=7)
+    given = numbered(note, added(1, OWN), done(1, OWN), ended(WORDS, OWN, used=13), first=3)
+    assert through(veil, second) == [[], [], [given[0]], [], [], [given[1]], [given[2]], [given[3]]]
+
+
+def test_the_next_reply_may_be_words_alone() -> None:
+    veil = ResponsesCallFilter(hold=True)
+    through(veil, [added(0, HIDDEN), done(0, HIDDEN), ended(HIDDEN)])
+    veil.count_and_reset_reply(10)
+    events = [added(0, THOUGHT), done(0, THOUGHT), added(1, WORDS), done(1, WORDS), ended(THOUGHT, WORDS)]
+    assert through(veil, events) == [[], [], [0, 1, 2], [3], [ended(THOUGHT, WORDS, used=13)]]
+
+
+def test_words_alone_as_input_are_changed_as_they_stand() -> None:
+    (message,) = responses_gateway.parse_messages({"input": "hello"})
+    assert responses_gateway.apply_edits(message, [PieceEdit(0, "bye")]) == ["bye"]
+
+
+def test_the_first_event_that_is_left_out_renumbers_all_that_follow() -> None:
+    events = numbered(CREATED, added(0, HIDDEN), done(0, HIDDEN), {"type": "response.note"}, added(1, WORDS))
+    given = numbered({"type": "response.note"}, added(0, WORDS), first=1)
+    assert through(ResponsesCallFilter(hold=False), events) == [[0], [], [], [given[0]], [given[1]]]
+
+
+def test_whole_replies_become_one_with_the_last_thoughts_and_all_the_output() -> None:
+    odd = {**SEARCH, "name": "recall_history"}
+    first = ended(THOUGHT, WORDS, HIDDEN, odd)["response"]
+    second = ended(THOUGHT, HIDDEN, OWN, id_="r2", used=4)["response"]
+    merge = ResponsesCallFilter(hold=True).merge_whole_replies
+    assert merge([first, second]) == ended(WORDS, odd, THOUGHT, OWN, used=7)["response"]
+    assert merge([second]) == ended(THOUGHT, OWN, id_="r2", used=4)["response"]
+
+
+def test_tools_stand_first_where_the_request_has_its_own() -> None:
+    ours = {**WRITTEN, "parameters": {"type": "object"}}
+    theirs = {"type": "function", "name": "theirs"}
+    item = {"type": "tools", "tools": [theirs]}
+    words = responses_gateway.user_message("hello")
+    cases: list[tuple[Any, Any]] = [
+        ({}, {"tools": [ours]}),
+        ({"tools": [theirs], "input": [item]}, {"tools": [ours, theirs], "input": [item]}),
+        ({"input": [words, item]}, {"input": [words, {**item, "tools": [ours, theirs]}]}),
+        ({"input": [words]}, {"input": [words], "tools": [ours]}),
+    ]
+    for body, expected in cases:
+        assert responses_gateway.with_added_tools(body, [RUN]) == expected
+    assert [tool.name for tool in responses_gateway.parse_head({"input": [words, item]}).tools] == ["theirs"]
+
+
+def test_what_developers_say_in_front_of_all_else_belongs_to_the_system_prompt() -> None:
+    said = {
+        "type": "message",
+        "role": "developer",
+        "content": [{"type": "input_text", "text": "Ask before you write."}],
+    }
+    words = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Begin."}]}
+    head = responses_gateway.parse_head({"instructions": "You are tested.", "input": [said, words, said]})
+    assert head.system == "You are tested.\n\nAsk before you write."
