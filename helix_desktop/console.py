@@ -37,7 +37,6 @@ class Console(Protocol):
         """Content: to the file named for it, or standard output."""
 
     async def print_line(self, text: str) -> None: ...
-
     async def print_error(self, sentence: str) -> None: ...
 
 

@@ -146,9 +146,7 @@ class Keyring(Protocol):
     """What is used of a backend of the keyring library."""
 
     def get_password(self, service: str, username: str) -> str | None: ...
-
     def set_password(self, service: str, username: str, password: str) -> None: ...
-
     def delete_password(self, service: str, username: str) -> None: ...
 
 

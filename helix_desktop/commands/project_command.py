@@ -96,7 +96,6 @@ def _item_by_name(items: Sequence[ProjectItem], name: str) -> ProjectItem:
 async def _print_items(
     arguments: argparse.Namespace, console: Console, items: Sequence[ProjectItem], keys: Collection[str] | None = None
 ) -> int:
-    """All of them, or those with these keys."""
     items = [item for item in items if keys is None or item.settings_key in keys]
     lines = [
         f"{item.kind:<8} {item.describe_state:<26} {item.content_sha256[:LEAST]}  {item.name}  {item.settings_key}"

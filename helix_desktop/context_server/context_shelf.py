@@ -30,7 +30,6 @@ RunTaskCommand = Callable[[Sequence[str]], Awaitable[Any]]
 
 class ShelfFacts(Protocol):
     async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]: ...
-
     async def list_conversations(self) -> Sequence[Any]: ...
 
 
@@ -38,15 +37,11 @@ class ShelfCatalogue(Protocol):
     """What is needed of the index. Whoever asks waits first until it is complete."""
 
     async def wait_until_indexed(self) -> object: ...
-
     async def search_index(
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]: ...
-
     async def entries_page(self, chosen: EntryFilter, *, limit: int) -> Sequence[EntryRow]: ...
-
     async def count_entries(self, chosen: EntryFilter) -> int: ...
-
     async def compute_figures(self) -> CatalogueFigures: ...
 
 
@@ -131,7 +126,6 @@ def _collapse_to_line(words: str) -> str:
 
 
 async def cache_figures_as_json(shelf: ContextShelf) -> dict[str, Any]:
-    """How much there is."""
     await shelf.catalogue.wait_until_indexed()
     return {"workspace": shelf.name, **(await shelf.catalogue.compute_figures()).figures_by_name()}
 

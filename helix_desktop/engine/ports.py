@@ -17,7 +17,6 @@ class JournalPort(Protocol):
     """The facts of one workspace. `append_to_journal` returns after the facts are on the disk, all of them or none."""
 
     async def append_to_journal(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]: ...
-
     async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]: ...
 
 
@@ -49,9 +48,7 @@ class ContentCache(Protocol):
     """
 
     async def store_content(self, content: bytes | AsyncIterable[bytes], about: EntryOrigin) -> Stored: ...
-
     async def read_content(self, digest: Digest) -> bytes: ...
-
     async def read_range(self, digest: Digest, start: int, length: int) -> bytes: ...
 
     async def read_contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
@@ -130,7 +127,6 @@ class TokenCounter(Protocol):
 
 class Clock(Protocol):
     def current_time(self) -> float: ...
-
     async def sleep_seconds(self, seconds: float) -> None: ...
 
 

@@ -24,8 +24,6 @@ class ProviderChoice:
 
 
 class WindowSizeSource(StrEnum):
-    """How the window of a model is known."""
-
     TOLD = "told"  # The provider or the shipped list of models states the size.
     LEARNED = "learned"  # A provider's refusal stated the size.
     SET = "set"  # The user has set the size.
@@ -81,7 +79,6 @@ class ModelSetupPort(Protocol):
         """Services that need nothing but a key."""
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]: ...
-
     async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]: ...
 
     async def test_provider(self, provider: ProviderChoice, key: str) -> ProviderTestResult:
@@ -94,7 +91,6 @@ class ModelSetupPort(Protocol):
         """The user tries again: a keyring that was not unlocked may ask once more."""
 
     async def remove_provider_and_key(self, name: str) -> None: ...
-
     async def list_provider_models(self, provider: str) -> Sequence[ModelChoice]: ...
 
     async def list_known_models(self) -> Sequence[ModelChoice]:

@@ -31,7 +31,6 @@ def is_goose_row(value: Mapping[str, object]) -> bool:
 def read_goose_database(
     connection: ForeignConnection, path: Path, told: history_rows.ReadingComplaints
 ) -> Iterator[RecordedSession]:
-    """The sessions of the database, one by one."""
     for session in query_until_damage(connection, "SELECT * FROM sessions", (), told, ("id",)):
         query = "SELECT * FROM messages WHERE session_id = ?"
         rows = []

@@ -124,7 +124,6 @@ class _FactDrafting:
     message: int = 0
 
     def add_draft(self, time: float, fact: facts.Fact, contents: tuple[Content, ...] = ()) -> int:
-        """The number of the draft."""
         self.time = max(self.time, time)
         self.made.append(FactDraft(self.time, fact, contents, self.message))
         if self.folds:

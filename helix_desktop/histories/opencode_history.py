@@ -39,7 +39,6 @@ def is_opencode_database(tables: frozenset[str]) -> bool:
 def read_opencode_database(
     connection: ForeignConnection, path: Path, told: history_rows.ReadingComplaints
 ) -> Iterator[recorded_session.RecordedSession]:
-    """The sessions of the database, one by one."""
     sessions = query_until_damage(connection, "SELECT * FROM session", (), told, ("id",))
     for session in sorted(sessions, key=lambda one: one.get("parent_id") is not None):
         name = text_at(session, "id")

@@ -88,7 +88,6 @@ class _RecallQuery:
     uses: Callable[[str], Uses]
 
     def words_to_search(self, missed: Uses) -> str:
-        """The words beside what is missed."""
         lines = self._lines_of_reply()
         beside = [line for line in lines if not missed.isdisjoint(self.uses(line))]
         spoken = (word for line in beside or lines for word in _WORD.findall(line) if word.casefold() in self.seen)

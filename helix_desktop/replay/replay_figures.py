@@ -16,8 +16,6 @@ _SHOWN_OTHERWISE = {"window", "peak", "plain_peak", "plain_sent", "plain_billed"
 
 @dataclass(frozen=True, slots=True)
 class FoldMark:
-    """A fold at a step, for the plot."""
-
     step: int
     kind: str
 

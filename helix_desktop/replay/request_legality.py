@@ -15,8 +15,6 @@ from helix_desktop.json_values import parse_json_or_none
 
 @dataclass(frozen=True, slots=True)
 class FlatMessage:
-    """One message as it would be sent."""
-
     role: str
     text: str = ""
     calls: tuple[ToolCall, ...] = ()

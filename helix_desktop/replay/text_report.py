@@ -33,8 +33,6 @@ LEGEND = (
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """One policy over all sessions."""
-
     policy: str
     window: int
     sessions: Sequence[ReplayFigures]

@@ -26,8 +26,6 @@ PAUSE_SECONDS = 0.1
 
 
 class CollectingConsole:
-    """A console that collects what the resident prints."""
-
     def __init__(self) -> None:
         self.answers: list[str] = []
         self.complaint = ""

@@ -421,7 +421,6 @@ def searchable_texts(fact: Fact) -> list[str]:
 
 
 def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
-    """Return the entries that a fact refers to, and how."""
     match fact:
         case vocabulary.UserSaid(parts=parts):
             return [("attachment", part.stored.digest) for part in parts if isinstance(part, vocabulary.Attachment)]

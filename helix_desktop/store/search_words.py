@@ -48,7 +48,6 @@ def words_inside(text: str) -> str:
 
 
 def extra_words_for_index(text: str) -> str:
-    """Return what the index adds to a text."""
     return f"{words_inside(text)} {' '.join(_character_pairs(text))}"
 
 

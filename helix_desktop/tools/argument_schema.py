@@ -116,7 +116,6 @@ def _correct_foreign_value(value: Any, schema: Any) -> Any:
 
 
 def _declared_type(schema: Any) -> Any:
-    """Return the type that the schema declares, or None."""
     return schema.get("type") if isinstance(schema, dict) else None
 
 

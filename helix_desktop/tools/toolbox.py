@@ -117,7 +117,6 @@ class CallHooks(Protocol):
     """Hooks that run for every call. `run_hooks_before_call` raises ActionRefused."""
 
     async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None: ...
-
     async def run_hooks_after_call(self, call: ToolCall, context: CallContext, outcome: CallOutcome) -> None: ...
 
 

@@ -182,7 +182,6 @@ class OnDemandTools:
         return True
 
     def _estimate_definition_tokens(self, specs: Sequence[ToolSpec]) -> int:
-        """Estimate the tokens of definitions from a sample."""
         letters = sum(len(spec.name) + len(spec.description) + len(spec.schema) for spec in specs)
         sample = "".join(spec.name + spec.description + spec.schema for spec in specs[:: max(1, len(specs) // 16)])
         return letters * self.tokens.count_tokens(sample) // len(sample) if sample else 0

@@ -56,7 +56,6 @@ class SharedWorkbench(Protocol):
     tasks: OwnedTasks
 
     async def reread_replaced_conversation(self, conversation: str) -> None: ...
-
     async def move_to_branch(self, conversation: str, branch: str) -> None: ...
 
 

@@ -59,9 +59,7 @@ class FileChangesWorkbench(Protocol):
     tasks: OwnedTasks
 
     async def change_settings(self, changes: Changes) -> None: ...
-
     async def read_conversation_facts(self, conversation: str) -> Sequence[Recorded]: ...
-
     async def open_session(self, conversation: str) -> Session: ...
 
 

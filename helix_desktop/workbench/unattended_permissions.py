@@ -9,7 +9,6 @@ LONGEST_PREVIEW = 2_000  # This many characters of what a task would do are kept
 
 
 def name_to_allow(question: PermissionQuestion) -> str:
-    """What `--allow` would have to name."""
     return question.apart or question.call.name
 
 

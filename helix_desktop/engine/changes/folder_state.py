@@ -144,7 +144,6 @@ def build_tree(contents: Iterable[bytes]) -> dict[str, TreeItem]:
 
 
 def compare_trees(before: Tree, after: Tree) -> tuple[PathChange, ...]:
-    """Lists the changes, by path, that turn one state into the other."""
     gone = [PathChange(path, item, after.get(path)) for path, item in before.items() if after.get(path) != item]
     come = [PathChange(path, None, item) for path, item in after.items() if path not in before]
     return tuple(sorted(gone + come))

@@ -85,7 +85,6 @@ class CommitButton(QPushButton):
         self.clicked.connect(lambda _checked=False: self._show_commit_dialog())
 
     def set_files_to_commit(self, changes: FileChanges, conversation: str, files: Sequence[FileChange]) -> None:
-        """What a commit would be made of."""
         self._changes, self._conversation, self._files = changes, conversation, files
         self.setEnabled(bool(files))
 

@@ -84,7 +84,6 @@ class FleetList(RowTree):
                 item.setIcon(0, dots[key])
 
     def filter_fleet_rows(self, words: str) -> None:
-        """Only rows that hold all these words."""
         for item in self._items.values():
             held = " ".join(item.text(column) for column in range(self.columnCount())).casefold()
             item.setHidden(not all(word in held for word in words.casefold().split()))

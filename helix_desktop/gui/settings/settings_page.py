@@ -72,8 +72,6 @@ class SettingsPage(QScrollArea):
 
 
 class WorkspaceSettingsPage(SettingsPage):
-    """Shows settings of one workspace, and changes them."""
-
     def __init__(self, title: str, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(title)
         self._bench, self._doing = bench, doing

@@ -17,7 +17,6 @@ NO_POSITION = TextPosition(-1, 0)
 
 
 def word_range(text: str, offset: int) -> tuple[int, int]:
-    """From where to where the word at an offset goes."""
     first = last = min(offset, len(text))
     while first > 0 and (text[first - 1].isalnum() or text[first - 1] == "_"):
         first -= 1

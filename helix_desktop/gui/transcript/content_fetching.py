@@ -33,7 +33,6 @@ class TranscriptContentSource(Protocol):
     """Where content comes from: the workspace."""
 
     async def read(self, digest: Digest, start: int, length: int) -> bytes: ...
-
     async def read_subagent_facts(self, conversation: str) -> Sequence[Recorded]: ...
 
 

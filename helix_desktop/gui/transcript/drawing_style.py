@@ -147,7 +147,6 @@ class DrawingStyle:
         return option
 
     def draw_frame(self, painter: QPainter, place: QRectF, ground: str, radius: float, *, edge: str = "line") -> None:
-        """A surface with an edge."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(self.token_colour(edge))
         painter.setBrush(self.token_colour(ground) if ground else Qt.BrushStyle.NoBrush)

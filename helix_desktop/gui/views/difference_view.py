@@ -189,7 +189,6 @@ class DifferenceView(TextSurface):
         return self._heights.tops[number] + gap - self.verticalScrollBar().value()
 
     def _visible_rows(self, top: int = 0, bottom: int = 0) -> range:
-        """The visible rows, or those in part of the view."""
         at = self.verticalScrollBar().value()
         return self._heights.rows_between(at + top, at + (bottom or self.viewport().height()))
 

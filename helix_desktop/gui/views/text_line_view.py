@@ -33,7 +33,6 @@ class TextLines(Protocol):
     """What is shown. A list of strings is one."""
 
     def __len__(self) -> int: ...
-
     def __getitem__(self, number: int, /) -> str: ...
 
 

@@ -39,7 +39,6 @@ class PostgresHeads:
         self._space = space
 
     def update_heads(self, moves: Sequence[HeadUpdate]) -> list[tuple[bool, ConversationHead | None]]:
-        """Update in one transaction."""
         asked = [each for one in moves for each in (self._update_statement(one), (_GET, (self._space, [one.name])))]
         rows = self._engine.run_transaction(*asked)
         pairs = zip(rows[::2], rows[1::2], strict=True)

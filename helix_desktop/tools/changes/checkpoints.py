@@ -245,7 +245,6 @@ class Checkpoints:
         self.latest_checkpoint, self._chain = kept.checkpoint, kept.chain_sizes
 
     async def _store_wanted_contents(self, found: WalkResult, began: float) -> None:
-        """Store the contents that are wanted, and add their records to what was found."""
         done = 0
         wanted = {one.path: one for one in found.wanted}
         async for batch in content_storing.store_wanted_files(self.contents, self.reader, found.wanted):

@@ -405,7 +405,6 @@ def _grant_owner_access(place: int, opened: list[tuple[int, int]]) -> bool:
 
 
 def restore_folder_modes(opened: list[tuple[int, int]]) -> None:
-    """Restore the modes of entries that were opened for a walk."""
     while opened:
         handle, mode = opened.pop()
         with suppress(OSError):

@@ -52,7 +52,6 @@ class FolderWatch:
             self._watched.add(path)
 
     def pop_changed_folders(self) -> set[str]:
-        """Return the folders that may have changed, and remove them from the queue."""
         found: set[str] = set()
         while self.is_watching:
             try:

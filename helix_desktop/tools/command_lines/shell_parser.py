@@ -363,8 +363,6 @@ def parse_command_line(line: str) -> ParsedLine:
 
 
 class _CommandParser(ShellWordParser):
-    """Parses the commands at a position in a text."""
-
     # --- Commands, and what separates them
 
     def parse_commands(self, closing: str) -> None:
