@@ -30,6 +30,15 @@ VERSIONS: Mapping[str, int] = {}
 CONVERSATION_ID = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,80}")
 LATEST_TIME = 1e11  # A later time, in seconds since 1970, cannot be shown as a date everywhere.
 _Read = Callable[[typing.Any], object]
+_Check = Callable[[typing.Any], bool]
+_AMOUNT_LIMIT = 2**63  # SQLite stores smaller integers only.
+_PLAIN_CHECKS: Mapping[typing.Any, _Check] = {
+    str: lambda content: type(content) is str,  # Also of digests and enums, which check the text when they read it.
+    bool: lambda content: type(content) is bool,
+    int: lambda content: type(content) is int and abs(content) < _AMOUNT_LIMIT,
+    float: lambda content: type(content) in {int, float} and abs(content) < _AMOUNT_LIMIT,  # False for NaN.
+    types.NoneType: lambda content: content is None,
+}
 UPGRADES: Mapping[tuple[str, int], Callable[[dict[str, object]], dict[str, object]]] = {}
 
 
@@ -48,25 +57,30 @@ def encode_fact(fact: Fact) -> str:
     return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
-def decode_fact(text: str) -> Fact:
-    """The fact, brought up to this version; WrittenByNewerVersion or JournalCorrupt where that cannot be."""
+def decode_fact(text: str, *, is_foreign: bool = False) -> Fact:
+    """The fact, brought up to this version; WrittenByNewerVersion or JournalCorrupt where that cannot be. `is_foreign`:
+    it comes from another machine or a file, so that every value in it is checked against the type of its field.
+    """
     try:
         body = _parse_fact_json(text)
         kind, version = body.pop("fact"), body.pop("version")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        known = VERSIONS.get(kind, 1)
+        is_newer = kind not in KINDS or version > known
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise JournalCorrupt("A record in the journal cannot be read.") from error
-    known = VERSIONS.get(kind, 1)
-    if kind not in KINDS or version > known:
+    if is_newer:
         raise WrittenByNewerVersion(
             f"This journal contains a record ({kind}, version {version}) from a newer version of Helix Desktop.",
             remedy="Update Helix Desktop. Nothing was changed.",
         )
-    while version < known:
-        body = UPGRADES[kind, version](body)
-        version += 1
     try:
+        while version < known:
+            body = UPGRADES[kind, version](body)
+            version += 1
+        if is_foreign:
+            _check_foreign_body(KINDS[kind], body, text)
         return typing.cast(Fact, _build_dataclass_consuming_body(KINDS[kind], body))
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
         raise JournalCorrupt(f"A record in the journal ({kind}) cannot be read.") from error
 
 
@@ -75,6 +89,40 @@ def _parse_fact_json(text: str) -> typing.Any:
     if end < len(text):
         raise ValueError("more stands behind it")
     return value
+
+
+def _check_foreign_body(kind: type, body: dict[str, object], text: str) -> None:
+    if not _has_valid_fields(kind, body):
+        raise ValueError("a value has another type than its field")
+    if "\\u" in text:
+        _JSON.encode(body).encode()  # Raises for half of a surrogate pair.
+
+
+def _has_valid_fields(kind: type, body: typing.Any) -> bool:
+    """Whether each value has the type of its field, and the tag, if there is one, this kind's name."""
+    if type(body) is not dict or body.get("is", kind.__name__) != kind.__name__:
+        return False
+    return all(fits(body[name]) for name, fits in _field_checks(kind) if name in body)
+
+
+@functools.cache
+def _field_checks(kind: type) -> Sequence[tuple[str, _Check]]:
+    return [(name, _check_for_hint(hint)) for name, hint in typing.get_type_hints(kind).items()]
+
+
+def _check_for_hint(hint: typing.Any) -> _Check:
+    """What says whether a value of JSON stands for a value of this type."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    several = [_check_for_hint(one) for one in inner if one is not Ellipsis]
+    if origin is tuple and len(several) < len(inner):
+        return lambda content: type(content) is list and all(map(several[0], content))
+    if origin is tuple:
+        return lambda content: type(content) is list and all(f(one) for f, one in zip(several, content, strict=True))
+    if several:
+        return lambda content: any(fits(content) for fits in several)
+    if dataclasses.is_dataclass(hint) and hint is not Digest:
+        return functools.partial(_has_valid_fields, typing.cast(type, hint))
+    return _PLAIN_CHECKS.get(hint, _PLAIN_CHECKS[str])
 
 
 def _encode_changed_fields(value: object) -> dict[str, object]:

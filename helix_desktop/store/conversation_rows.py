@@ -25,6 +25,7 @@ COLUMNS = (
     ("written", "INTEGER NOT NULL"),
     ("cost", "REAL NOT NULL"),
 )
+_LARGEST = 2**63 - 1
 _BEGINS = 120  # Characters. Without a title, so much of the first message is shown.
 
 
@@ -52,7 +53,7 @@ class StoredConversation:
     meter: str = ""
 
     def column_values(self) -> tuple[str | int | float, ...]:
-        """Return the column values in order, with lone surrogates replaced, since databases refuse them."""
+        """Return the column values in order, without what a database refuses: lone surrogates, sums beyond 64 bits."""
         return tuple(_storable_value(getattr(self, name)) for name, _ in COLUMNS)
 
     @classmethod
@@ -64,6 +65,8 @@ class StoredConversation:
 
 
 def _storable_value(value: str | float) -> str | int | float:
+    if isinstance(value, int):
+        return max(-_LARGEST, min(value, _LARGEST))
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 

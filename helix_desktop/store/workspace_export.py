@@ -274,7 +274,7 @@ def _parse_fact_line(raw: bytes, ends: dict[str, int]) -> StoredFact:
         raise ValueError("a fact has no conversation")
     if seq != ends.get(conversation, 0) + 1:
         raise ValueError(f"record {ends.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing")
-    fact_encoding.decode_fact(fact)
+    fact_encoding.decode_fact(fact, is_foreign=True)
     ends[conversation], time = seq, fact_encoding.check_time(time)
     return StoredFact(0, conversation, seq, time, fact, checksum_of_fact(conversation, seq, time, fact))
 

@@ -1,7 +1,14 @@
+import json
+import math
+import types
+import typing
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
+
 import pytest
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
+from helix_desktop.engine.fact_encoding import KINDS, decode_fact, encode_fact
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationChanged,
@@ -45,7 +52,7 @@ FACTS: list[Fact] = [
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: type(fact).__name__)
 def test_a_fact_comes_back_as_it_was(fact: Fact) -> None:
-    assert decode_fact(encode_fact(fact)) == fact
+    assert decode_fact(encode_fact(fact)) == fact == decode_fact(encode_fact(fact), is_foreign=True)
 
 
 def test_a_fact_of_a_newer_version_is_refused() -> None:
@@ -59,3 +66,98 @@ def test_a_fact_of_a_newer_version_is_refused() -> None:
 def test_what_is_no_fact_is_named_corrupt(text: str) -> None:
     with pytest.raises(JournalCorrupt):
         decode_fact(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"fact":["UserSaid"],"version":1,"parts":[]}',
+        '{"fact":"UserSaid","version":"1","parts":[]}',
+        '{"fact":"UserSaid","version":0,"parts":[]}',
+        '{"fact":"UserSaid","version":1,"parts":' + "[" * 100_000 + "]" * 100_000 + "}",
+    ],
+)
+def test_a_kind_a_version_or_a_depth_that_makes_no_sense_is_named_corrupt(text: str) -> None:
+    with pytest.raises(JournalCorrupt):
+        decode_fact(text)
+
+
+def _sample(hint: typing.Any) -> typing.Any:
+    """JSON for a value of this type."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple:
+        return [_sample(one) for one in inner if one is not Ellipsis]
+    if origin in {typing.Union, types.UnionType}:
+        return _sample(inner[0])
+    if hint is Digest:
+        return DIGEST.hex
+    if is_dataclass(hint):
+        kind = typing.cast(type, hint)
+        return {"is": kind.__name__} | {name: _sample(one) for name, one in typing.get_type_hints(kind).items()}
+    if issubclass(hint, StrEnum):
+        return next(iter(hint)).value
+    return {str: "x", int: 1, float: 1.5, bool: True}[hint]
+
+
+def _is_of_type(value: typing.Any, hint: typing.Any) -> bool:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple and inner[-1] is Ellipsis:
+        return type(value) is tuple and all(_is_of_type(one, inner[0]) for one in value)
+    if origin is tuple:
+        return type(value) is tuple and len(value) == len(inner) and all(map(_is_of_type, value, inner))
+    if origin in {typing.Union, types.UnionType}:
+        return any(_is_of_type(value, one) for one in inner)
+    if is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        return type(value) is hint and all(
+            _is_of_type(getattr(value, one.name), hints[one.name]) for one in fields(value)
+        )
+    if type(value) in {int, float} and hint in {int, float}:
+        return (hint is float or type(value) is int) and math.isfinite(value) and abs(value) < 2**63
+    return type(value) is hint
+
+
+WRONG = [
+    None,
+    True,
+    "x",
+    "\ud800",
+    7,
+    -1,
+    1.5,
+    math.nan,
+    math.inf,
+    2**63,
+    [],
+    {},
+    ["x"],
+    [None],
+    [[]],
+    [["x", 1]],
+    [{}],
+]
+WRONG += [{"is": "Span", "first": 1, "last": 2}, [{"is": "Span", "first": 1, "last": 2}], {"is": []}, {"digest": 5}]
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.__name__)
+def test_a_foreign_fact_has_the_types_of_its_fields_or_is_named_corrupt(kind: type) -> None:
+    good = {"fact": kind.__name__, "version": 1} | _sample(kind)
+    good.pop("is")
+    assert _is_of_type(decode_fact(json.dumps(good), is_foreign=True), kind)
+    for name in typing.get_type_hints(kind):
+        refused = 0
+        for wrong in WRONG:
+            try:
+                fact = decode_fact(json.dumps(good | {name: wrong}), is_foreign=True)
+            except JournalCorrupt:
+                refused += 1
+                continue
+            assert _is_of_type(fact, kind), (name, wrong)
+            encode_fact(fact).encode()
+        assert refused >= len(WRONG) - 7, name
+
+
+def test_a_field_of_a_later_version_and_a_whole_number_for_a_time_are_no_reason_to_refuse_a_foreign_fact() -> None:
+    text = '{"fact":"TurnEnded","version":1,"reason":"done","why":"C:\\\\users \\ud83d\\ude00","later":[{"x":null}]}'
+    assert decode_fact(text, is_foreign=True) == decode_fact(text)
+    assert decode_fact('{"fact":"BroughtIn","version":1,"origin":{},"run":"r","cost":2}', is_foreign=True)

@@ -22,6 +22,7 @@ from helix_desktop.errors import (
     ConfigFileMistake,
     HelixError,
     InvalidInput,
+    JournalCorrupt,
     NotFound,
     StoreFailed,
     WrittenByNewerVersion,
@@ -159,6 +160,16 @@ async def test_an_incomplete_file_is_refused_and_leaves_nothing(
     [
         ("facts.jsonl", b'["a", 2, 1.0, "{}"]\n', InvalidInput),
         ("facts.jsonl", b"[]\n", InvalidInput),
+        (
+            "facts.jsonl",
+            b'["a", 1, 1.0, "{\\"fact\\":\\"Folded\\",\\"version\\":1,\\"fold\\":5}"]\n',
+            JournalCorrupt,
+        ),
+        (
+            "facts.jsonl",
+            b'["a", 1, 1.0, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1,\\"title\\":5}"]\n',
+            JournalCorrupt,
+        ),
         (
             "facts.jsonl",
             b'["/home/me/settings", 1, 1.0, "{\\"fact\\":\\"ConversationChanged\\",\\"version\\":1}"]\n',

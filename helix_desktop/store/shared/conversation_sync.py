@@ -506,6 +506,7 @@ def _decrypt_facts(
         content = seal.decrypt_row(one.name, found[one.name])
         lines += [line for line in fact_segments.unpack_segment(content) if line.seq > known.seq]
     if fact_segments.compute_chain(known.chain, lines) == seen.chain:
+        fact_segments.check_fetched_facts(lines, seen.conversation, known.seq, seen.seq)
         return lines
     if known.seq:
         raise _ChainDiffers(seen.conversation)

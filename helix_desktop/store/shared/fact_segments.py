@@ -21,6 +21,7 @@ NOTHING = bytes(32)  # Stands for "no fact before" in a conversation's chain of 
 MOST_FACTS_IN_SEGMENT = 4_096  # A segment with this many facts is never rewritten.
 MOST_SEGMENT_BYTES = 64 << 20  # Bytes. Another machine's row must not decompress to more.
 _NOT_OURS = (ValueError, KeyError, TypeError, OverflowError, RecursionError)  # What an unknown row may raise.
+_NUMBER_LIMIT = 2**53  # No conversation has more facts. SQLite stores no number beyond 64 bits.
 _LEAST = 32  # A segment with fewer facts is rewritten together with the next facts.
 
 
@@ -95,10 +96,32 @@ def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
         raise JournalCorrupt("Part of a shared conversation cannot be read.", remedy=_REMEDY) from error
 
 
+def check_fetched_facts(lines: Sequence[StoredFact], conversation: str, after: int, last: int) -> None:
+    """JournalCorrupt where these are not its facts from `after` to `last`, or one holds what no fact of its kind does."""
+    wrong = (seq for seq, line in enumerate(lines, after + 1) if not _is_valid_fact_at(line, conversation, seq))
+    behind = after + len(lines)
+    if seq := next(wrong, 0 if behind == last else behind + 1):
+        raise JournalCorrupt(f"Record {seq} of the shared conversation {conversation} cannot be read.", remedy=_REMEDY)
+
+
+def _is_valid_fact_at(line: StoredFact, conversation: str, seq: int) -> bool:
+    try:
+        fact_encoding.decode_fact(line.fact, is_foreign=True)
+    except JournalCorrupt:
+        return False
+    return (line.conversation, line.seq) == (conversation, seq)
+
+
 def _check_conversation_id(text: str) -> str:
     if not fact_encoding.CONVERSATION_ID.fullmatch(text):
         raise ValueError("this is not the ID of a conversation")
     return text
+
+
+def _check_number(number: int) -> int:
+    if not 0 <= number < _NUMBER_LIMIT:
+        raise ValueError("a number is out of range")
+    return int(number)
 
 
 def _fact_from_row(conversation: str, seq: int, row: str) -> StoredFact:
@@ -121,12 +144,13 @@ def decode_head(content: bytes) -> HeadContents:
         if body["head"] > VERSION:
             raise _newer_version_error()
         segments = tuple(
-            FactSegment(bytes.fromhex(name), int(first), int(last)) for name, first, last in body["segments"]
+            FactSegment(bytes.fromhex(name), _check_number(first), _check_number(last))
+            for name, first, last in body["segments"]
         )
         names = _check_conversation_id(body["conversation"]), str(body["machine"])
         chain = bytes.fromhex(body["chain"])
-        generation, is_removed = int(body["generation"]), bool(body["gone"])
-        return HeadContents(*names, int(body["last"]), chain, segments, generation, is_removed)
+        generation, is_removed = _check_number(body["generation"]), bool(body["gone"])
+        return HeadContents(*names, _check_number(body["last"]), chain, segments, generation, is_removed)
     except _NOT_OURS as error:
         raise JournalCorrupt("The shared data of a conversation cannot be read.", remedy=_REMEDY) from error
 

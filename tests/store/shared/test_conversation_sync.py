@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
@@ -19,7 +20,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Stored, Text, ToolReturned, UserSaid
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import ActionRefused, JournalCorrupt, SharedStoreUnreachable
-from helix_desktop.store.journal_file import JournalFile, find_journal_defects
+from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_of_fact, find_journal_defects
 from helix_desktop.store.shared import conversation_sync, fact_segments
 from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadMark, HeadUpdate
 from helix_desktop.store.shared.fact_segments import FactSegment, HeadContents
@@ -882,6 +883,36 @@ async def test_a_head_whose_chain_does_not_fit_its_facts_changes_nothing_here(wo
     differs = "The conversation d differs from what the other computer shared. Your own copy is intact."
     assert world.two.shared.complaints == {name.hex(): differs}
     assert world.two.journal.read_stored_facts("d") == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"fact": "ToolReturned", "call": "a", "output": {"digest": "0" * 64, "size": "9"}, "tokens": 1},
+        {"fact": "ConversationChanged", "title": ["x"]},
+        {"fact": "Spent", "purpose": "title", "model": "m", "usage": {"input": "9"}},
+        {"fact": "UserSaid", "parts": [{"is": "Span", "first": 1, "last": 2}]},
+        {"fact": "Folded", "fold": "f", "kind": "marker", "cover": None, "text": "", "tokens": 1, "tokens_before": 2},
+    ],
+    ids=lambda fields: str(fields["fact"]),
+)
+async def test_a_fact_of_others_with_a_wrong_value_stops_its_conversation_alone(
+    world: World, fields: dict[str, object]
+) -> None:
+    await world.one.begin("bad", "Bad")
+    text = json.dumps({"version": 1} | fields)
+    bad = StoredFact(0, "bad", 2, 5.0, text, checksum_of_fact("bad", 2, 5.0, text))
+    insert = "INSERT INTO facts(conversation, seq, time, fact, digest) VALUES(?, ?, ?, ?, ?)"
+    world.one.journal.connection.execute(insert, ("bad", 2, 5.0, bad.fact, bad.digest))
+    world.one.journal.connection.execute("UPDATE conversations SET last_seq = 2 WHERE id = 'bad'")
+    await world.one.step()
+    await world.one.begin("other", "Other")
+    await world.one.step()
+    await world.two.step()
+    (complaint,) = world.two.shared.complaints.values()
+    assert complaint.startswith("Record 2 of the shared conversation bad cannot be read.")
+    assert world.known(world.two, "other").seq == 1, "the others are not held up"
+    assert world.two.journal.read_stored_facts("bad") == []
 
 
 UNIT = 1_000  # The bytes of a fact are a multiple of it here.

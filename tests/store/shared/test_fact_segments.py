@@ -33,7 +33,7 @@ def test_a_segment_that_stands_for_more_than_it_is_is_refused() -> None:
             fact_segments.unpack_segment(zstandard.ZstdCompressor().compress(content.encode()))
 
 
-@pytest.mark.parametrize("last", ["1e999", "[" * 100_000])
+@pytest.mark.parametrize("last", ["1e999", "[" * 100_000, "-1", str(2**63), '"7"'])
 def test_a_number_that_is_none_is_refused(last: str) -> None:
     head = fact_segments.encode_head(HeadContents("c", "laptop", last=7))
     with pytest.raises(JournalCorrupt):
@@ -47,6 +47,30 @@ def test_an_id_that_would_be_a_path_is_refused(foreign: str) -> None:
         fact_segments.unpack_segment(row)
     with pytest.raises(JournalCorrupt):
         fact_segments.decode_head(fact_segments.encode_head(HeadContents(foreign, "laptop")))
+
+
+GOOD = '{"fact":"TurnEnded","version":1,"reason":"done"}'
+BAD = '{"fact":"TurnEnded","version":1,"reason":"done","why":5}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "last", "record"),
+    [
+        ([line(4, GOOD), line(5, BAD)], 5, 5),
+        ([line(4, GOOD), line(6, GOOD)], 6, 5),
+        ([line(5, GOOD)], 5, 4),
+        ([replace(line(4, GOOD), conversation="other")], 4, 4),
+        ([line(4, GOOD)], 5, 5),
+        ([line(4, GOOD)], 2**52, 5),
+        ([], 4, 4),
+    ],
+)
+def test_facts_of_others_in_a_wrong_place_or_with_a_wrong_value_are_refused_by_their_number(
+    lines: list[StoredFact], last: int, record: int
+) -> None:
+    fact_segments.check_fetched_facts([line(4, GOOD)], "c", 3, 4)
+    with pytest.raises(JournalCorrupt, match=f"^Record {record} of the shared conversation c cannot be read"):
+        fact_segments.check_fetched_facts(lines, "c", 3, last)
 
 
 @pytest.mark.parametrize(
