@@ -2,10 +2,12 @@
 still be forgotten there. One small file in the workspace. Without it, everything is compared again.
 """
 
+import hashlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field
+from contextlib import suppress
+from dataclasses import asdict, field, replace
 from pathlib import Path
 
 from helix_desktop import atomic_files
@@ -14,6 +16,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 PROGRESS_FILE = "shared.json"
 VERSION = 1
+COMPUTER = Path("/etc/machine-id")  # What Linux calls this computer; missing elsewhere and in many containers.
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,25 @@ def read_link_progress(folder: Path) -> LinkProgress:
                 "The local record of the shared store was written by a newer version of Helix Desktop.",
                 remedy="Update Helix Desktop.",
             )
-        return LinkProgress(**held)
+        noted = LinkProgress(**held)
+        machine = name_machine(folder, noted.machine)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        return LinkProgress()
+        return LinkProgress(machine=name_machine(folder))
+    return noted if machine == noted.machine else replace(noted, machine=machine, published=0.0)
+
+
+def name_machine(folder: Path, known: str = "") -> str:
+    """16 bytes (hex), half of them random and half made of these and of where the folder is. So a copy of it, here or on another
+    computer, takes a name of its own: under one name, each would remove rows that only the other uses.
+    """
+    place = ""
+    with suppress(OSError):
+        place = f"{folder.stat().st_ino}"
+        place += COMPUTER.read_text(encoding="utf-8")
+    start, fresh = known[:16], secrets.token_hex(8)
+    if known == start + hashlib.sha256(f"{start} {place}".encode()).hexdigest()[:16]:
+        return known
+    return fresh + hashlib.sha256(f"{fresh} {place}".encode()).hexdigest()[:16]
 
 
 def write_link_progress(folder: Path, noted: LinkProgress) -> None:

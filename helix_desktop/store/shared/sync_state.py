@@ -8,7 +8,6 @@ derived: without it, all facts here are compared with the shared ones.
 
 import json
 import re
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,6 +21,7 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact, checksum_o
 from helix_desktop.store.shared import fact_segments
 from helix_desktop.store.shared.conversation_heads import HeadMark
 from helix_desktop.store.shared.fact_segments import HeadContents
+from helix_desktop.store.shared.link_progress import name_machine
 from helix_desktop.store.shared.released_conversations import ReleasedConversations
 from helix_desktop.store.shared.row_encryption import RowCipher
 
@@ -98,7 +98,9 @@ class SyncState:
                 journal.connection.execute(statement)
         if seal_ is not None:
             journal.replacing = self._remember_changed_fact
-        self.machine = bytes.fromhex(self._read_value("machine") or self._write_value("machine", secrets.token_hex(16)))
+        known = self._read_value("machine")
+        name = name_machine(journal.path.parent, known)
+        self.machine = bytes.fromhex(known if name == known else self._write_value("machine", name))
 
     def read_mark(self) -> HeadMark:
         """Return the engine's last change up to which everything was looked at."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,6 +157,17 @@ def test_marks_and_heads_that_could_not_be_read_are_known_again(pair: Pair) -> N
     assert again.read_mark() == ("an engine 1", 17)
     assert again.read_unread_heads() == {b"a" * 32, b"b" * 32}
     assert (again.machine, len(again.machine)) == (pair.state.machine, 16)
+
+
+def test_a_journal_in_a_copied_folder_belongs_to_another_machine(pair: Pair, tmp_path: Path) -> None:
+    pair.mine.remove_write_ahead_log()
+    (tmp_path / "copied").mkdir()
+    shutil.copy(pair.mine.path, tmp_path / "copied" / "a.sqlite3")
+    for _ in range(2):
+        with closing(JournalFile(tmp_path / "copied" / "a.sqlite3")) as journal:
+            copied = SyncState(journal)
+        assert copied.machine != pair.state.machine
+    assert SyncState(pair.mine).machine == pair.state.machine
 
 
 @pytest.mark.parametrize(
