@@ -117,7 +117,7 @@ def _is_of_type(value: typing.Any, hint: typing.Any) -> bool:
     return type(value) is hint
 
 
-WRONG = [
+WRONG: list[object] = [
     None,
     True,
     "x",

@@ -153,6 +153,47 @@ OPTIONS = (
 )  # fmt: skip
 
 
+NAMED_CODE = """
+pytest -p mod | pytest -pmod -q | pytest -qp mod | pytest -c x.ini | pytest -o addopts=-pmod | pytest --rootdir=x | pytest --confcutdir x
+pytest --override-ini=x | pytest --config-file=x | pytest --rootd=x | pytest @args.txt | pytest --basetemp=src
+mocha -r x | mocha --require=./x | mocha --config x | mocha -R ./x.js | mocha --loader x | mocha --node-option=require=x
+eslint -c x | eslint --config x . | eslint --rulesdir x | eslint -f ./x.js . | eslint --plugin x | eslint --resolve-plugins-relative-to=x
+jest -c x | jest --config=x | jest --globalSetup=x | jest --global-setup x | jest --setupFiles x | jest --setupFilesAfterEnv=x | jest --runner=x
+vitest --config x | vitest -r x | vitest --poolOptions.forks.execArgv=--require=x | prettier --plugin=x . | stylelint --custom-syntax x
+pylint --load-plugins=x a | pylint --rcfile=x a | pylint --init-hook=x a | pylint --load-pl x a | flake8 --config x | flake8 --append-config=x
+mypy --config-file=x | mypy @x | pip list --python x | uv tree --python=x | uv tree -p x
+go build -ldflags=-extld=x | go build -ldflags x | go test --exec x | go build -toolexec x | go vet -vettool=x | go build -overlay x
+git log --output=x | git diff --outp=x | git show --output x | sort -o x y | sort -uox y | sort --outp=x y | tree -ao x | rg --pre x y
+cargo build --config x | cargo build --manifest-path=x | cargo test -Zx | npm test --prefix x | npm test --script-shell=x | dotnet build -p:A=b
+make -f x | make --file=x | make -sfx | find . -delete | find . -fprintf x y | find . -exec x ; | tar --checkpoint-action=exec=x -cf a b
+tar --to-command x -xf a | rsync -e x a b | rsync --rsync-path=x a b | ssh -o ProxyCommand=x h | ssh -oProxyCommand=x h | ssh h x | awk x f
+sed -i s/a/b/ f | sed w f | env x | xargs x | docker run -v /:/x a b | git -c core.pager=x log | npm --prefix x test | uv --python x tree
+"""
+
+
+@pytest.mark.parametrize("line", [line for line in NAMED_CODE.replace("\n", " | ").split(" | ") if line])
+def test_a_rule_for_a_prefix_does_not_cover_code_or_a_file_to_write_named_by_an_option(line: str) -> None:
+    line = line.replace(" ;", " ';'")
+    name, second = line.split()[:2]
+    rules = [PermissionRule("allow", command=f"{name} *"), PermissionRule("allow", command=f"{name} {second} *")]
+    assert not rules_allow_action(rules, command(line))
+
+
+EVERYDAY = """
+pytest -q -x tests/a.py -k name | pytest -vvs --tb=short --co | pytest --cov=src -n auto | pytest -nauto --maxfail 3 | pytest --lf -ra
+mocha -t 5000 --exit | eslint --fix src --ext .ts --cache | jest --coverage --ci -t name | jest --runInBand src | vitest run --coverage | vitest --run
+pylint -E a.py --disable=x | mypy -p pkg --strict | ruff check --fix src | black -l 100 . | prettier --check src | tsc --noEmit -p .
+go test -race -count=1 -cover ./... | go test -v -run Name | go build ./... | cargo test -q --release --target x | npm test -- --watch=false
+git log --oneline -p -3 | git diff --stat | git log --output-indicator-new=x | sort -rnk2,3 f | sort -u f | tree -L 2 -I x | pip list --outdated
+dotnet test -c Release --no-restore | find . -name x -type f | make -j4 test
+"""
+
+
+@pytest.mark.parametrize("line", [line for line in EVERYDAY.replace("\n", " | ").split(" | ") if line])
+def test_a_rule_for_a_prefix_covers_what_is_written_every_day(line: str) -> None:
+    assert rules_allow_action([PermissionRule("allow", command=f"{line.split(maxsplit=1)[0]} *")], command(line))
+
+
 @pytest.mark.parametrize("rule", ALLOWED)
 def test_no_rule_that_allows_is_stretched(rule: str) -> None:
     base = rule.removesuffix(" *")

@@ -317,41 +317,19 @@ def _split_env_text(text: str) -> list[str]:
 
 
 WRAPPER_READERS: dict[str, WrapperReader] = {
-    "sh": find_behind_shell,
-    "eval": find_behind_eval,
-    "source": find_behind_source,
-    ".": find_behind_source,
-    "trap": find_behind_trap,
-    "command": find_behind_command,
-    "env": find_behind_env,
-    "sudo": find_behind_sudo,
-    "xargs": find_behind_xargs,
-    "find": find_behind_find,
-    "parallel": find_behind_parallel,
-    "flock": find_behind_flock,
-    "script": find_behind_su_or_script,
-    "su": find_behind_su_or_script,
-    "sg": find_behind_su_or_script,
-    "runuser": find_behind_runuser,
-    "watch": find_behind_watch,
-    "fd": find_behind_fd,
-    "fdfind": find_behind_fd,
-    "make": find_behind_make,
-    "gmake": find_behind_make,
-    "git": find_behind_git,
-    "printf": find_behind_printf,
-    "read": refuse_risky_variables,
-    "wait": refuse_risky_variables,
-    "getopts": refuse_risky_variables,
-    "let": mark_arithmetic,
-    "unset": mark_arithmetic,
-    "test": mark_arithmetic_of_test,
-    "[": mark_arithmetic_of_test,
+    "sh": find_behind_shell, "eval": find_behind_eval, "source": find_behind_source, ".": find_behind_source,
+    "trap": find_behind_trap, "command": find_behind_command, "env": find_behind_env, "sudo": find_behind_sudo,
+    "xargs": find_behind_xargs, "find": find_behind_find, "parallel": find_behind_parallel, "flock": find_behind_flock,
+    "script": find_behind_su_or_script, "su": find_behind_su_or_script, "sg": find_behind_su_or_script,
+    "runuser": find_behind_runuser, "watch": find_behind_watch, "fd": find_behind_fd, "fdfind": find_behind_fd,
+    "make": find_behind_make, "gmake": find_behind_make, "git": find_behind_git, "printf": find_behind_printf,
+    "read": refuse_risky_variables, "wait": refuse_risky_variables, "getopts": refuse_risky_variables,
+    "let": mark_arithmetic, "unset": mark_arithmetic, "test": mark_arithmetic_of_test, "[": mark_arithmetic_of_test,
     **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), find_behind_declare),
     **dict.fromkeys(
         ("alias", "enable", "hash", "bind", "fc", "complete", "compgen", "mapfile_callback"), refuse_renaming
     ),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

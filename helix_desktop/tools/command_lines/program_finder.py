@@ -53,6 +53,24 @@ def is_given_code(words: Sequence[str]) -> bool:
     return name not in program_tables.EDITORS
 
 
+def has_loading_option(words: Sequence[str]) -> bool:
+    """Whether an option names code to load, settings, or a file to write. Long ones may be cut short."""
+    letters, text = program_tables.LOADING_OPTIONS.get(name_without_version(words[0]), ("", ""))
+    options = text.replace("-", "").casefold().split()
+    for word in words[1:]:
+        name = re.split("[=:]", word.lstrip("-"))[0].replace("-", "").casefold()
+        if word.startswith("--"):
+            is_cut = name not in ("", *program_tables.UNLIKE_LOADING_OPTIONS)
+            found = name in options or (is_cut and any(option.startswith(name) for option in options))
+        elif word.startswith("-"):
+            found = name in options or bool(letters and re.match(f"-[A-Za-z]{{0,3}}[{letters}]", word))
+        else:
+            found = word.startswith("@") and "@" in letters
+        if found:
+            return True
+    return False
+
+
 def _is_code_option(word: str, letters: str) -> bool:
     if word.startswith("+") or not is_certain_word(word):
         return True
@@ -284,7 +302,7 @@ class ProgramFinder:
     def check_inline_code(self, words: Sequence[str]) -> None:
         """Check for code in the arguments, as in `python -c`, and whether it may start programs."""
         name = name_without_version(words[0])
-        self.has_inline_code |= is_given_code(words)
+        self.has_inline_code |= is_given_code(words) or has_loading_option(words)
         reads = name in program_tables.CODE_OPTIONS and all(word.startswith("-") for word in words[1:])
         if reads and not self.here_documents and not {"--version", "-V", "-v"} & set(words):
             self.doubts.append(f"{name} reads a program from somewhere else")

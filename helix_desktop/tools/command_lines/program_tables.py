@@ -22,8 +22,7 @@ def word_set(text: str) -> frozenset[str]:
 
 
 WRAPPERS = {
-    "nice": WrapperProgram("0123456789", "n", words=word_set("adjustment")),
-    "nohup": WrapperProgram(),
+    "nice": WrapperProgram("0123456789", "n", words=word_set("adjustment")), "nohup": WrapperProgram(),
     "setsid": WrapperProgram("cfw", bare=word_set("ctty fork wait")),
     "timeout": WrapperProgram("vfp", "ks", word_set("foreground preserve-status verbose"), word_set("kill-after signal"), 1),
     "stdbuf": WrapperProgram("", "ioe", words=word_set("input output error")),
@@ -31,10 +30,7 @@ WRAPPERS = {
     "chrt": WrapperProgram("abdfiorRvm", "TPD", word_set("all-tasks batch deadline fifo idle other rr verbose"), operands=1),
     "taskset": WrapperProgram("ac", "", word_set("all-tasks cpu-list"), operands=1),
     "time": WrapperProgram("apvq", "fo", word_set("append portability verbose quiet"), word_set("format output")),
-    "command": WrapperProgram("p"),
-    "builtin": WrapperProgram(),
-    "exec": WrapperProgram("cl", "a"),
-    "doas": WrapperProgram("Ln", "uC"),
+    "command": WrapperProgram("p"), "builtin": WrapperProgram(), "exec": WrapperProgram("cl", "a"), "doas": WrapperProgram("Ln", "uC"),
     "sudo": WrapperProgram(
         "AbBEHnNPSis", "CDghpRrTtUu",
         word_set("askpass background bell preserve-env set-home non-interactive no-update preserve-groups stdin login shell"),
@@ -46,25 +42,13 @@ WRAPPERS = {
         word_set("setuid setgid root wd propagation setgroups map-user map-group map-users map-groups"),
     ),
     "chroot": WrapperProgram("", "", word_set("skip-chdir"), word_set("groups userspec"), 1),
-    "choom": WrapperProgram("", "np", words=word_set("adjust pid")),
-    "prlimit": WrapperProgram("", "p", words=word_set("pid output")),
-    "linux32": WrapperProgram("vRBFILSTXZ3"),
-    "linux64": WrapperProgram("vRBFILSTXZ3"),
-    "catchsegv": WrapperProgram(),
-    "tini": WrapperProgram("gsvw", "pe"),
-    "dumb-init": WrapperProgram("cv", "r"),
-    "gosu": WrapperProgram(operands=1),
-    "su-exec": WrapperProgram(operands=1),
-    "setuidgid": WrapperProgram("s", operands=1),
-    "softlimit": WrapperProgram("", "adflmnopqrstcu"),
-    "envdir": WrapperProgram(operands=1),
-    "eatmydata": WrapperProgram(),
-    "torsocks": WrapperProgram("iqd"),
-    "torify": WrapperProgram(),
-    "proxychains": WrapperProgram("q", "f"),
-    "proxychains4": WrapperProgram("q", "f"),
-    "rlwrap": WrapperProgram("acEhirRnNuUwW", "bCfgHlmpPqsSt"),
-    "unbuffer": WrapperProgram("p"),
+    "choom": WrapperProgram("", "np", words=word_set("adjust pid")), "prlimit": WrapperProgram("", "p", words=word_set("pid output")),
+    "linux32": WrapperProgram("vRBFILSTXZ3"), "linux64": WrapperProgram("vRBFILSTXZ3"), "catchsegv": WrapperProgram(),
+    "tini": WrapperProgram("gsvw", "pe"), "dumb-init": WrapperProgram("cv", "r"), "gosu": WrapperProgram(operands=1),
+    "su-exec": WrapperProgram(operands=1), "setuidgid": WrapperProgram("s", operands=1), "softlimit": WrapperProgram("", "adflmnopqrstcu"),
+    "envdir": WrapperProgram(operands=1), "eatmydata": WrapperProgram(), "torsocks": WrapperProgram("iqd"), "torify": WrapperProgram(),
+    "proxychains": WrapperProgram("q", "f"), "proxychains4": WrapperProgram("q", "f"),
+    "rlwrap": WrapperProgram("acEhirRnNuUwW", "bCfgHlmpPqsSt"), "unbuffer": WrapperProgram("p"),
 }  # fmt: skip
 
 # Programs that start another one, which any of their arguments may name.
@@ -96,39 +80,16 @@ MULTI_CALL_PROGRAMS = frozenset({"busybox", "toybox"})
 # Options whose value is a command line or the name of a program.
 COMMAND_OPTIONS = {
     "tar": ("-I", "-F", "--to-command", "--use-compress-program", "--info-script", "--new-volume-script", "--rsh-command", "--rmt-command"),
-    "bsdtar": ("--use-compress-program",),
-    "rsync": ("-e", "--rsh", "--rsync-path"),
-    "scp": ("-S",),
-    "sftp": ("-S", "-D"),
-    "sort": ("--compress-program",),
-    "split": ("--filter",),
-    "csplit": (),
-    "man": ("-P", "-H", "--pager", "--html"),
-    "zip": ("-TT", "--unzip-command"),
-    "tcpdump": ("-z",),
-    "fd": ("-x", "-X", "--exec", "--exec-batch"),
-    "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
-    "rg": ("--pre", "--hostname-bin"),
-    "wget": ("--use-askpass",),
-    "install": ("--strip-program",),
-    "xz": (),
-    "mapfile": ("-C",),
-    "readarray": ("-C",),
-    "compgen": ("-C", "-F", "-W"),
-    "complete": ("-C", "-F", "-W"),
-    "dpkg": ("--pre-invoke", "--post-invoke"),
-    "pytest": ("--pdbcls",),
-    "cmake": ("-E",),
-    "cargo": ("--config",),
+    "bsdtar": ("--use-compress-program",), "rsync": ("-e", "--rsh", "--rsync-path"), "scp": ("-S",), "sftp": ("-S", "-D"),
+    "sort": ("--compress-program",), "split": ("--filter",), "man": ("-P", "-H", "--pager", "--html"), "zip": ("-TT", "--unzip-command"),
+    "tcpdump": ("-z",), "fd": ("-x", "-X", "--exec", "--exec-batch"), "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
+    "rg": ("--pre", "--hostname-bin"), "wget": ("--use-askpass",), "install": ("--strip-program",), "mapfile": ("-C",),
+    "readarray": ("-C",), "compgen": ("-C", "-F", "-W"), "complete": ("-C", "-F", "-W"), "dpkg": ("--pre-invoke", "--post-invoke"),
+    "cmake": ("-E",), "mypy": ("--python-executable",), "pyright": ("--pythonpath",),
     "go": ("-exec", "--exec", "-toolexec", "--toolexec", "-vettool", "--vettool"),
     "npm": ("--script-shell", "--node-options", "--shell", "--git"),
-    "pnpm": ("--script-shell", "--node-options", "--shell", "--config.script-shell"),
-    "yarn": ("--script-shell", "--use-yarnrc"),
+    "pnpm": ("--script-shell", "--node-options", "--shell", "--config.script-shell"), "yarn": ("--script-shell", "--use-yarnrc"),
     "kubectl": ("--kubeconfig",),
-    "mypy": ("--python-executable",),
-    "pyright": ("--pythonpath",),
-    "jest": ("--runner", "--testRunner"),
-    "pylint": ("--init-hook",),
 }  # fmt: skip
 
 # Options that are complete, although others here begin like them.
@@ -142,6 +103,37 @@ CODE_OPTIONS = {
 }  # fmt: skip
 CODE_WORDS = word_set("eval evaluate print execute command cmd batch run code ex iex p")
 EDITORS = word_set("vim vi nvim ex view gvim emacs")  # Without a file, these editors read no code from their input.
+# Short and long options by which a program is told to load code, to take settings that can name code, or to write a file. `@`:
+# it also reads options from a file.
+LOADING_OPTIONS = {
+    "pytest": ("pco@", "config-file rootdir confcutdir override-ini pdbcls cov-config cov-report basetemp log-file junitxml junit-xml"),
+    "pylint": ("@", "rcfile load-plugins init-hook output unsafe-load-any-extension extension-pkg-allow-list extension-pkg-whitelist"),
+    "mypy": ("@", "config-file python-executable custom-typeshed-dir"), "pyright": ("pv", "project venv-path venvpath pythonpath"),
+    "bandit": ("o", "output"), "ruff": ("o", "output-file"),
+    "eslint": ("cfo", "config rulesdir plugin parser format resolve-plugins-relative-to output-file cache-location cache-file"),
+    "prettier": ("", "config plugin plugin-search-dir parser cache-location"),
+    "stylelint": ("cfo", "config config-basedir custom-syntax custom-formatter formatter output-file cache-location"),
+    "markdownlint": ("cro", "config rules output"),
+    "mocha": ("rRunepc", """require config package reporter ui file import loader experimental-loader node-option env-file eval print opts
+        reporter-option"""),
+    "jest": ("c", """config global-setup global-teardown setup-files setup-files-after-env env test-environment preset reporters resolver
+        runner test-runner transform test-sequencer root-dir roots projects filter module-loader modulepaths module-directories
+        watch-plugins output-file coverage-directory cache-directory test-results-processor prettier-path dependency-extractor
+        snapshot-serializers"""),
+    "vitest": ("cr", """config root dir environment runner reporter pool exec-argv pooloptions.forks.execargv pooloptions.threads.execargv
+        output-file project workspace coverage.customprovidermodule typecheck.checker globalsetup setupfiles"""),
+    "go": ("", """exec toolexec vettool ldflags gcflags asmflags gccgoflags compiler overlay modfile pkgdir c o outputdir coverprofile
+        cpuprofile memprofile blockprofile mutexprofile trace"""),
+    "cargo": ("ZC", "config manifest-path target-dir artifact-dir out-dir"),
+    "npm": ("C", "prefix script-shell shell node-options userconfig globalconfig git init-module"),
+    "pnpm": ("C", "dir script-shell shell node-options config.script-shell"), "yarn": ("", "cwd script-shell use-yarnrc"),
+    "pip": ("", "python log"), "uv": ("p", "python script project directory config-file"),
+    "dotnet": ("", "p property logger l distributedlogger testadapterpath settings diag"), "git": ("", "output"), "sort": ("o", "output"),
+    "tree": ("o", ""), "file": ("C", "compile"), "gofmt": ("", "cpuprofile"), "make": ("fI", "file makefile include-dir eval"),
+    "find": ("", "delete fprint fprint0 fprintf fls"), "flake": ("", "config append-config output-file"),
+}  # fmt: skip
+# Everyday options that begin like one of these.
+UNLIKE_LOADING_OPTIONS = word_set("cache co cov cover coverage pdb run target")
 # Programs whose first argument, apart from options, is code.
 SCRIPT_LANGUAGES = frozenset({"awk", "gawk", "mawk", "nawk", "original-awk", "sed", "gsed"})
 
