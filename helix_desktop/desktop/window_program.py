@@ -180,7 +180,7 @@ class WindowProgram:
         await self._listen_for_second_start()
         if self._link:
             self._show_link_target(self._link)
-        for mistake in self._settings.file_mistakes:
+        for mistake in (*self._settings.file_mistakes, *self._memory.mistakes):
             self.window.notices.show_error_notice(mistake)
         self._collecting = GarbageCollector(self.window)
         self.window.workbench_shown.connect(

@@ -1,9 +1,10 @@
 """Remembers layouts, drafts and input history between two starts of the window, in one JSON file.
 
-It holds nothing that would be missed like a conversation: a file that cannot be read is set aside and begun anew. Keys
+A file that cannot be read is kept under another name, and the window says so. Keys
 are paths ("draft", workspace, conversation), so that what belongs to a workspace can be dropped with it.
 """
 
+import itertools
 import json
 import logging
 from pathlib import Path
@@ -11,9 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject, QTimer
 
-from helix_desktop.atomic_files import ensure_private_folder, make_path_private
+from helix_desktop.atomic_files import ensure_private_folder, write_file_atomically
+from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
 
-if TYPE_CHECKING:  # Compiling its regular expressions would take as long as the first paint.
+if TYPE_CHECKING:  # To import these would take as long as the first paint.
+    from concurrent.futures import Executor, Future
+
     from helix_desktop.engine.forgotten_text_forms import TextForms
 
 log = logging.getLogger(__name__)
@@ -28,9 +32,11 @@ class WindowMemory(QObject):
     def __init__(self, file: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._file = file
-        self._values: dict[str, object] = _read_memory_file(file)
+        self.mistakes: list[HelixError] = []  # Why drafts of earlier starts are missing.
+        self._values: dict[str, object] = self._read_memory_file()
+        self._writer: Executor | None = None
         self._timer = QTimer(self, interval=WRITE_DELAY_MS, singleShot=True)
-        self._timer.timeout.connect(self.write_memory_file)
+        self._timer.timeout.connect(self._write_on_thread)
 
     def get_remembered(self, *key: str, default: T) -> T:
         """The value, when there is one of the default's type."""
@@ -60,7 +66,8 @@ class WindowMemory(QObject):
                 self._values[path] = _blank_text_in_value(value, traces)
         self.write_memory_file()
         try:
-            self._file.with_suffix(".damaged").unlink(missing_ok=True)
+            for damaged in self._file.parent.glob(f"{self._file.stem}.damaged*"):
+                damaged.unlink()
         except OSError as error:
             log.warning("a damaged file of the window could not be removed: %s", error)
 
@@ -70,31 +77,48 @@ class WindowMemory(QObject):
         self.write_memory_file()
 
     def write_memory_file(self) -> None:
-        """Write now; the old file stays whole until the new one is."""
+        """Returns when the file is on the disk; the old one stays whole until the new one is."""
+        self._write_on_thread().result()
+
+    def _write_on_thread(self) -> "Future[None]":
+        """One write after another, because the disk may take longer than the window may wait."""
+        from helix_desktop import tasks
+
         self._timer.stop()
-        try:
-            ensure_private_folder(self._file.parent)
-            new = self._file.with_suffix(".new")
-            new.write_text(json.dumps(self._values, ensure_ascii=False, indent=1), "utf-8", "replace")
-            make_path_private(new)
-            new.replace(self._file)
-        except OSError as error:
-            log.warning("the window's layout and drafts could not be kept: %s", error)
+        self._writer = self._writer or tasks.create_thread_pool("window's memory", threads=1)
+        content = json.dumps(self._values, ensure_ascii=False, indent=1).encode("utf-8", "replace")
+        return self._writer.submit(_write_or_log_why_not, self._file, content)
 
-
-def _read_memory_file(file: Path) -> dict[str, object]:
-    try:
-        found = json.loads(file.read_text("utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        log.warning("%s cannot be read and is set aside: %s", file.name, error)
+    def _read_memory_file(self) -> dict[str, object]:
         try:
-            file.replace(file.with_suffix(".damaged"))
+            found = json.loads(self._file.read_text("utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, RecursionError) as error:
+            return self._set_file_aside(str(error))
+        return found if isinstance(found, dict) else self._set_file_aside("it holds no object")
+
+    def _set_file_aside(self, why: str) -> dict[str, object]:
+        """Its content is replaced from now on; an empty one instead."""
+        log.warning("%s cannot be read and is set aside: %s", self._file.name, why)
+        names = (self._file.with_suffix(f".damaged{number or ''}") for number in itertools.count())
+        aside = next(name for name in names if not name.exists())
+        try:
+            self._file.replace(aside)
         except OSError as failure:
-            log.warning("%s could not be set aside: %s", file.name, failure)
+            log.warning("%s could not be set aside: %s", self._file.name, failure)
+            return {}
+        what = f"Drafts and the window's layout could not be read. Their file was kept as {aside}."
+        self.mistakes.append(InvalidInput(what))
         return {}
-    return found if isinstance(found, dict) else {}
+
+
+def _write_or_log_why_not(file: Path, content: bytes) -> None:
+    try:
+        ensure_private_folder(file.parent)
+        write_file_atomically(file, content, private=True)
+    except (OSError, StoreFailed) as error:
+        log.warning("the window's layout and drafts could not be kept: %s", error)
 
 
 def _blank_text_in_value(value: object, traces: "TextForms") -> object:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
@@ -39,14 +41,38 @@ def test_an_empty_value_is_forgotten(memory: WindowMemory) -> None:
     assert memory.get_remembered("draft", "one", "a", default={"gone": 1}) == {"gone": 1}
 
 
-def test_a_damaged_file_is_set_aside(tmp_path: Path, application: QApplication, expect: Callable[[str], None]) -> None:
+@pytest.mark.parametrize("content", [b"{half", b"[]", b"null", b'"words"', b"\xff", b"[" * 100_000])
+def test_a_file_that_cannot_be_read_is_kept_under_another_name_and_said(
+    tmp_path: Path, application: QApplication, expect: Callable[[str], None], content: bytes
+) -> None:
     expect("cannot be read and is set aside")
-    (tmp_path / "window.json").write_text("{half")
+    (tmp_path / "window.damaged").write_text("from an earlier start")
+    (tmp_path / "window.json").write_bytes(content)
     memory = WindowMemory(tmp_path / "window.json")
     memory.remember_value("window", value="x")
     memory.write_memory_file()
-    assert (tmp_path / "window.damaged").read_text() == "{half"
-    assert WindowMemory(tmp_path / "window.json").get_remembered("window", default="") == "x"
+    assert (tmp_path / "window.damaged1").read_bytes() == content
+    assert (tmp_path / "window.damaged").read_text() == "from an earlier start"
+    (mistake,) = memory.mistakes
+    assert str(tmp_path / "window.damaged1") in mistake.what
+    again = WindowMemory(tmp_path / "window.json")
+    assert (again.get_remembered("window", default=""), again.mistakes) == ("x", [])
+    again.forget_remembered_text("half", within="one")
+    assert [path.name for path in tmp_path.iterdir()] == ["window.json"]
+
+
+def test_drafts_are_on_the_disk_before_writing_counts_as_done(
+    tmp_path: Path, application: QApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, synced, sync = WindowMemory(tmp_path / "window.json"), list[int](), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.fstat(handle).st_size), sync(handle)))
+    for text in ("first", "second"):
+        memory.remember_value("draft", "one", "talk", value={"text": text})
+        memory._write_on_thread()
+    memory.write_memory_file()
+    size = (tmp_path / "window.json").stat().st_size
+    assert synced.count(size) >= 2, "the file's own content, twice the same"
+    assert "second" in (tmp_path / "window.json").read_text()
 
 
 def test_a_disk_that_refuses_is_only_said(
