@@ -23,19 +23,10 @@ from helix_desktop.providers.model_prices import ModelInfo, WindowFrom, without_
 from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
 
 TITLES = {
-    "anthropic": "Anthropic",
-    "openai": "OpenAI",
-    "gemini": "Google Gemini",
-    "openrouter": "OpenRouter",
-    "deepseek": "DeepSeek",
-    "mistral": "Mistral",
-    "xai": "xAI",
-    "groq": "Groq",
-    "ollama": "Ollama",
-    "lmstudio": "LM Studio",
-    "llamacpp": "llama.cpp",
-    "vllm": "vLLM",
-}
+    "anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Google Gemini", "openrouter": "OpenRouter",
+    "deepseek": "DeepSeek", "mistral": "Mistral", "xai": "xAI", "groq": "Groq", "ollama": "Ollama",
+    "lmstudio": "LM Studio", "llamacpp": "llama.cpp", "vllm": "vLLM",
+}  # fmt: skip
 # Patterns of the models that most people want: undated names, no variants at ten times the price.
 _WANTED = (
     r"claude-sonnet-[\d-]+",

@@ -420,29 +420,14 @@ def sort_details(found: Iterable[Detail]) -> list[Detail]:
 # --- Finding the details that a document lacks ---
 
 SECTION_OF: Mapping[str, str] = {
-    "rule": "User Preferences",
-    "figure": "User Preferences",
-    "todo": "TODO Items",
-    "decision": "Project Background",
-    "failure": "Current Issues",
-    "lesson": "Technical Details",
-    "report": "Completed Work",
-    "written": "Completed Work",
-    "works": "Completed Work",
-    "artifact": "Completed Work",
-}
+    "rule": "User Preferences", "figure": "User Preferences", "todo": "TODO Items", "decision": "Project Background",
+    "failure": "Current Issues", "lesson": "Technical Details", "report": "Completed Work",
+    "written": "Completed Work", "works": "Completed Work", "artifact": "Completed Work",
+}  # fmt: skip
 ROOM: Mapping[str, float] = {  # Each kind's share of the tokens, so that none crowds out the others.
-    "rule": 0.5,
-    "figure": 0.05,
-    "todo": 0.1,
-    "decision": 0.1,
-    "failure": 0.15,
-    "lesson": 0.1,
-    "report": 0.1,
-    "written": 0.15,
-    "works": 0.1,
-    "artifact": 0.1,
-}
+    "rule": 0.5, "figure": 0.05, "todo": 0.1, "decision": 0.1, "failure": 0.15, "lesson": 0.1, "report": 0.1,
+    "written": 0.15, "works": 0.1, "artifact": 0.1,
+}  # fmt: skip
 
 # How tokens that are left over are shared between the kinds of details.
 # Lessons and reports get no share of them: they are long prose, and every step sends the whole document.

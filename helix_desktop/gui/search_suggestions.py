@@ -22,22 +22,11 @@ GoToPlace = Callable[[WindowPlace], object]
 
 # For each slash command: the name of the action that it runs.
 COMMANDS = {
-    "new": "new",
-    "fork": "fork",
-    "rename": "rename",
-    "cache": "fold-marker",
-    "observe": "fold-observations",
-    "reflect": "fold-reflection",
-    "handover": "fold-handover",
-    "regenerate": "regenerate",
-    "attach": "attach",
-    "model": "model",
-    "policy": "policy",
-    "mode": "mode",
-    "export": "export-markdown",
-    "settings": "settings",
+    "new": "new", "fork": "fork", "rename": "rename", "cache": "fold-marker", "observe": "fold-observations",
+    "reflect": "fold-reflection", "handover": "fold-handover", "regenerate": "regenerate", "attach": "attach",
+    "model": "model", "policy": "policy", "mode": "mode", "export": "export-markdown", "settings": "settings",
     "tour": "tour",
-}
+}  # fmt: skip
 
 
 def suggest_actions(actions: ActionRegistry) -> list[PaletteItem]:

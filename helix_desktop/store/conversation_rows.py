@@ -7,24 +7,13 @@ from helix_desktop.engine import facts
 from helix_desktop.fast_dataclass import dataclass
 
 COLUMNS = (
-    ("id", "TEXT NOT NULL"),
-    ("last_seq", "INTEGER NOT NULL"),
-    ("created", "REAL NOT NULL"),
-    ("updated", "REAL NOT NULL"),
-    ("title", "TEXT NOT NULL"),
-    ("begins", "TEXT NOT NULL"),
-    ("pinned", "INTEGER NOT NULL"),
-    ("archived", "INTEGER NOT NULL"),
-    ("trashed", "INTEGER NOT NULL"),
-    ("parent", "TEXT NOT NULL"),
-    ("parent_call", "TEXT NOT NULL"),
-    ("forked_from", "TEXT NOT NULL"),
-    ("forked_at", "INTEGER NOT NULL"),
-    ("turns", "INTEGER NOT NULL"),
-    ("sent", "INTEGER NOT NULL"),
-    ("written", "INTEGER NOT NULL"),
-    ("cost", "REAL NOT NULL"),
-)
+    ("id", "TEXT NOT NULL"), ("last_seq", "INTEGER NOT NULL"), ("created", "REAL NOT NULL"),
+    ("updated", "REAL NOT NULL"), ("title", "TEXT NOT NULL"), ("begins", "TEXT NOT NULL"),
+    ("pinned", "INTEGER NOT NULL"), ("archived", "INTEGER NOT NULL"), ("trashed", "INTEGER NOT NULL"),
+    ("parent", "TEXT NOT NULL"), ("parent_call", "TEXT NOT NULL"), ("forked_from", "TEXT NOT NULL"),
+    ("forked_at", "INTEGER NOT NULL"), ("turns", "INTEGER NOT NULL"), ("sent", "INTEGER NOT NULL"),
+    ("written", "INTEGER NOT NULL"), ("cost", "REAL NOT NULL"),
+)  # fmt: skip
 _LARGEST = 2**63 - 1
 _BEGINS = 120  # Characters. Without a title, so much of the first message is shown.
 

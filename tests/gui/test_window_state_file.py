@@ -65,7 +65,12 @@ def test_drafts_are_on_the_disk_before_writing_counts_as_done(
     tmp_path: Path, application: QApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory, synced, sync = WindowMemory(tmp_path / "window.json"), list[int](), os.fsync
-    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.fstat(handle).st_size), sync(handle)))
+
+    def sync_and_note(handle: int) -> None:
+        synced.append(os.fstat(handle).st_size)
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", sync_and_note)
     for text in ("first", "second"):
         memory.remember_value("draft", "one", "talk", value={"text": text})
         memory._write_on_thread()

@@ -18,21 +18,12 @@ LONGEST_LINE = 2_000
 Run = tuple[int, int, str]  # Where coloured text starts, its length, and the name of its colour.
 
 _COLOURS = (
-    ("Comment", "code_comment"),
-    ("Literal.String", "code_string"),
-    ("Literal.Number", "code_number"),
-    ("Keyword.Type", "code_type"),
-    ("Keyword", "code_keyword"),
-    ("Operator.Word", "code_keyword"),
-    ("Name.Function", "code_name"),
-    ("Name.Class", "code_type"),
-    ("Name.Decorator", "code_name"),
-    ("Name.Builtin", "code_type"),
-    ("Name.Tag", "code_keyword"),
-    ("Name.Attribute", "code_name"),
-    ("Generic.Heading", "code_name"),
-    ("Generic.Subheading", "code_comment"),
-)
+    ("Comment", "code_comment"), ("Literal.String", "code_string"), ("Literal.Number", "code_number"),
+    ("Keyword.Type", "code_type"), ("Keyword", "code_keyword"), ("Operator.Word", "code_keyword"),
+    ("Name.Function", "code_name"), ("Name.Class", "code_type"), ("Name.Decorator", "code_name"),
+    ("Name.Builtin", "code_type"), ("Name.Tag", "code_keyword"), ("Name.Attribute", "code_name"),
+    ("Generic.Heading", "code_name"), ("Generic.Subheading", "code_comment"),
+)  # fmt: skip
 _PLAIN = frozenset({"", "text", "plain", "plaintext", "txt", "console", "output", "none"})
 
 

@@ -30,19 +30,11 @@ _TIGHT = frozenset(
     }
 )
 _CONSTANT = {
-    TranscriptItemKind.CALL: 38,
-    TranscriptItemKind.LIVE_CALL: 38,
-    TranscriptItemKind.FOLD: 18,
-    TranscriptItemKind.CHANGES: 18,
-    TranscriptItemKind.NOTE: 20,
-    TranscriptItemKind.REASONING: 20,
-    TranscriptItemKind.REWOUND: 20,
-    TranscriptItemKind.PLAN: 120,
-    TranscriptItemKind.WAITING: 64,
-    TranscriptItemKind.ERROR: 72,
-    TranscriptItemKind.LIVE_REASONING: 80,
-    TranscriptItemKind.LIVE_REPLY: 44,
-}
+    TranscriptItemKind.CALL: 38, TranscriptItemKind.LIVE_CALL: 38, TranscriptItemKind.FOLD: 18,
+    TranscriptItemKind.CHANGES: 18, TranscriptItemKind.NOTE: 20, TranscriptItemKind.REASONING: 20,
+    TranscriptItemKind.REWOUND: 20, TranscriptItemKind.PLAN: 120, TranscriptItemKind.WAITING: 64,
+    TranscriptItemKind.ERROR: 72, TranscriptItemKind.LIVE_REASONING: 80, TranscriptItemKind.LIVE_REPLY: 44,
+}  # fmt: skip
 
 
 # For each drawn piece: its item's top in the view, its own offset from there, and its height.

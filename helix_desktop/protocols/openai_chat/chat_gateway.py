@@ -29,18 +29,10 @@ from helix_desktop.protocols.wire_message import (
 
 NAME = "openai-chat"
 STOPS = {
-    "stop": Stop.END,
-    "eos": Stop.END,
-    "eos_token": Stop.END,
-    "end_turn": Stop.END,
-    "stop_sequence": Stop.END,
-    "completed": Stop.END,
-    "tool_calls": Stop.CALLS,
-    "function_call": Stop.CALLS,
-    "length": Stop.LENGTH,
-    "max_tokens": Stop.LENGTH,
-    "content_filter": Stop.FILTERED,
-}
+    "stop": Stop.END, "eos": Stop.END, "eos_token": Stop.END, "end_turn": Stop.END, "stop_sequence": Stop.END,
+    "completed": Stop.END, "tool_calls": Stop.CALLS, "function_call": Stop.CALLS, "length": Stop.LENGTH,
+    "max_tokens": Stop.LENGTH, "content_filter": Stop.FILTERED,
+}  # fmt: skip
 REASONING = ("reasoning_content", "reasoning")
 _SPEAKERS = {"system": Speaker.SYSTEM, "developer": Speaker.SYSTEM, "assistant": Speaker.ASSISTANT}
 
