@@ -24,6 +24,7 @@ _TAGGED: Mapping[str, type] = {
     for kind in (facts.Text, facts.Attachment, facts.Reasoning, facts.ToolCall, facts.Span, facts.PartRef)
 }
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_PLAIN = {str, int, float, bool, type(None)}  # Values that JSON has as they are.
 _READ = json.JSONDecoder().raw_decode  # Faster than `json.loads`, as it does not skip white space.
 VERSIONS: Mapping[str, int] = {}
 # The ID of a conversation from elsewhere, which is also used in file names and links.
@@ -131,7 +132,7 @@ def _encode_changed_fields(value: object) -> dict[str, object]:
     for name, default in _fields_with_defaults(kind):
         content = getattr(value, name)
         if content != default:
-            out[name] = _encode_value(content)
+            out[name] = content if type(content) in _PLAIN else _encode_value(content)
     return out
 
 

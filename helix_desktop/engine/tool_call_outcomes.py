@@ -27,7 +27,7 @@ _PATH_KEYS = (
 _TEXT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)
 _SUBJECT_KEYS = ("command", *_PATH_KEYS, "pattern", "query", "url", "sha256", "task", "prompt", "name", "title")
 _VALUE = r'"\s*:\s*"((?:[^"\\]|\\.){0,400})'
-_VALUE_OF_KEY = {key: re.compile(f'"{key}{_VALUE}') for key in _SUBJECT_KEYS}
+_SUBJECT_VALUE = re.compile(f'"({"|".join(_SUBJECT_KEYS)}){_VALUE}')
 _FIRST_VALUE = re.compile(r'"[A-Za-z_]{1,60}' + _VALUE)
 _COMMAND_KEYS = ("command", "cmd", "script", "line")
 _TARGET = r"['\"]?([\w./~-][\w./~+@-]{0,200})['\"]?"
@@ -77,7 +77,8 @@ def find_call_subject(arguments: str) -> tuple[str, str]:
     search or an editor's command. The arguments may be cut off.
     """
     looked_at = arguments[:SUBJECT]
-    found = {key: _unescape_json(match[1]) for key, at in _VALUE_OF_KEY.items() if (match := at.search(looked_at))}
+    values = dict(reversed(_SUBJECT_VALUE.findall(looked_at)))  # The first value of each key
+    found = {key: _unescape_json(values[key]) for key in _SUBJECT_KEYS if key in values}
     path = next((found[key] for key in _PATH_KEYS if key in found), "")
     if "pattern" in found or "query" in found:
         return found.get("pattern") or found["query"], path
@@ -95,6 +96,8 @@ def describe_call_as_source(arguments: str) -> str:
 
 
 def _unescape_json(text: str) -> str:
+    if "\\" not in text:
+        return text
     try:
         return str(json.loads(f'"{text}"', strict=False))
     except ValueError:

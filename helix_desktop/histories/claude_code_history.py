@@ -173,7 +173,9 @@ class _ClaudeCodeMessages(HistoryMessages):
             one, received = self.made[at], self.received.get(at, 0.0)
             time = received if received and not 0 <= one.time - received < LONGEST_REPLY else one.time
             time = min(time, bound)
-            self.made[at] = replace(one, time=time, seconds=max(0.0, time - received) if received else 0.0)
+            seconds = max(0.0, time - received) if received else 0.0
+            if (time, seconds) != (one.time, one.seconds):
+                self.made[at] = replace(one, time=time, seconds=seconds)
             bound = received or bound
 
     def read_row(self, value: Mapping[str, object]) -> None:

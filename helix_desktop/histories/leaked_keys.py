@@ -6,10 +6,8 @@ from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
 
-_MARKS = (
-    "sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xox", "AKIA", "ASIA", "AIza", "hf_", "gsk_",
-    "xai-", "PRIVATE KEY",
-)  # fmt: skip
+# Each key contains one of these, and most texts none. They are found faster than keys.
+_MARK = re.compile("sk-|gh[po]_|github_pat_|glpat-|xox|A[KS]IA|AIza|hf_|gsk_|xai-|PRIVATE KEY")
 _KEY = re.compile(
     r"\b(?:sk-[A-Za-z0-9_-]{20,}|gh[po]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{18,}"
     r"|xox[abps]-[A-Za-z0-9-]{16,}|A[KS]IA[0-9A-Z]{16}|AIza[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{30,}|gsk_[A-Za-z0-9]{30,}"
@@ -22,15 +20,11 @@ _OVERLAP = 4_096
 
 def find_keys(text: str) -> Iterator[str]:
     """Everything in a text that looks like a key, each as often as it stands there."""
-    if not any(mark in text for mark in _MARKS):
-        return
-    start = 0
-    while start < len(text):
+    for start in range(0, len(text), _AT_ONCE):
         end = start + _AT_ONCE
-        for match in _KEY.finditer(text, start, min(len(text), end + _OVERLAP)):
-            if match.start() < end:
-                yield match[0]
-        start = end
+        if _MARK.search(text, start, end + _OVERLAP) is not None:
+            found = _KEY.finditer(text, start, end + _OVERLAP)
+            yield from (match[0] for match in found if match.start() < end)
 
 
 def mask_key(key: str) -> str:

@@ -83,9 +83,11 @@ class CacheFolder:
     def close(self) -> None:
         self.level.close()
 
-    def stage_content(self, content: bytes, about: EntryOrigin, *, thorough: bool = False) -> StagedEntry:
-        """Stage content. `thorough`: take more time to compress it."""
-        digest = Digest.of_content(content)
+    def stage_content(
+        self, content: bytes, about: EntryOrigin, *, thorough: bool = False, digest: Digest | None = None
+    ) -> StagedEntry:
+        """Stage content. `thorough`: take more time to compress it. `digest`: its hash, if it is known."""
+        digest = digest or Digest.of_content(content)
         if (known := self.find_known_content(digest)) is not None:
             return self.adopt_checkpoint_entry(known, about, count_text_lines(content, about))
         if len(content) > CHUNK:

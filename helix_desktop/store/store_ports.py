@@ -192,7 +192,8 @@ class StoreCache:
                 if self._folder.reader.was_forgotten(digest):
                     found.append(Stored(digest, len(content), 0, about.media_type))
                     continue
-                staged.append(self._folder.stage_content(content, about, thorough=little and about.tool == CHECKPOINT))
+                thorough = little and about.tool == CHECKPOINT
+                staged.append(self._folder.stage_content(content, about, thorough=thorough, digest=digest))
                 found.append(staged[-1].record.stored_reference)
         except BaseException:
             for one in staged:
