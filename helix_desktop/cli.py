@@ -103,10 +103,10 @@ def _set_output_to_utf8() -> None:
 
 
 def _open_window(home: Path | None, place: str) -> int:
-    from helix_desktop import display
+    from helix_desktop import screen_check
 
-    if reason := display.why_no_screen():
-        print(f"The window could not be opened: {reason}. {display.INSTEAD}", file=sys.stderr)
+    if reason := screen_check.why_no_screen():
+        print(f"The window could not be opened: {reason}. {screen_check.INSTEAD}", file=sys.stderr)
         return FAILED
     try:
         from helix_desktop import window_start

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Protocol, Self
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.atomic_files import ReplacementFile
 from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 
@@ -72,7 +72,7 @@ class Terminal:
             stream = sys.stdin.buffer.fileno() if sys.stdin else -1
             if stream < 0:
                 return b""
-            return await tasks.run_on_detached_thread(lambda: os.read(stream, PIECE), name="standard input")
+            return await concurrency.run_on_detached_thread(lambda: os.read(stream, PIECE), name="standard input")
         except OSError as error:
             raise InvalidInput(f"The input cannot be read: {error.strerror}.") from error
 

@@ -22,7 +22,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import __version__, display, logs, program_settings, resources
+from helix_desktop import __version__, logs, program_settings, resources, screen_check
 from helix_desktop.errors import ConfigFileMistake, HelixError, NoUsableKeyring, StoreBusy
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.program_folders import ProgramFolders
@@ -136,8 +136,8 @@ def _check_qt_plugin() -> Iterator[DoctorFinding]:
 
 
 def _check_screen() -> Iterator[DoctorFinding]:
-    if reason := display.why_no_screen():
-        yield DoctorFinding("Display", _NOTE, f"The window could not be opened: {reason}.", display.INSTEAD)
+    if reason := screen_check.why_no_screen():
+        yield DoctorFinding("Display", _NOTE, f"The window could not be opened: {reason}.", screen_check.INSTEAD)
     else:
         yield DoctorFinding("Display", _GOOD, "A display is available.")
 

@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.atomic_files import ensure_private_folder, lock_open_file, write_file_atomically
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import PIECE, Console
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, StoppedByUser
-from helix_desktop.tasks import OwnedTasks
 
 VERSION = 1
 HEADER = struct.Struct(">cI")

@@ -19,7 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
-from helix_desktop import atomic_files, tasks
+from helix_desktop import atomic_files, concurrency
 from helix_desktop.errors import ActionRefused, ConfigFileMistake, NoUsableKeyring
 from helix_desktop.fast_dataclass import dataclass
 
@@ -314,7 +314,7 @@ class SecretStorage:
         if self._is_refused:
             raise NoUsableKeyring(LOCKED, remedy=CHOICES)
         silent = f"The system's keyring did not respond within {self._limit:.0f} s; it may be waiting to be unlocked."
-        call = tasks.run_on_detached_thread(lambda: work(self._keyring()), name="keyring")
+        call = concurrency.run_on_detached_thread(lambda: work(self._keyring()), name="keyring")
         # Reads the error, because asyncio logs errors that nobody reads.
         call.add_done_callback(lambda late: late.cancelled() or late.exception())
         try:

@@ -105,11 +105,11 @@ class _WindowCodeLoader(QObject):
 
 def _import_program() -> None:
     """Import what is behind the window in a thread. The window takes what is typed meanwhile."""
-    from helix_desktop import tasks
+    from helix_desktop import concurrency
 
     importing, waiting = _WindowCodeLoader(), QEventLoop()
     importing.done.connect(waiting.quit)
-    tasks.start_thread(importing.load_python_modules_in_thread, name="import", daemon=True)
+    concurrency.start_thread(importing.load_python_modules_in_thread, name="import", daemon=True)
     waiting.exec()
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop import atomic_files, tasks
+from helix_desktop import atomic_files, concurrency
 from helix_desktop.errors import InvalidInput, StoreFailed
 from helix_desktop.program_settings import LOG_LEVEL, ProgramSettings
 from helix_desktop.providers.configured_providers import ConfiguredProviders
@@ -110,7 +110,7 @@ def test_what_two_programs_change_in_a_file_at_the_same_time_is_all_there(name: 
         assert other.stdin is not None
         assert other.stdout is not None
         assert other.stdout.readline() == "read\n"
-        ours = tasks.start_thread(lambda: change(tmp_path), name="our change")
+        ours = concurrency.start_thread(lambda: change(tmp_path), name="our change")
         ours.join(0.5)
         assert ours.is_alive(), "it does not wait for the other program"
         other.stdin.write("\n")

@@ -41,16 +41,16 @@ def test_a_window_without_a_model_carries_nothing_for_requests() -> None:
 
 def test_a_window_started_by_the_desktop_waits_for_nothing_of_the_commands() -> None:
     """The desktop's entry runs `helix-desktop`, which took as long as two thirds of a bare window before it asked Qt."""
-    needless = {"asyncio", "argparse", "logging", "tempfile", "helix_desktop.tasks", "helix_desktop.commands"}
+    needless = {"asyncio", "argparse", "logging", "tempfile", "helix_desktop.concurrency", "helix_desktop.commands"}
     loaded = _imported(
-        ["helix_desktop.cli", "helix_desktop.display"], f"print(sorted({needless!r} & set(sys.modules)))"
+        ["helix_desktop.cli", "helix_desktop.screen_check"], f"print(sorted({needless!r} & set(sys.modules)))"
     )
     assert loaded == "[]"
 
 
 def test_an_agent_waits_for_nothing_of_the_tools_before_the_first_answer_over_mcp() -> None:
     names = ["commands.mcp_command", "token_counting", "tools.grep", "context_server.cache_mcp_server"]
-    names += ["context_server.mcp_over_console", "context_server.context_shelf", "commands.workspace_access"]
+    names += ["context_server.mcp_over_console", "context_server.cache_operations", "commands.workspace_access"]
     needless = {
         "jsonschema",
         "httpx",

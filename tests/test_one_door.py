@@ -56,7 +56,7 @@ LIBRARIES = {
 }
 KEYRINGS = {"keyring", "keyrings", "secretstorage", "win32ctypes", "win32cred"}
 CTYPES = {  # what calls the system by number or by name, and what for
-    "processes/jail.py", "processes/jobs_windows.py", "tools/opening_within_folder.py", "tools/folder_handles_windows.py", "glibc_memory.py",
+    "processes/jail.py", "processes/jobs_windows.py", "tools/safe_path_opening.py", "tools/folder_handles_windows.py", "glibc_memory.py",
     "installation_checks.py", "store/leveldb.py", "tools/changes/atomic_swap.py", "tools/changes/folder_watch.py",
 }  # fmt: skip
 

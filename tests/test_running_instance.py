@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import program_folders, running_instance
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
 from helix_desktop.running_instance import (
@@ -26,7 +27,6 @@ from helix_desktop.running_instance import (
     connect_to_owner,
     listen_for_requests,
 )
-from helix_desktop.tasks import OwnedTasks
 from tests.conftest import Expect
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="both kinds are tried where both exist")

@@ -15,7 +15,7 @@ from acp.connection import Connection
 from acp.router import Route
 from acp.schema import DeleteSessionRequest
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.acp_agent.agent_description import build_initialize_result
 from helix_desktop.acp_agent.console_transport import ConsoleTransport, GuardedRouter
 from helix_desktop.acp_agent.conversation_options import build_choices, build_options, choose_option
@@ -39,7 +39,7 @@ class EditorAgent:
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
-        self._tasks = tasks.OwnedTasks("editor")
+        self._tasks = concurrency.OwnedTasks("editor")
         self._open: dict[str, EditorConversation] = {}
         self._abilities = ClientAbilities()
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.acp_agent.agent_description import build_initialize_result
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 
@@ -84,7 +84,7 @@ class WorkspaceSwitch:
         self._asked: dict[str, tuple[WorkspacePipe, Any]] = {}
         self._greeting: Message = {"jsonrpc": "2.0", "method": "initialize", "params": {"protocolVersion": 1}}
         self._unsent: asyncio.Queue[bytes] = asyncio.Queue(MOST_UNSENT)
-        self._tasks = tasks.OwnedTasks("agent for editors")
+        self._tasks = concurrency.OwnedTasks("agent for editors")
 
     async def run_until_input_ends(self, read: Callable[[], Awaitable[bytes]]) -> None:
         """Serves the editor until it closes its end; then all is stopped within two seconds."""
@@ -212,7 +212,7 @@ class WorkspaceSwitch:
             while not self._unsent.empty():
                 pieces.append(self._unsent.get_nowait())
             try:
-                await tasks.run_on_detached_thread(partial(self._write, b"".join(pieces)), name="standard output")
+                await concurrency.run_on_detached_thread(partial(self._write, b"".join(pieces)), name="standard output")
             except OSError:
                 return  # The editor has closed the pipe, so nothing more can be sent.
 

@@ -10,9 +10,9 @@ from dataclasses import field, replace
 from typing import Any
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.blocks import ReasoningDelta, TextDelta
 from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.messages import ReasoningDelta, TextDelta
 from helix_desktop.engine.ports import CallOutcome, EntryOrigin
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ReplyStreamed, ToolPrinted
 from helix_desktop.engine.tool_call_parsing import UNREAD

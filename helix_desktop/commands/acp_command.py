@@ -93,10 +93,10 @@ async def serve_editor_in_workspace(arguments: argparse.Namespace, workspace: St
 
 async def _serve_until_released(bench: Workbench, agent: EditorAgent, console: Console) -> int:
     """Serves the editor until it goes away, or until a window wants to open the workspace while nothing runs."""
-    from helix_desktop import tasks
+    from helix_desktop import concurrency
     from helix_desktop.gateway import gateway_workspaces
 
-    owner, released = tasks.OwnedTasks("editor"), False
+    owner, released = concurrency.OwnedTasks("editor"), False
 
     def release() -> None:
         nonlocal released

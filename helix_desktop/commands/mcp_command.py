@@ -26,7 +26,7 @@ from helix_desktop.processes.starter import open_page
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
-    from helix_desktop.context_server.context_shelf import ContextShelf
+    from helix_desktop.context_server.cache_operations import ContextShelf
     from helix_desktop.engine.digest import Digest
     from helix_desktop.engine.session import Session
     from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -94,7 +94,7 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
 
 def build_context_shelf(workspace: StoredWorkspace, where: program_folders.ProgramFolders) -> ContextShelf:
     from helix_desktop import token_counting
-    from helix_desktop.context_server.context_shelf import ContextShelf
+    from helix_desktop.context_server.cache_operations import ContextShelf
     from helix_desktop.tools.grep import grep_entry_lines
 
     async def run_task_command(words: Sequence[str]) -> Any:
@@ -172,7 +172,7 @@ async def sign_in_to_server(arguments: argparse.Namespace, workspace: StoredWork
 
 
 def run_install_for_client(arguments: argparse.Namespace) -> int:
-    from helix_desktop.context_server import client_snippets
+    from helix_desktop.context_server import client_configuration
     from helix_desktop.workbench import conversation_relay
 
     if arguments.write and not arguments.client:
@@ -181,9 +181,9 @@ def run_install_for_client(arguments: argparse.Namespace) -> int:
     known = workspace_access.find_chosen_workspace(arguments, workspace_access.open_all_workspaces(where))
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()
     command = conversation_relay.mcp_server_command(known.id, where.data)
-    wanted = [arguments.client] if arguments.client else client_snippets.CLIENTS
+    wanted = [arguments.client] if arguments.client else client_configuration.CLIENTS
     found = [
-        client_snippets.build_client_snippet(each, command, "helix-context-cache", folder=folder, home=Path.home())
+        client_configuration.build_client_snippet(each, command, "helix-context-cache", folder=folder, home=Path.home())
         for each in wanted
     ]
     if arguments.json:
@@ -191,6 +191,6 @@ def run_install_for_client(arguments: argparse.Namespace) -> int:
     for one in found if not arguments.json else ():
         print(f"{one.client}: {one.file}\n\n{one.text}\n")
     if arguments.write:
-        written = client_snippets.write_client_snippet(found[0])
+        written = client_configuration.write_client_snippet(found[0])
         print(f"{found[0].file} {'written' if written else 'already has it'}.", file=sys.stderr)
     return 0

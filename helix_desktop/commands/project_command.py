@@ -13,7 +13,7 @@ from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 if TYPE_CHECKING:
-    from helix_desktop.workbench.project_in_use import ProjectInUse
+    from helix_desktop.workbench.rules_and_skills import ProjectInUse
 
 LEAST = 12  # A hash must be given with at least this many characters.
 
@@ -61,7 +61,7 @@ async def switch_project_item(arguments: argparse.Namespace, workspace: StoredWo
 
 
 async def _read_project(workspace: StoredWorkspace) -> "ProjectInUse":
-    from helix_desktop.workbench.project_in_use import ProjectInUse
+    from helix_desktop.workbench.rules_and_skills import ProjectInUse
 
     project = ProjectInUse(workspace)
     await project.reread_project_folders()

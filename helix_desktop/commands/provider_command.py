@@ -14,8 +14,8 @@ from helix_desktop import program_folders
 from helix_desktop.commands import Options, Subparsers, add_verb, workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
-from helix_desktop.engine.blocks import Message, Reply, Request, RetryDelay, Role
 from helix_desktop.engine.facts import Purpose, Text
+from helix_desktop.engine.messages import Message, Reply, Request, RetryDelay, Role
 from helix_desktop.errors import InvalidInput, NotFound, NoUsableKeyring, format_things
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.providers import local_servers

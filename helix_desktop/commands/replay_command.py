@@ -14,7 +14,7 @@ from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories.recorded_session import RecordedSession
-from helix_desktop.replay import jumping_clock, text_report
+from helix_desktop.replay import simulated_clock, text_report
 from helix_desktop.replay.cache_billing import HEAD_TOKENS
 from helix_desktop.replay.missed_references import RecallMode
 from helix_desktop.replay.replay_figures import ReplayFigures
@@ -98,12 +98,12 @@ def replay_recording(
     """One session in stores of its own, in memory, on a clock of its own."""
 
     async def replay_in_memory() -> ReplayFigures:
-        now = jumping_clock.LoopClock().current_time
+        now = simulated_clock.LoopClock().current_time
         journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
         stores = ReplayStores(journal, cache, MemoryIndex(journal, cache))
         return await SessionPlayer(recording, terms, stores, counter).play_session(moved)
 
-    return jumping_clock.run_on_jumping_loop(replay_in_memory())
+    return simulated_clock.run_on_jumping_loop(replay_in_memory())
 
 
 def _build_progress_display(where: str, count: int) -> Callable[[int], None]:

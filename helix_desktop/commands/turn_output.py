@@ -6,9 +6,9 @@ from dataclasses import field
 
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.engine import session_events
-from helix_desktop.engine.blocks import RetryDelay, TextDelta
 from helix_desktop.engine.fact_encoding import encode_fact
 from helix_desktop.engine.facts import Fact, Folded, ModelReplied, Recorded, Text, ToolCall, TurnEnd, TurnEnded
+from helix_desktop.engine.messages import RetryDelay, TextDelta
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
 from helix_desktop.fast_dataclass import dataclass

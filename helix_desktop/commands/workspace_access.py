@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from helix_desktop import commands, errors, program_folders, program_settings, running_instance
 from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.engine.ports import EmptyTrashResult
 from helix_desktop.engine.tool_names import ALLOWED_GROUPS, ToolName
 from helix_desktop.secrets import SecretStorage
-from helix_desktop.store import reading_copy, workspace_link
+from helix_desktop.store import read_only_copy, workspace_link
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.tasks import OwnedTasks
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -137,7 +137,7 @@ async def run_here_or_there(arguments: argparse.Namespace, identity: str, consol
                 raise
             await asyncio.sleep(0.05)
         except errors.StoreFailed:
-            if not getattr(arguments, "reads", False) or not reading_copy.is_disk_unwritable(known.folder):
+            if not getattr(arguments, "reads", False) or not read_only_copy.is_disk_unwritable(known.folder):
                 raise
             return await _run_on_temporary_copy(arguments, known, counting, console)
         else:
@@ -148,7 +148,7 @@ async def _run_on_temporary_copy(
     arguments: argparse.Namespace, known: KnownWorkspace, counting: OptionalTokenCounter, console: Console
 ) -> int:
     """Runs a command that only reads on a temporary copy, when the disk is read-only."""
-    with reading_copy.copy_for_reading(known.folder) as folder:
+    with read_only_copy.copy_for_reading(known.folder) as folder:
         async with aclosing(await StoredWorkspace.open(folder, count=counting)) as workspace:
             await console.print_error(
                 f"The disk with {known.folder} is full or read-only. This was read from a copy; nothing was changed."

@@ -13,8 +13,8 @@ from mcp import MCPError
 from mcp.server.lowlevel import Server
 
 from helix_desktop import __version__
-from helix_desktop.context_server import context_shelf, offered_tools
-from helix_desktop.context_server.context_shelf import ContextShelf, recall_content, search_content
+from helix_desktop.context_server import cache_operations, offered_tools
+from helix_desktop.context_server.cache_operations import ContextShelf, recall_content, search_content
 from helix_desktop.context_server.offered_tools import OFFERS, OfferedTool
 from helix_desktop.engine.content_recall import find_entry, format_message
 from helix_desktop.engine.entry_catalogue import EntryRow
@@ -239,8 +239,8 @@ class _CacheServerRequests:
         """The handovers, then the newest entries."""
         if params is not None and params.cursor:
             raise MCPError(types.INVALID_PARAMS, "There is no such page.")
-        documents = [_handover_as_resource(*each) for each in await context_shelf.list_newest_handovers(self._shelf)]
-        rows = await context_shelf.list_newest_entries(self._shelf, PAGE)
+        documents = [_handover_as_resource(*each) for each in await cache_operations.list_newest_handovers(self._shelf)]
+        rows = await cache_operations.list_newest_entries(self._shelf, PAGE)
         return types.ListResourcesResult(resources=[*documents, *(_entry_as_resource(row) for row in rows)])
 
     async def list_resource_templates(self, _context: Any, _params: Any) -> types.ListResourceTemplatesResult:
@@ -264,7 +264,7 @@ class _CacheServerRequests:
             return await self._entry_content_at_uri(uri, uri.removeprefix(ENTRY))
         conversation, _, fold = uri.removeprefix(HANDOVER).partition("/")
         if uri.startswith(HANDOVER) and conversation and fold:
-            text = await context_shelf.read_handover_text(self._shelf, conversation, fold)
+            text = await cache_operations.read_handover_text(self._shelf, conversation, fold)
             return types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)
         raise NotFound(f"There is no resource {uri[:80]!r} here.")
 

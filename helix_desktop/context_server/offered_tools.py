@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from helix_desktop.context_server import context_shelf
+from helix_desktop.context_server import cache_operations
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 
@@ -73,7 +73,7 @@ OFFERS = (
             context=_whole_number_schema("With grep: lines to show around each match", 50),
         ),
         _PAGE,
-        context_shelf.recall_content,
+        cache_operations.recall_content,
     ),
     OfferedTool(
         ToolName.SEARCH_CACHE,
@@ -86,7 +86,7 @@ OFFERS = (
             limit=_whole_number_schema("At most so many", 50),
         ),
         _strict_object_schema(("hits",), hits={"type": "array", "items": _PLACE}),
-        context_shelf.search_content,
+        cache_operations.search_content,
     ),
     OfferedTool(
         ToolName.COMPACT_CACHE,
@@ -94,7 +94,7 @@ OFFERS = (
         "Have the workspace's fast model read an entry, however long, and write down what you need of it.",
         _strict_object_schema(("sha256", "keep"), sha256=_HASH, keep=_text_schema("What you need of it")),
         _PAGE,
-        context_shelf.compact_content,
+        cache_operations.compact_content,
         thinks=True,
     ),
     OfferedTool(
@@ -108,7 +108,7 @@ OFFERS = (
             conversation=_text_schema("Its conversation; the newest that knows the fold when left out", 200),
         ),
         _strict_object_schema(("fold", "text"), fold=_STRING, text=_STRING),
-        context_shelf.recall_fold_messages,
+        cache_operations.recall_fold_messages,
     ),
     OfferedTool(
         "list_cached_content",
@@ -117,10 +117,10 @@ OFFERS = (
         _strict_object_schema(
             (),
             tool=_text_schema("Only what this tool returned", 200),
-            limit=_whole_number_schema("At most so many", context_shelf.MOST_LISTED),
+            limit=_whole_number_schema("At most so many", cache_operations.MOST_LISTED),
         ),
         _strict_object_schema(("total", "entries"), total=_INTEGER, entries={"type": "array", "items": _ENTRY}),
-        context_shelf.list_content,
+        cache_operations.list_content,
     ),
     OfferedTool(
         "put_cached_content",
@@ -128,12 +128,12 @@ OFFERS = (
         "Store text and get its hash, to recall or search it later, here or in Helix Desktop.",
         _strict_object_schema(
             ("content",),
-            content=_text_schema("The text", context_shelf.MOST_PUT),
+            content=_text_schema("The text", cache_operations.MOST_PUT),
             source=_text_schema("Where it comes from: a path, a command, an address", 1000),
             tool=_text_schema("What made it", 200),
         ),
         _strict_object_schema(("sha256", "size", "lines"), sha256=_STRING, size=_INTEGER, lines=_INTEGER),
-        context_shelf.put_content,
+        cache_operations.put_content,
         changes=True,
     ),
     OfferedTool(
@@ -148,7 +148,7 @@ OFFERS = (
             after={**_NAMES, "description": "IDs or keys of tasks that must be done before"},
         ),
         _strict_object_schema(("task",), task=_STRING),
-        context_shelf.add_task,
+        cache_operations.add_task,
         changes=True,
         thinks=True,
     ),
@@ -158,7 +158,7 @@ OFFERS = (
         "Show the state and the answer of tasks, by their IDs, and wait until they have ended; without IDs, the newest.",
         _strict_object_schema((), tasks=_NAMES, wait_seconds=_whole_number_schema("Wait so long at most", 3_600)),
         _strict_object_schema(("tasks",), tasks={"type": "array", "items": _TASK}),
-        context_shelf.show_tasks,
+        cache_operations.show_tasks,
     ),
     OfferedTool(
         "cache_stats",
@@ -171,6 +171,6 @@ OFFERS = (
             "required": ["workspace"],
             "additionalProperties": _INTEGER,
         },
-        context_shelf.cache_figures_as_json,
+        cache_operations.cache_figures_as_json,
     ),
 )

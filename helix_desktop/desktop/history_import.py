@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.engine.context_usage import compute_cost
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
@@ -79,7 +79,7 @@ class HistoryImporter:
         result = self._results.setdefault(bench.id, ImportResult(self._run))
         wanted = {str(file): frozenset(folders) for file, folders in part.files.items()}
         work = bench.import_histories(list(part.files), wanted=wanted, report=heard, result=result)  # type: ignore[arg-type]
-        self._going = tasks.OwnedTasks("window").spawn_task(work, name="bring in conversations")
+        self._going = concurrency.OwnedTasks("window").spawn_task(work, name="bring in conversations")
         try:
             await asyncio.shield(self._going)
         except asyncio.CancelledError:

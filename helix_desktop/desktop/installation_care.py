@@ -19,9 +19,9 @@ from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.secrets import SecretStorage
-from helix_desktop.tools.home_openings import OPENINGS
+from helix_desktop.tools.home_access import OPENINGS
 from helix_desktop.tools.permission import PermissionRule, is_rule_too_wide
-from helix_desktop.workbench.conversation_setup import parse_coverage, parse_hidden_patterns
+from helix_desktop.workbench.system_prompt_and_settings import parse_coverage, parse_hidden_patterns
 
 if TYPE_CHECKING:
     from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome

@@ -19,7 +19,7 @@ from PySide6.QtCore import QMessageLogContext, QObject, QSocketNotifier, Qt, QTi
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop import glibc_memory, logs, resources, running_instance, tasks
+from helix_desktop import concurrency, glibc_memory, logs, resources, running_instance
 from helix_desktop.desktop.event_loop import WindowEventLoop
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
@@ -109,8 +109,8 @@ class WindowProgram:
         qInstallMessageHandler(_log_qt_message)
         translation.install_language(application, self._settings[LANGUAGE])
         self._application = application
-        self._tasks = tasks.OwnedTasks("window", report=self._report_failed_task)
-        self._beginning = tasks.OwnedTasks("window", report=self._report_failed_task)
+        self._tasks = concurrency.OwnedTasks("window", report=self._report_failed_task)
+        self._beginning = concurrency.OwnedTasks("window", report=self._report_failed_task)
         self._desk: Workbenches | None = None
         self._owner: running_instance.RequestListener | None = None
         self._ending = False
@@ -139,7 +139,7 @@ class WindowProgram:
     def run_until_closed(self) -> int:
         loop = WindowEventLoop(self._application)
         asyncio.set_event_loop(loop)
-        loop.set_default_executor(tasks.create_thread_pool("work", threads=THREADS))
+        loop.set_default_executor(concurrency.create_thread_pool("work", threads=THREADS))
         self._interrupts = InterruptHandler(self.shell.close)
         QTimer.singleShot(0, lambda: self._beginning.spawn_task(self._start_behind_window(), name="begin"))
         with loop:
@@ -273,7 +273,7 @@ class WindowProgram:
             self._ending = True
             self.window.save_window_state()
             self.shell.hide()
-            tasks.OwnedTasks("end").spawn_task(self._close_all_in_order(), name="end")
+            concurrency.OwnedTasks("end").spawn_task(self._close_all_in_order(), name="end")
 
     async def _close_all_in_order(self) -> None:
         """In order, and never longer than `PATIENCE`: what hangs is left behind."""

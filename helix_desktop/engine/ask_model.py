@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from helix_desktop.engine.blocks import Message, Reply, Request, RetryDelay, Role
 from helix_desktop.engine.facts import Purpose, Spent, Stop, Text
+from helix_desktop.engine.messages import Message, Reply, Request, RetryDelay, Role
 from helix_desktop.engine.ports import ModelClient
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass

@@ -8,9 +8,9 @@ with the corrected number, and the meter shows the same one.
 from collections.abc import Mapping
 
 from helix_desktop.engine import facts, fold_economics
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.request_changes import find_first_changed_fact
 from helix_desktop.engine.state.live_folds import count_item_tokens
 from helix_desktop.engine.state.moment import Moment

@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from helix_desktop.engine.blocks import View
 from helix_desktop.engine.context_policy import Policy, policy_from_fact
 from helix_desktop.engine.context_usage import WindowMeter, measure_window
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Pinned, PolicySet, Recorded, Rewound
+from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import JournalPort
 from helix_desktop.engine.prompt_cache_marks import MarkedRequest
 from helix_desktop.engine.session_events import ConversationReplaced, Event, FactAppended

@@ -9,11 +9,11 @@ from dataclasses import replace
 from helix_desktop.engine import context_usage, facts, request_building, turn_loop
 from helix_desktop.engine.ask_model import request_one_token
 from helix_desktop.engine.automatic_folding import TO_WRITE, FoldSteward
-from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.context_usage import NextMessageCost, PendingRewrite, WindowMeter
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.message_queue import with_text_tokens
+from helix_desktop.engine.messages import Request
 from helix_desktop.engine.request_costs import RequestCost, explain_last_turn
 from helix_desktop.engine.session_events import MeterChanged
 from helix_desktop.engine.session_setup import SessionCollaborators

@@ -19,11 +19,11 @@ from typing import TypeVar
 
 from helix_desktop.engine import conversation_details, facts, request_building
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
-from helix_desktop.engine.blocks import View
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_details import KINDS, WORDS, Detail, DetailSource, sort_details
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import Clock, ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.span_as_text import SpanText, details_of_stored_entries, read_detail_sources, read_span_texts
 from helix_desktop.engine.state.branch import ConversationBranch

@@ -10,8 +10,8 @@ from typing import Any
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.automatic_folding import FoldSteward
-from helix_desktop.engine.blocks import View
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
+from helix_desktop.engine.messages import View
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
 from helix_desktop.engine.tool_call_outcomes import describe_call_as_source
 from helix_desktop.fast_dataclass import dataclass

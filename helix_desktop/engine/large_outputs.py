@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from helix_desktop.engine import facts, request_building, text_passages
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
-from helix_desktop.engine.blocks import ContextKind, Message, ToolResult
 from helix_desktop.engine.content_recall import WHOLE_TOKENS
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.messages import ContextKind, Message, ToolResult
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.span_as_text import read_stored_text
 from helix_desktop.engine.strategies import markers, output_admission

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import field
 
-from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.fast_dataclass import dataclass
 
 USUAL_WINDOW = 128_000

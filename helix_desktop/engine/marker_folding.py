@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from helix_desktop.engine import facts, message_blocks
-from helix_desktop.engine.blocks import Block
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.messages import Block
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
 from helix_desktop.engine.span_as_text import read_stored_text
 from helix_desktop.engine.strategies import markers

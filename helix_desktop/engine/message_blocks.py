@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.blocks import Block, ContextKind, Role
+from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.engine.tool_call_parsing import parse_arguments, parse_strict_json
 
 IMAGE_TOKENS = 1_600  # A rough estimate of what providers bill for an image.

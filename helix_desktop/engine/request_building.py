@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 
-from helix_desktop.engine.blocks import Block, Image, Message, MessagePart, Request, Role, ToolResult, View
 from helix_desktop.engine.facts import Attachment, PartRef, Reasoning, Stored, Text, ToolCall, ToolReturned
+from helix_desktop.engine.messages import Block, Image, Message, MessagePart, Request, Role, ToolResult, View
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.tool_call_parsing import restore_call_as_made
 from helix_desktop.fast_dataclass import dataclass

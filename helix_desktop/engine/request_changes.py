@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.blocks import Block
+from helix_desktop.engine.messages import Block
 from helix_desktop.fast_dataclass import dataclass
 
 NAMED = 3  # At most this many of the changed tools are named.

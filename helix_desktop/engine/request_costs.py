@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import field, replace
 from itertools import accumulate, takewhile
 
-from helix_desktop.engine.blocks import Block, Role, View
 from helix_desktop.engine.context_usage import HOUR, compute_cost, relative_prices
 from helix_desktop.engine.facts import (
     BroughtIn,
@@ -25,6 +24,7 @@ from helix_desktop.engine.facts import (
     ToolsOffered,
     Usage,
 )
+from helix_desktop.engine.messages import Block, Role, View
 from helix_desktop.engine.request_changes import Cause, CauseKind, ChangePlace, find_changes, first_fact_of
 from helix_desktop.engine.state.request_settings import RequestSettings
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by

@@ -4,7 +4,6 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterator
 
-from helix_desktop.engine.blocks import Block, Role
 from helix_desktop.engine.context_usage import estimate_billed_tokens, reserved_tokens
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.document_writer import (
@@ -16,6 +15,7 @@ from helix_desktop.engine.document_writer import (
 )
 from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning, Span
 from helix_desktop.engine.marker_folding import PartClearer
+from helix_desktop.engine.messages import Block, Role
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.engine.strategies import fold_strategy, markers, truncation
 from helix_desktop.errors import HelixError

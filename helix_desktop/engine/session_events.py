@@ -6,8 +6,8 @@ must last is a fact and arrives as `FactAppended`.
 
 from enum import StrEnum
 
-from helix_desktop.engine.blocks import Delta
 from helix_desktop.engine.facts import FoldKind, Recorded, UserPart
+from helix_desktop.engine.messages import Delta
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.fast_dataclass import dataclass
 

@@ -109,7 +109,7 @@ class TurnCallbacks:
 
 
 class TaskSpawner(Protocol):
-    """Starts a named, owned task; see tasks.py."""
+    """Starts a named, owned task; see concurrency.py."""
 
     def __call__(self, work: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]: ...
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.blocks import Block, Role
 from helix_desktop.engine.conversation_details import Detail, DetailSource
+from helix_desktop.engine.messages import Block, Role
 from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.view_items import ViewItem

@@ -9,10 +9,10 @@ from functools import partial
 
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.automatic_folding import FoldSteward
-from helix_desktop.engine.blocks import Reply
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import Decided, Fact, Stop, TodoSet, ToolCall, ToolReturned
 from helix_desktop.engine.message_blocks import is_json_object
+from helix_desktop.engine.messages import Reply
 from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ToolPrinted
 from helix_desktop.engine.session_setup import SessionCollaborators

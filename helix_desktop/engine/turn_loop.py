@@ -8,9 +8,9 @@ from dataclasses import replace
 from helix_desktop import errors
 from helix_desktop.engine import context_usage, facts, request_building
 from helix_desktop.engine.automatic_folding import FoldSteward
-from helix_desktop.engine.blocks import Image, Reply, Request, RetryDelay, TextDelta, View
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.messages import Image, Reply, Request, RetryDelay, TextDelta, View
 from helix_desktop.engine.ports import ModelClient
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
 from helix_desktop.engine.session_setup import ConversationSetup, SessionCollaborators, StandingNote, TurnCallbacks

@@ -8,7 +8,6 @@ folds, pins and exclusions follow the branch, so a rewind to `k` shows them as t
 from collections.abc import Iterable
 from copy import copy
 
-from helix_desktop.engine.blocks import Block, View
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationChanged,
@@ -22,6 +21,7 @@ from helix_desktop.engine.facts import (
     Spent,
     ToolReturned,
 )
+from helix_desktop.engine.messages import Block, View
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.state.fact_tree import FactTree
 from helix_desktop.engine.state.moment import Moment

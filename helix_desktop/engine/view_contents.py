@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from helix_desktop.engine.blocks import Image, View
 from helix_desktop.engine.facts import Attachment, Stored
+from helix_desktop.engine.messages import Image, View
 from helix_desktop.engine.ports import ContentCache
 from helix_desktop.errors import CacheCorrupt, NotFound
 

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
-from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput, AgentReply
+from helix_desktop.engine.messages import Delta, Image, Reply, Request, TextDelta, View
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.state.fold_covers import first_and_last
@@ -26,7 +26,7 @@ from helix_desktop.gateway.view_entries import ViewEntries, ViewEntriesBuilder
 from helix_desktop.protocols.wire_message import Piece, PieceKind, Speaker, Wired, slice_text
 from helix_desktop.providers.http_model_client import fill_in_cost
 from helix_desktop.providers.model_prices import merge_model_knowledge
-from helix_desktop.workbench import conversation_setup
+from helix_desktop.workbench import system_prompt_and_settings
 from helix_desktop.workbench.open_workbench import Workbench
 
 LONG_TEXT_CHARACTERS = 32_000  # In characters. Longer texts have their tokens counted in a thread.
@@ -143,7 +143,7 @@ class OpenAgentConversation:
     def _policy_to_apply(self, *, fold: bool) -> facts.PolicySet:
         settings = self.bench.workspace.settings
         preset, changes = (settings.preset, settings.policy) if fold else ("none", {})
-        return conversation_setup.build_policy_fact(preset, changes)
+        return system_prompt_and_settings.build_policy_fact(preset, changes)
 
     def settings_of_arrival(self, arrival: Arrival) -> tuple[object, ...]:
         settings = self.bench.workspace.settings

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import httpx
 import orjson
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.decompression import DecodedTooLarge
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, ProviderUnreachable
@@ -103,8 +103,8 @@ class GatewayApp:
         self._body_parser = BodyParser()
         self._refused_conversations: set[str] = set()
         self._taken_out = TakenOutMessages()
-        self._recording_behind: WeakValueDictionary[str, tasks.OwnedTasks] = WeakValueDictionary()
-        self._tasks = tasks.OwnedTasks("gateway")
+        self._recording_behind: WeakValueDictionary[str, concurrency.OwnedTasks] = WeakValueDictionary()
+        self._tasks = concurrency.OwnedTasks("gateway")
         self.open_conversations: Callable[[], Sequence[AgentConversations]] = tuple
         self.agent_activity: dict[str, AgentActivity] = {}
         self._running_requests = 0

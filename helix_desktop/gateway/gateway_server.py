@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import uvicorn
 
-from helix_desktop import atomic_files, glibc_memory, running_instance, tasks
+from helix_desktop import atomic_files, concurrency, glibc_memory, running_instance
 from helix_desktop.bounded_http_protocol import BoundedHttpProtocol
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway.conversations_port import AgentConversations
@@ -57,7 +57,7 @@ async def serve_gateway(
     registration_lines: BinaryIO | None = None,
 ) -> None:
     """Until the process is to end, or `registration_lines`, which name registrations, close."""
-    here = tasks.OwnedTasks("gateway's engine")
+    here = concurrency.OwnedTasks("gateway's engine")
     made: list[GatewayWorkspaces] = []
 
     async def ensure_workspaces() -> "GatewayWorkspaces":
@@ -81,7 +81,7 @@ async def serve_gateway(
     server = _build_http_server(gateway)
     if registration_lines is not None:
         hear = partial(_follow_registrations, registration_lines, registrations, server)
-        tasks.start_thread(hear, name="hear of registrations", daemon=True)
+        concurrency.start_thread(hear, name="hear of registrations", daemon=True)
     if threading.current_thread() is threading.main_thread():
         _stop_in_order_on_signals(server)
     here.spawn_task(open_usual_workspace(), name="open the usual workspace")

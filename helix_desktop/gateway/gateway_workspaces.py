@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from helix_desktop import running_instance, tasks
+from helix_desktop import concurrency, running_instance
 from helix_desktop.errors import NotFound, StoreBusy
 from helix_desktop.gateway.conversations_port import AgentConversations, AskAgentModel
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
@@ -39,7 +39,7 @@ class GatewayWorkspaces:
         self._stacks_by_id: dict[str, AsyncExitStack] = {}  # What closes each workspace, the least recently used first.
         self._request_counts: Counter[str] = Counter()  # How many requests use each workspace.
         self._lock = asyncio.Lock()
-        self._tasks = tasks.OwnedTasks("workspaces of the gateway")
+        self._tasks = concurrency.OwnedTasks("workspaces of the gateway")
         self._ask = ask
 
     async def open_usual_if_known(self) -> None:

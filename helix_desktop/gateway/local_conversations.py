@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.engine import content_recall, facts
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.foreign_agent_facts import AgentOutput
@@ -57,7 +57,7 @@ class LocalAgentConversations:
         self._read = asyncio.Lock()
         self._is_read = False
         self._quiet_until = 0.0  # By the loop's clock.
-        self._tasks = tasks.OwnedTasks("recording requests")
+        self._tasks = concurrency.OwnedTasks("recording requests")
         self._imports: list[tuple[KnownMessages, Ticket]] = []  # Long ones still being recorded.
 
     async def count_known_messages(self, arrival: Arrival) -> int:

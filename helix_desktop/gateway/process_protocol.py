@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import Usage
 from helix_desktop.engine.prompt_cache_marks import count_equal_blocks
 from helix_desktop.errors import HelixError
@@ -23,7 +24,6 @@ from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.view_entries import As, Changed, Hidden, Part, Returned, Says
 from helix_desktop.protocols.wire_message import Piece, Tool, Wired
-from helix_desktop.tasks import OwnedTasks
 
 _CLASSES_BY_NAME: Mapping[str, type] = {
     kind.__name__: kind

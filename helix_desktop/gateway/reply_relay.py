@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import orjson
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import Stop
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
@@ -30,7 +31,6 @@ from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from helix_desktop.protocols.provider_failures import retry_after_seconds
 from helix_desktop.protocols.wire_message import Json, Piece, PieceKind, Wired, WireReply
-from helix_desktop.tasks import OwnedTasks
 
 log = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import orjson
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import folded_request
@@ -31,7 +32,6 @@ from helix_desktop.json_values import text_at
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.protocols.protocol_table import CALL_FILTERS, WIRE_MODULES
 from helix_desktop.protocols.wire_message import Json, Tool
-from helix_desktop.tasks import OwnedTasks
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
 from helix_desktop.engine import facts, message_blocks
-from helix_desktop.engine.blocks import Block, Image, Role, View
 from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.messages import Block, Image, Role, View
 from helix_desktop.fast_dataclass import dataclass
 
 SLICE_SECONDS = 0.002  # In seconds. Longer work is interrupted for other tasks.

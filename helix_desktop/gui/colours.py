@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # Imported for types only: the window must appear before the engine is loaded.
-    from helix_desktop.engine.blocks import ContextKind
+    from helix_desktop.engine.messages import ContextKind
 
 
 Scheme = Mapping[str, str]  # The colour of each token, as #rrggbb.

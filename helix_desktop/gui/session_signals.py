@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from helix_desktop.engine.blocks import CallDelta, ReasoningDelta, TextDelta
+from helix_desktop.engine.messages import CallDelta, ReasoningDelta, TextDelta
 from helix_desktop.engine.session_events import Event, ReplyStreamed, ToolPrinted
 
 BATCH_INTERVAL_MS = 50  # Events are collected for this long and then passed on together.

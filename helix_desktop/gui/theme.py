@@ -19,7 +19,7 @@ from helix_desktop import resources
 from helix_desktop.gui.colours import DARK, LIGHT, Scheme, fill_token_of_kind
 
 if TYPE_CHECKING:  # Imported for types only: the window must appear before the engine is loaded.
-    from helix_desktop.engine.blocks import ContextKind
+    from helix_desktop.engine.messages import ContextKind
 
 SCHEMES = ("system", "light", "dark")
 ZOOMS = (0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)

@@ -82,10 +82,10 @@ class WindowMemory(QObject):
 
     def _write_on_thread(self) -> "Future[None]":
         """One write after another, because the disk may take longer than the window may wait."""
-        from helix_desktop import tasks
+        from helix_desktop import concurrency
 
         self._timer.stop()
-        self._writer = self._writer or tasks.create_thread_pool("window's memory", threads=1)
+        self._writer = self._writer or concurrency.create_thread_pool("window's memory", threads=1)
         content = json.dumps(self._values, ensure_ascii=False, indent=1).encode("utf-8", "replace")
         return self._writer.submit(_write_or_log_why_not, self._file, content)
 

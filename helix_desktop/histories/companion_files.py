@@ -6,7 +6,7 @@ import stat
 import sys
 from pathlib import Path
 
-from helix_desktop.tools.opening_within_folder import DIRECTORY, choose_opener, closing_handle
+from helix_desktop.tools.safe_path_opening import DIRECTORY, choose_opener, closing_handle
 
 LARGEST = 256 << 20
 

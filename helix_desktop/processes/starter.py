@@ -24,7 +24,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.fast_dataclass import dataclass
 
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
@@ -175,7 +175,7 @@ async def start_process(
 ) -> Process:
     """Start a process without blocking the event loop. If this is cancelled, end the process, by `end` if given."""
     starting = start_without_cleanup(launch, stdin=stdin, stdout=stdout, stderr=stderr, line_limit=line_limit)
-    return await tasks.finish_making(starting, end or end_process)
+    return await concurrency.finish_making(starting, end or end_process)
 
 
 async def start_without_cleanup(

@@ -7,7 +7,7 @@ from pathlib import Path
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.project import agent_files, project_hooks, rules_files, skills, slash_commands
-from helix_desktop.project.hook_reach import runs_only_own_scripts
+from helix_desktop.project.hook_dependencies import runs_only_own_scripts
 from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
 _OWN_COMMANDS = (".agents/commands", ".claude/commands", ".config/opencode/command", ".config/opencode/commands")

@@ -1,6 +1,6 @@
 """Hooks as Claude Code's settings files describe them: programs that run when something happens.
 
-A hook is trusted with its command and with the files it names (hook_reach.py), and runs in the sandbox. What it answers
+A hook is trusted with its command and with the files it names (hook_dependencies.py), and runs in the sandbox. What it answers
 can hold a call back or add words; it can never allow what a rule or the user has not allowed.
 """
 
@@ -15,7 +15,7 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
-from helix_desktop.project.hook_reach import text_of_named_files
+from helix_desktop.project.hook_dependencies import text_of_named_files
 from helix_desktop.project.project_item import ProjectItem, ProjectReading
 
 PLACES = (".claude/settings.json", ".claude/settings.local.json", ".agents/hooks.json")

@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from helix_desktop.engine.blocks import Request
+from helix_desktop.engine.messages import Request
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, Object, value_at, without_fields

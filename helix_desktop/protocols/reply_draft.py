@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import field
 from typing import Literal
 
-from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, TextDelta
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
+from helix_desktop.engine.messages import CallDelta, Delta, ReasoningDelta, TextDelta
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, format_json_value
 

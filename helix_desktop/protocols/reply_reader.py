@@ -2,8 +2,8 @@
 
 from abc import ABC, abstractmethod
 
-from helix_desktop.engine.blocks import Delta, Reply
 from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.engine.messages import Delta, Reply
 from helix_desktop.errors import ModelFailed
 from helix_desktop.json_values import Json
 from helix_desktop.protocols.event_stream import ServerSentEvent

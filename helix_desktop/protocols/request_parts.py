@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from helix_desktop.engine.blocks import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, ToolCall, ToolSpec
+from helix_desktop.engine.messages import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.json_values import Object, dump_json, parse_object
 from helix_desktop.protocols.wire_message import Tool
 

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
-from helix_desktop.engine.blocks import Request, Role, ToolResult
 from helix_desktop.engine.facts import Purpose, Text, ToolCall
+from helix_desktop.engine.messages import Request, Role, ToolResult
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 
-from helix_desktop.engine.blocks import ToolResult
 from helix_desktop.engine.facts import ToolCall, ToolSpec
+from helix_desktop.engine.messages import ToolResult
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, Object, object_at, parse_object

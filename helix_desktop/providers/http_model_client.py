@@ -10,8 +10,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 
-from helix_desktop.engine.blocks import Delta, Request, RetryDelay
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import Usage
+from helix_desktop.engine.messages import Delta, Request, RetryDelay
 from helix_desktop.engine.ports import Clock
 from helix_desktop.errors import ModelFailed, ModelOverloaded, ProviderKeyRefused, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
@@ -23,7 +24,6 @@ from helix_desktop.protocols.reply_reader import ReplyReaderBase
 from helix_desktop.protocols.request_parts import without_foreign_reasoning
 from helix_desktop.providers import http_transport
 from helix_desktop.providers.model_prices import ModelInfo, usage_cost
-from helix_desktop.tasks import OwnedTasks
 
 SHORTEST_KEY = 8  # In characters. A shorter key is a placeholder for a server that needs none.
 MOST_RELAXED = 4  # How many optional parameters a refused request may lose, one after another.

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from typing import Protocol
 from urllib.parse import SplitResult, urlsplit
 
-from helix_desktop.engine.blocks import Request
+from helix_desktop.engine.messages import Request
 from helix_desktop.engine.ports import Clock, ModelClient
 from helix_desktop.errors import ActionRefused, InvalidInput, NoUsableKeyring, ProviderKeyRefused
 from helix_desktop.fast_dataclass import dataclass

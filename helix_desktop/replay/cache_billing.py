@@ -12,9 +12,9 @@ from dataclasses import field
 from enum import Enum
 from itertools import accumulate
 
-from helix_desktop.engine.blocks import Image, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
 from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.messages import Image, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.prompt_cache_marks import MarkedRequest
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedMessage

@@ -17,8 +17,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from helix_desktop.engine import text_passages
-from helix_desktop.engine.blocks import Block
 from helix_desktop.engine.content_recall import LINES_TOKENS, PAGE_TOKENS, cut_to_page
+from helix_desktop.engine.messages import Block
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass

@@ -7,8 +7,8 @@ way a provider does; what Anthropic asks for besides (roles in turns, the user f
 import itertools
 from collections.abc import Iterator
 
-from helix_desktop.engine.blocks import Image, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.engine.messages import Image, Request, Role, ToolResult
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
 

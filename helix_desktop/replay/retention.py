@@ -9,8 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from helix_desktop.engine.blocks import Block, ContextKind
 from helix_desktop.engine.facts import Attachment, Reasoning, Stored, Text, ToolCall
+from helix_desktop.engine.messages import Block, ContextKind
 from helix_desktop.histories.recorded_session import RecordedMessage, message_texts
 
 IDENTIFIER = re.compile(r"[A-Za-z_][\w./-]{9,80}")

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 from helix_desktop.engine import content_recall, facts, request_building
 from helix_desktop.engine.automatic_folding import FoldSteward
-from helix_desktop.engine.blocks import Request, ToolResult, View
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.foreign_agent_facts import AgentFollower, AgentOutput, AgentReply
+from helix_desktop.engine.messages import Request, ToolResult, View
 from helix_desktop.engine.ports import ContentCache, JournalPort, ModelClient, SearchIndex, TokenCounter
 from helix_desktop.engine.session_setup import FoldServices
 from helix_desktop.engine.tool_names import ToolName
@@ -35,10 +35,10 @@ from helix_desktop.replay.cache_billing import (
     count_output_tokens,
     request_times,
 )
-from helix_desktop.replay.jumping_clock import LoopClock
 from helix_desktop.replay.missed_references import RecalledPage, RecallMode, group_by_round
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.replay_observer import ReplayObserver
+from helix_desktop.replay.simulated_clock import LoopClock
 from helix_desktop.replay.stand_in_model import StandInModel, StandInRequest
 
 T = TypeVar("T")

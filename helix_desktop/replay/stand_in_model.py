@@ -8,8 +8,8 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
-from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta, ToolResult
 from helix_desktop.engine.facts import Purpose, Stop, Text, Usage
+from helix_desktop.engine.messages import Delta, Reply, Request, TextDelta, ToolResult
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.errors import ContextTooLong, ModelOverloaded

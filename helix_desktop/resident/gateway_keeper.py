@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gateway.gateway_socket import GATEWAY_PORT, listen_on_loopback
 from helix_desktop.gateway.registration import GatewayRegistration
@@ -57,7 +57,7 @@ class GatewayKeeper:
         if not INHERITS:
             self._socket.close()
         self._start_gateway_process()
-        tasks.start_thread(self._restart_ended_gateway, name="watch the gateway", daemon=True)
+        concurrency.start_thread(self._restart_ended_gateway, name="watch the gateway", daemon=True)
 
     def set_registrations(self, registrations: Iterable[GatewayRegistration]) -> None:
         """Make the gateway answer only these registrations, even after a restart."""

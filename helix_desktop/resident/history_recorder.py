@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.histories.history_finding import HistoryPlaces, history_file_of_change, history_folders
 from helix_desktop.histories.pending_copies import PendingCopies
 from helix_desktop.histories.program_names import NAMES
@@ -101,7 +101,7 @@ class HistoryRecorder:
 
     def start_recording(self) -> None:
         for work, name in ((self._watch_folders, "watch histories"), (self.import_until_ended, "import histories")):
-            self._wait_for_threads.append(tasks.start_thread(work, name=name, daemon=True).join)
+            self._wait_for_threads.append(concurrency.start_thread(work, name=name, daemon=True).join)
 
     def stop_recording(self) -> None:
         """Stop recording. The current import gets a moment to finish; other copies are kept for the next recorder."""

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from helix_desktop import running_instance, tasks
+from helix_desktop import concurrency, running_instance
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway.gateway_socket import reserve_port
 from helix_desktop.gateway.registration import GatewayRegistration
@@ -64,7 +64,7 @@ class HeldRegistration(CollectingConsole):
         self._reserved_ports: dict[int, socket.socket | None] = {}
 
     def __enter__(self) -> Self:
-        tasks.start_thread(self._run_event_loop, name="hold a registration", daemon=True)
+        concurrency.start_thread(self._run_event_loop, name="hold a registration", daemon=True)
         self._known.wait(START_SECONDS + 10)
         if not self.addresses:
             self._end_registration()
@@ -153,7 +153,7 @@ def _start_resident(command: Sequence[str]) -> None:
     if process.stdout is not None:
         with process.stdout:
             process.stdout.readline()
-    tasks.start_thread(process.wait, name="wait for the resident", daemon=True)
+    concurrency.start_thread(process.wait, name="wait for the resident", daemon=True)
 
 
 async def _connect_to_resident(

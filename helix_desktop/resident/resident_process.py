@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from helix_desktop import running_instance
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import agent_run, agent_settings, gateway_socket
@@ -27,7 +28,6 @@ from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident.gateway_keeper import GatewayKeeper
 from helix_desktop.resident.history_recorder import HistoryRecorder
 from helix_desktop.resident.schedule_keeper import ScheduleKeeper
-from helix_desktop.tasks import OwnedTasks
 
 log = logging.getLogger(__name__)
 RESIDENT_NAME = "resident"

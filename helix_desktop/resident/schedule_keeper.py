@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.errors import HelixError
 from helix_desktop.processes.starter import DEVNULL, CommandAuthor, ProcessLaunch, open_process
 from helix_desktop.resident.schedules import WorkSchedule, change_stored_schedules, read_schedules
@@ -79,5 +79,5 @@ class ScheduleKeeper:
             read.write(input_bytes)
             read.seek(0)
             process = await asyncio.to_thread(open_process, launch, stdin=read.fileno(), stdout=DEVNULL, stderr=DEVNULL)
-        ending = tasks.run_on_detached_thread(process.wait, name="wait for a command of a schedule")
+        ending = concurrency.run_on_detached_thread(process.wait, name="wait for a command of a schedule")
         return await ending if waits else 0

@@ -8,7 +8,7 @@ from typing import TypeVar
 from helix_desktop.engine.ports import ClosedSearchResult
 from helix_desktop.errors import StoreFailed
 from helix_desktop.store import full_text_search as open_search
-from helix_desktop.store import reading_copy, sqlite_database, store_opening
+from helix_desktop.store import read_only_copy, sqlite_database, store_opening
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.index_file import VERSION, IndexDamaged
 from helix_desktop.store.journal_file import JournalFile
@@ -56,7 +56,7 @@ class _ClosedStores:
             raise self.failed
         if self._opened is None:
             try:
-                copy = self._last_first.enter_context(reading_copy.copy_cache_for_reading(self._folder))
+                copy = self._last_first.enter_context(read_only_copy.copy_cache_for_reading(self._folder))
                 self._opened = self._last_first.enter_context(closing(CacheFolder(copy / "cache")))
             except StoreFailed as error:
                 self.failed = error

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from typing import ParamSpec, Protocol, TypeVar, cast
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.errors import StoreFailed
 
 P = ParamSpec("P")
@@ -28,7 +28,7 @@ class StoreThread:
     """A thread that runs one piece of work after another, and closes what it opened."""
 
     def __init__(self, name: str) -> None:
-        self._pool = tasks.create_thread_pool(name, threads=1)
+        self._pool = concurrency.create_thread_pool(name, threads=1)
         self._opened = ExitStack()
 
     async def run_there(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

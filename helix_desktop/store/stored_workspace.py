@@ -10,13 +10,14 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from helix_desktop import atomic_files, tasks
+from helix_desktop import atomic_files, concurrency
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import ContentForgetter, EmptyTrashResult, ForgetResult
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import content_forgetting as forgetting
 from helix_desktop.store import journal_backups, store_opening, workspace_settings
+from helix_desktop.store.async_stores import StoreCache, StoreJournal
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_maintenance import CollectResult
 from helix_desktop.store.empty_trash import TrashEmptying, save_deleted_conversations
@@ -28,7 +29,6 @@ from helix_desktop.store.shared.conversation_sync import ConversationSync, list_
 from helix_desktop.store.shared.released_conversations import ReleasedConversations
 from helix_desktop.store.shared.shared_store_link import LOCAL, LinkedStores, SharedStoreConnection, SharedStoreLink
 from helix_desktop.store.shared.sync_state import SyncState
-from helix_desktop.store.store_ports import StoreCache, StoreJournal
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.unused_content import UnusedContentRemoval
 from helix_desktop.store.workspace_export import Report, export_workspace, ignore_progress
@@ -167,7 +167,7 @@ class StoredWorkspace:
             nonlocal purged
             purged = await self._forget_everywhere(wanted)
 
-        removing = tasks.OwnedTasks(self.name).spawn_task(self.index.rebuild_after(purge), name="forget")
+        removing = concurrency.OwnedTasks(self.name).spawn_task(self.index.rebuild_after(purge), name="forget")
         try:
             await asyncio.shield(removing)
         finally:

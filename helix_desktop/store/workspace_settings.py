@@ -57,7 +57,7 @@ class WorkspaceConfig:
     approved: Mapping[str, str] = field(default_factory=dict)  # By MCP tool: its fingerprint when last allowed.
     off: tuple[str, ...] = ()  # Names of rules, skills, commands, hooks and agents that the user turned off.
     shared: Mapping[str, str] = field(default_factory=dict)  # The shared store's address, and when a put counts.
-    openings: tuple[str, ...] = ()  # Parts of the home that commands may use (`tools/home_openings.py`).
+    openings: tuple[str, ...] = ()  # Parts of the home that commands may use (`tools/home_access.py`).
     readable: tuple[str, ...] = ()  # Further folders that commands may read.
     # Patterns of files that are hidden from agents. None: those of `tools/hidden_files.py`.
     hidden: tuple[str, ...] | None = None

@@ -24,7 +24,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import autorun_files, git_settings, workspace_roots
 from helix_desktop.tools.changes.folder_walk import open_closed_entries, restore_folder_modes
 from helix_desktop.tools.hidden_files import is_hidden_by_place, matches_hidden_patterns
-from helix_desktop.tools.home_folder import is_within_folder
+from helix_desktop.tools.sandbox_home import is_within_folder
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 _MOST_HELD, _MOST_FOLDERS = 200, 2_000

@@ -41,10 +41,10 @@ from helix_desktop.tools.built_in_tool import (
 from helix_desktop.tools.checks_after_command import CommandCheck
 from helix_desktop.tools.file_tools import find_changes_by_command
 from helix_desktop.tools.hidden_path_hint import hint_about_hidden_paths
-from helix_desktop.tools.home_folder import is_within_folder
-from helix_desktop.tools.home_openings import OPENING_NAMES, CommandOpenings, titles_of_openings
+from helix_desktop.tools.home_access import OPENING_NAMES, CommandOpenings, titles_of_openings
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.sandbox import HeldPaths, Sandbox, SandboxKind
+from helix_desktop.tools.sandbox_home import is_within_folder
 
 _TAIL = 64 * 1024
 _NAMED = 5

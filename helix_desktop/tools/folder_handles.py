@@ -14,7 +14,7 @@ from pathlib import Path
 
 from helix_desktop.errors import ActionRefused
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.opening_within_folder import DIRECTORY, choose_opener, closing_handle, stat_or_none
+from helix_desktop.tools.safe_path_opening import DIRECTORY, choose_opener, closing_handle, stat_or_none
 
 _SYSTEM = ("/proc", "/sys")
 _FOLDER = DIRECTORY | getattr(os, "O_CLOEXEC", 0)

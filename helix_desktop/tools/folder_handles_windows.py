@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.opening_within_folder import closing_handle, stat_or_none
+from helix_desktop.tools.safe_path_opening import closing_handle, stat_or_none
 
 if sys.platform == "win32":
     import msvcrt

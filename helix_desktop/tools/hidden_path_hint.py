@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from helix_desktop.tools.home_folder import build_closed_home, home_folders, is_within_folder
-from helix_desktop.tools.home_openings import OPENINGS, CommandOpenings, missing_openings
+from helix_desktop.tools.home_access import OPENINGS, CommandOpenings, missing_openings
+from helix_desktop.tools.sandbox_home import build_closed_home, home_folders, is_within_folder
 
 _PATH = re.compile(r"(?:~|/)[\w.@+~%/-]*[\w@+~%/-]")
 _NAME = re.compile(r"[\w.@+~%-]+")

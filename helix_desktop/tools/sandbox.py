@@ -1,7 +1,7 @@
 """Keeps a command inside the workspace: by bubblewrap, else Landlock. Without either, the user is told.
 
 A command can read the system, but not the program's data, desktop sockets, or the user's home,
-except toolchains and what the user opened (`home_folder.py`). It can write only to the roots, the
+except toolchains and what the user opened (`sandbox_home.py`). It can write only to the roots, the
 workspace's own caches, and a scratch folder in place of /tmp, and has no network unless allowed.
 Existing files that other programs run later are protected (`autorun_guard.py` does the rest). It
 has no powers of root, cannot mount or create namespaces, and has limits for memory and processes.
@@ -21,10 +21,10 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes import jail
 from helix_desktop.processes.running_command import CommandLine, RunningCommand
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace, find_program
-from helix_desktop.tools import git_identity, home_folder
-from helix_desktop.tools.home_folder import ClosedHome, is_within_folder
-from helix_desktop.tools.home_openings import NOTHING_OPENED, CommandOpenings, opened_sockets, opened_variables
-from helix_desktop.tools.scratch_folders import GIVEN
+from helix_desktop.tools import git_identity, sandbox_home
+from helix_desktop.tools.home_access import NOTHING_OPENED, CommandOpenings, opened_sockets, opened_variables
+from helix_desktop.tools.sandbox_home import ClosedHome, is_within_folder
+from helix_desktop.tools.temporary_folders import GIVEN
 
 _ECHO = ("/bin/sh", "-c", "echo started")
 PROCESSES, HANDLES, LARGEST_FILE = 4096, 65_536, 64 << 30
@@ -161,7 +161,7 @@ class Sandbox:
     def _cache_variables(self) -> dict[str, str]:
         """Return variables with folders for programs that keep caches in the home, where they can't write."""
         base = self.caches or self.scratch
-        moved = {variable: f"{base}/{name}" for name, variable in home_folder.CACHES if variable}
+        moved = {variable: f"{base}/{name}" for name, variable in sandbox_home.CACHES if variable}
         moved["MAVEN_OPTS"] = f"-Dmaven.repo.local={base}/.m2/repository"
         moved["GOMODCACHE"] = f"{base}/go/pkg/mod"
         # Java ignores TMPDIR, but Gradle needs a temporary file to start.
@@ -254,7 +254,7 @@ class Sandbox:
 
     def _closed_home_for(self, opened: CommandOpenings, *, network: bool) -> ClosedHome:
         caches = str(self.caches) if self.caches is not None else ""
-        return home_folder.build_closed_home(
+        return sandbox_home.build_closed_home(
             [str(path) for path in self.folders], os.environ, caches, opened, network=network
         )
 
@@ -410,7 +410,7 @@ def scrub_environment(
     environment: Mapping[str, str], temporary: str, *, network: bool, extra: Sequence[str] = ()
 ) -> dict[str, str]:
     """Return the variables that a command gets, chosen by name, so that no key or token is among them."""
-    wanted = PASSED_ON | set(extra) | ({*PROXIES, *home_folder.CERTIFICATES, "SSL_CERT_DIR"} if network else set())
+    wanted = PASSED_ON | set(extra) | ({*PROXIES, *sandbox_home.CERTIFICATES, "SSL_CERT_DIR"} if network else set())
     out = {name: value for name, value in environment.items() if name in wanted or name.startswith("LC_")}
     if out.get("VIRTUAL_ENV") == sys.prefix:  # This program's own environment, not the user's.
         del out["VIRTUAL_ENV"]

@@ -21,7 +21,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes import atomic_swap
-from helix_desktop.tools.opening_within_folder import closing_handle, write_to_handle
+from helix_desktop.tools.safe_path_opening import closing_handle, write_to_handle
 
 if sys.platform == "win32":
     from helix_desktop.tools import folder_handles_windows as folders

@@ -7,19 +7,19 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from helix_desktop.concurrency import finish_making
 from helix_desktop.engine.facts import FilesChanged, Recorded
 from helix_desktop.engine.ports import ContentCache, SearchIndex, TokenCounter
 from helix_desktop.engine.session_setup import FileRestoration
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tasks import finish_making
 from helix_desktop.tools import (
     command_tools,
     fetch_tool,
     file_tools,
     hidden_files,
     recall_tools,
-    scratch_folders,
     search_tool,
+    temporary_folders,
     todo_tool,
 )
 from helix_desktop.tools.autorun_guard import AutorunGuard as FileGuard
@@ -28,7 +28,7 @@ from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.command_tools import CommandLimits, WorkspaceCommands
 from helix_desktop.tools.delegate_tool import AgentDelegation, AgentPlace, StartChild
 from helix_desktop.tools.git_identity import write_identity
-from helix_desktop.tools.home_openings import CommandOpenings
+from helix_desktop.tools.home_access import CommandOpenings
 from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.recall_tools import CompactForPurpose, ReadHistory
 from helix_desktop.tools.rewind_files import restore_files_to_before
@@ -77,15 +77,15 @@ class WorkspaceTools:
         roots = replace(
             all_of, is_hidden_inside=lambda inside: hidden_files.matches_hidden_patterns(inside, options.hidden())
         )
-        await asyncio.to_thread(scratch_folders.remove_abandoned_scratch_folders)
-        scratch, lock = scratch_folders.create_scratch_folder()
+        await asyncio.to_thread(temporary_folders.remove_abandoned_scratch_folders)
+        scratch, lock = temporary_folders.create_scratch_folder()
         try:
             caches = options.caches or scratch / "caches"
             sandbox = await find_sandbox(roots.folders, scratch, roots.closed_paths, caches)
             writing = asyncio.to_thread(write_identity, sandbox.command_folder / "git", roots.folders)
-            await finish_making(writing, lambda _: asyncio.to_thread(scratch_folders.remove_scratch_folder, scratch))
+            await finish_making(writing, lambda _: asyncio.to_thread(temporary_folders.remove_scratch_folder, scratch))
         except BaseException:
-            scratch_folders.remove_scratch_folder(scratch, lock)
+            temporary_folders.remove_scratch_folder(scratch, lock)
             raise
         permissions.sandboxed = sandbox.kind is not SandboxKind.NONE
         guard = FileGuard(all_of, options.hidden)
@@ -144,4 +144,4 @@ class WorkspaceTools:
         if self.resources.checkpoints is not None:
             await self.resources.checkpoints.aclose()
         lock, self.scratch_lock = self.scratch_lock, -1
-        await asyncio.to_thread(scratch_folders.remove_scratch_folder, self.sandbox.scratch, lock)
+        await asyncio.to_thread(temporary_folders.remove_scratch_folder, self.sandbox.scratch, lock)

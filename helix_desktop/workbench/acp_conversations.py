@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from helix_desktop.acp_client.acp_agents import AcpAgent, find_acp_agent, list_acp_agents
 from helix_desktop.mcp_host.login_path import read_login_path
-from helix_desktop.workbench import conversation_setup
+from helix_desktop.workbench import system_prompt_and_settings
 
 if TYPE_CHECKING:
     from helix_desktop.acp_client.foreign_conversation import FindRoute, ForeignConversation
@@ -53,7 +53,7 @@ class AcpConversations:
         """The agent's side of it. The SDK takes half a second to import, so a thread does that."""
         if conversation.id not in self._open:
             module = await asyncio.to_thread(importlib.import_module, "helix_desktop.acp_client.foreign_conversation")
-            policy = conversation_setup.build_policy_fact("none", {})
+            policy = system_prompt_and_settings.build_policy_fact("none", {})
             made = module.ForeignConversation(conversation.state.acp_agent, self.find_agent, self._spawn, policy)
             self._open.setdefault(conversation.id, made)
         return self._open[conversation.id]

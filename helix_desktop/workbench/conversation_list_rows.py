@@ -11,15 +11,15 @@ from operator import attrgetter
 from typing import Any
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.list_rows import USUAL_WINDOW, ConversationListRow
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import HelixError, NotFound
+from helix_desktop.store.async_stores import StoreJournal
 from helix_desktop.store.conversation_rows import StoredConversation
-from helix_desktop.store.store_ports import StoreJournal
 from helix_desktop.workbench.open_sessions import OpenSessions
 
 _SAME_IN_LIST = ("id", "updated", "pinned", "archived", "trashed", "parent", "parent_call", "cost")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.context_server import client_snippets
+from helix_desktop.context_server import client_configuration
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.session import Session
@@ -88,10 +88,10 @@ class ConversationRelay:
             )
         command = mcp_server_command(self.workspace.id, self.workspace.folder.parents[1])
         client, name = "claude-code" if agent == "claude" else agent, f"helix-{self.workspace.id}"
-        found = client_snippets.build_client_snippet(
+        found = client_configuration.build_client_snippet(
             client, command, name, folder=folder, home=places.home, environ=places.variables
         )
-        if client_snippets.write_client_snippet(found):
+        if client_configuration.write_client_snippet(found):
             return f"The MCP server {name} was added to {found.file}."
         return f"The MCP server {name} is already in {found.file}."
 

@@ -10,20 +10,20 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Protocol
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.session_events import ConversationReplaced, FactAppended
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, SharedStoreUnreachable
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.async_stores import allow_any_writer
 from helix_desktop.store.shared import store_address as addresses
 from helix_desktop.store.shared.conversation_sync import ConversationSync, OpenConversations
 from helix_desktop.store.shared.postgres_heads import heads_of_connection
 from helix_desktop.store.shared.shared_store_link import SENT_AGAIN, SHARED, SharedStoreLink
-from helix_desktop.store.store_ports import allow_any_writer
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.tasks import OwnedTasks
-from helix_desktop.workbench.conversation_fences import ConversationFences
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.shared_store_setup import unshare_and_return_problem
+from helix_desktop.workbench.worker_claims import ConversationFences
 
 EVERY = 1.0  # The pause in seconds between two exchanges while the store can be reached.
 SLOWER = 10.0  # The longest pause in seconds between two attempts while the store is out of reach.

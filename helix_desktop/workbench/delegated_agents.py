@@ -35,7 +35,7 @@ from helix_desktop.tools.delegate_tool import (
     DelegationBounds,
     DelegationResult,
 )
-from helix_desktop.workbench.project_in_use import ProjectInUse
+from helix_desktop.workbench.rules_and_skills import ProjectInUse
 
 _CLAUDE: Mapping[str, tuple[str, ...]] = {
     "Read": (ToolName.READ_FILE,),

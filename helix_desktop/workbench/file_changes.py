@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from helix_desktop import atomic_files
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.changes import diff_hunks, folder_state, turn_changes
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.changes.git_patch import format_git_patch
@@ -27,11 +28,10 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_settings import Changes
-from helix_desktop.tasks import OwnedTasks
 from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.checkpoints import CheckpointProgress, Checkpoints
 from helix_desktop.tools.workspace_tools import WorkspaceTools
-from helix_desktop.workbench import conversation_setup
+from helix_desktop.workbench import system_prompt_and_settings
 from helix_desktop.workbench.git_repository import GitRepository
 from helix_desktop.workbench.model_roles import WorkspaceModels
 from helix_desktop.workbench.step_differences import StepDifferences
@@ -111,7 +111,7 @@ class FileChanges:
         return int(self._bench.workspace.settings.changes.get("keep_days", KEEP_DAYS))
 
     def apply_checkpoint_settings(self) -> None:
-        wanted = conversation_setup.parse_coverage(self._bench.workspace.settings.changes)
+        wanted = system_prompt_and_settings.parse_coverage(self._bench.workspace.settings.changes)
         if wanted != self.workspace_checkpoints.folders.coverage:
             self._bench.tasks.spawn_task(self.workspace_checkpoints.apply_coverage(wanted), name="cover other files")
 

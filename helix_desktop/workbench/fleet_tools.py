@@ -16,7 +16,7 @@ from helix_desktop.tools.built_in_tool import (
     whole_number_schema,
 )
 from helix_desktop.tools.permission import ActionEffect, ToolAction
-from helix_desktop.workbench.conversation_fences import ConversationFences
+from helix_desktop.workbench.worker_claims import ConversationFences
 
 if TYPE_CHECKING:  # Imported for types only; at run time, only if an agent uses tasks.
     from helix_desktop.store.fleet_tasks import FleetTask

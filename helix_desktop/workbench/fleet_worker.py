@@ -16,10 +16,10 @@ from dataclasses import field
 from functools import partial
 from typing import TypeVar
 
-from helix_desktop import errors, tasks
-from helix_desktop.engine.blocks import RetryDelay
+from helix_desktop import concurrency, errors
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.message_queue import BUG
+from helix_desktop.engine.messages import RetryDelay
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStreamed
@@ -29,9 +29,9 @@ from helix_desktop.store.fleet_notes import FleetNotes
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskList, FleetTaskResult, FleetTaskState
 from helix_desktop.store.shared.known_leases import seconds_since_start_of_computer
 from helix_desktop.workbench import unattended_permissions
-from helix_desktop.workbench.conversation_fences import ConversationFence
 from helix_desktop.workbench.delegated_agents import result_of_agent
 from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.workbench.worker_claims import ConversationFence
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class FleetWorker:
         self.report: Report | None = None  # Called with every task that ends.
         self._name = f"{bench.sharing.machine_name} {_PROCESS}.{next(_numbers)}"
         self._claimed: dict[asyncio.Task[None], ClaimedFleetTask] = {}
-        self._owned = tasks.OwnedTasks("worker")
+        self._owned = concurrency.OwnedTasks("worker")
         self._is_draining = asyncio.Event()
         self._drain_seconds = DRAIN_SECONDS
         self._gate = FleetStepGate(task_list.notes)

@@ -21,7 +21,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.running_command import RunningCommand, shell_command_line
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.project import project_files as brought
-from helix_desktop.project.hook_reach import runs_only_own_scripts, search_path_outside
+from helix_desktop.project.hook_dependencies import runs_only_own_scripts, search_path_outside
 from helix_desktop.project.project_hooks import (
     HookAnswer,
     ProjectHook,
@@ -35,11 +35,11 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools.autorun_guard import AutorunGuard
 from helix_desktop.tools.built_in_tool import FilesSeen, ToolResources
 from helix_desktop.tools.checks_after_command import CommandCheck
-from helix_desktop.tools.home_openings import CommandOpenings
+from helix_desktop.tools.home_access import CommandOpenings
 from helix_desktop.tools.permission import PermissionMode, ToolAction
 from helix_desktop.tools.sandbox import SandboxKind
 from helix_desktop.tools.workspace_tools import WorkspaceTools
-from helix_desktop.workbench.project_in_use import ProjectInUse
+from helix_desktop.workbench.rules_and_skills import ProjectInUse
 
 MOST_PRINTED = 64 * 1024
 log = logging.getLogger(__name__)

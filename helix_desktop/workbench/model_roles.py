@@ -6,8 +6,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from helix_desktop.engine.blocks import Delta, Request
 from helix_desktop.engine.facts import ModelReplied, ModelRole, ModelSet
+from helix_desktop.engine.messages import Delta, Request
 from helix_desktop.engine.ports import Clock, ModelClient, TokenCounter
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import ContextTooLong, HelixError, UnknownModel

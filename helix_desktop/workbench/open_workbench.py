@@ -12,14 +12,14 @@ from typing import Any
 
 import tomlkit
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.engine import content_recall, facts, large_outputs, session_events
 from helix_desktop.engine.automatic_folding import FoldSteward
-from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.context_policy import DEFAULT_PRESET, policy_from_fact
 from helix_desktop.engine.conversation import Conversation, new_conversation_id
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.engine.messages import Request
 from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin, ForgetResult, ModelClient
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_setup import ConversationSetup, HookOutcome, SessionCollaborators
@@ -35,14 +35,13 @@ from helix_desktop.store.workspace_settings import Changes, WorkspaceConfig
 from helix_desktop.tools.changes import known_state_file
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.delegate_tool import Delegation
-from helix_desktop.tools.home_openings import CommandOpenings
+from helix_desktop.tools.home_access import CommandOpenings
 from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.toolbox import WorkspacePermissions
 from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceTools
-from helix_desktop.workbench import conversation_setup, fleet_tools, history_imports
+from helix_desktop.workbench import fleet_tools, history_imports, system_prompt_and_settings
 from helix_desktop.workbench.acp_conversations import AcpConversations
 from helix_desktop.workbench.cache_size_limit import CacheSizeLimit
-from helix_desktop.workbench.conversation_fences import ConversationFences
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, ConversationMeters
 from helix_desktop.workbench.conversation_relay import ConversationRelay
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
@@ -54,10 +53,11 @@ from helix_desktop.workbench.model_roles import ModelAccess, WorkspaceModels
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.partial_replies import PartialReplies
 from helix_desktop.workbench.plan_mode import PlanMode
-from helix_desktop.workbench.project_in_use import ProjectInUse
 from helix_desktop.workbench.repository_copies import FolderCopy, RepositoryCopies
+from helix_desktop.workbench.rules_and_skills import ProjectInUse
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 from helix_desktop.workbench.slash_expansion import SlashCommands
+from helix_desktop.workbench.worker_claims import ConversationFences
 
 Listener = Callable[[session_events.Event], None]
 Writer = Callable[[str], ModelClient]
@@ -99,7 +99,7 @@ class Workbench:
     ) -> None:
         self.workspace = workspace
         self.kit = kit
-        self.tasks = tasks.OwnedTasks(workspace.name)
+        self.tasks = concurrency.OwnedTasks(workspace.name)
         self.mcp_servers = WorkspaceServers(workspace, shared.access.secrets, self.tasks.spawn_task)
         self.project = ProjectInUse(workspace)
         self.hooks = HookRunner(workspace, self.project, kit)
@@ -120,7 +120,7 @@ class Workbench:
             self._create_subagent_session,
             self.tasks.spawn_task,
             self.sessions.find_open_session,
-            lambda: conversation_setup.parse_turn_limits(workspace.settings.limits),
+            lambda: system_prompt_and_settings.parse_turn_limits(workspace.settings.limits),
             self.copies.describe_copy_of_agent,
         )
         self._rows = ConversationListRows(workspace.journal)
@@ -147,12 +147,12 @@ class Workbench:
     @classmethod
     async def open_workbench(cls, workspace: StoredWorkspace, shared: ProgramDependencies) -> "Workbench":
         """Get the tools ready and the conversations listed."""
-        permissions = conversation_setup.parse_permissions(workspace.settings)
+        permissions = system_prompt_and_settings.parse_permissions(workspace.settings)
         roots = [Path(root) for root in workspace.settings.roots]
         kit = await _open_folder_tools(workspace, shared, permissions, roots)
         bench = cls(workspace, shared, kit, permissions)
-        permissions.save_rule = partial(conversation_setup.save_permission_rule, workspace)
-        bench._wide = conversation_setup.report_wide_rules(workspace, permissions)
+        permissions.save_rule = partial(system_prompt_and_settings.save_permission_rule, workspace)
+        bench._wide = system_prompt_and_settings.report_wide_rules(workspace, permissions)
         try:
             await bench._rows.read_all_rows()
             await asyncio.to_thread(bench.copies.list_copies)
@@ -424,7 +424,7 @@ class Workbench:
             restore=kit.restore_files_before,
             collect_file_changes=kit.record_unfinished_changes,
             limits=lambda: self.fences.limit_conversation_cost(
-                conversation.id, conversation_setup.parse_turn_limits(self.workspace.settings.limits)
+                conversation.id, system_prompt_and_settings.parse_turn_limits(self.workspace.settings.limits)
             ),
             spent=self._rows.cost_today_and_ever,
             agents_spent=partial(self.workforce.cost_and_limit_of_tree, conversation.id),
@@ -462,7 +462,7 @@ class Workbench:
         async with self.sessions.opening:  # Nobody may open the conversation before its tools are limited.
             await self._create_conversation(replace(started, copy=copy), new)
             self.workforce.add_agent_to_tree(new, wish)
-            if model := conversation_setup.model_of_role(
+            if model := system_prompt_and_settings.model_of_role(
                 self.workforce.roles.find_role_file(wish.role), self.workspace.settings.models, self.models
             ):
                 self._instead[new] = model
@@ -563,7 +563,7 @@ class Workbench:
     async def tokens_sent_of_attachment(self, attachment: facts.Attachment) -> int:
         """How many of its tokens are sent: of one that is too large for the window only an excerpt goes along."""
         settings, tokens = self.workspace.settings, self.token_counter
-        chosen = policy_from_fact(conversation_setup.build_policy_fact(settings.preset, settings.policy))
+        chosen = policy_from_fact(system_prompt_and_settings.build_policy_fact(settings.preset, settings.policy))
         main = next((model.window for model in self.models.model_facts() if model.role is facts.ModelRole.MAIN), 0)
         if attachment.tokens <= chosen.oversized_share * (main or chosen.window):
             return attachment.tokens
@@ -584,7 +584,7 @@ class Workbench:
         """Set keys of workspace.toml, and let what runs take them over."""
         servers = self.workspace.settings.mcp
         await asyncio.to_thread(self.workspace.change_settings, changes)
-        wanted = conversation_setup.parse_permissions(self.workspace.settings)
+        wanted = system_prompt_and_settings.parse_permissions(self.workspace.settings)
         self._permissions.mode, self._permissions.rules = wanted.mode, wanted.rules
         if self.workspace.settings.mcp != servers:
             await self.mcp_servers.apply_server_settings()
@@ -612,7 +612,7 @@ class Workbench:
         }
 
     async def choose_context_policy(self, name: str, values: Mapping[str, Any] | None = None) -> None:
-        conversation_setup.build_policy_fact(name, values or {})
+        system_prompt_and_settings.build_policy_fact(name, values or {})
         await self.change_settings({"policy.preset": name, "policy.values": dict(values or {})})
 
     async def choose_model_for_role(self, name: str, role: str = "main") -> None:
@@ -686,9 +686,9 @@ class Workbench:
         models = self.models.model_facts(self._instead.get(conversation.id, ""))
         role = self.workforce.roles.role_file_of(conversation.state)
         return ConversationSetup(
-            conversation_setup.system_prompt_for_role(system, role, tokens),
-            conversation_setup.policy_of_role(role, settings.preset, settings.policy),
-            tuple(conversation_setup.apply_model_choices(model, settings) for model in models),
+            system_prompt_and_settings.system_prompt_for_role(system, role, tokens),
+            system_prompt_and_settings.policy_of_role(role, settings.preset, settings.policy),
+            tuple(system_prompt_and_settings.apply_model_choices(model, settings) for model in models),
             rules,
             (*notes, *self.planning.plan_mode_notes()),
         )
@@ -696,7 +696,9 @@ class Workbench:
     def _build_system_prompt(self, settings: WorkspaceConfig, copy: str) -> facts.SystemSet:
         own = self._shared.instructions()
         roots = list(map(str, self.copies.tools_of_copy(copy).resources.roots.folders)) if copy else settings.roots
-        return conversation_setup.build_system_prompt(self.name, roots, self.token_counter, own, settings.instructions)
+        return system_prompt_and_settings.build_system_prompt(
+            self.name, roots, self.token_counter, own, settings.instructions
+        )
 
     def _on_event(self, event: session_events.Event) -> None:
         self._partial.update_partial_reply(event)
@@ -746,9 +748,9 @@ async def _open_folder_tools(
         offers_fetch=shared.fetching,
         caches=workspace.folder / "builds",
         opened=parse_openings,
-        hidden=lambda: conversation_setup.parse_hidden_patterns(workspace.settings),
+        hidden=lambda: system_prompt_and_settings.parse_hidden_patterns(workspace.settings),
     )
-    coverage = conversation_setup.parse_coverage(workspace.settings.changes)
+    coverage = system_prompt_and_settings.parse_coverage(workspace.settings.changes)
     checkpoints = Checkpoints(
         [root.resolve() for root in roots],
         workspace.cache,
@@ -764,7 +766,7 @@ async def _open_folder_tools(
 
     checkpoints.record_changes = record_changes
     stores = (workspace.cache, workspace.index, shared.access.tokens)
-    owner = tasks.OwnedTasks(f"{workspace.name} commands")
+    owner = concurrency.OwnedTasks(f"{workspace.name} commands")
     return await WorkspaceTools.open_workspace_tools(
         roots, stores, permissions=permissions, spawn=owner.spawn_task, options=options, checkpoints=checkpoints
     )

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from helix_desktop.atomic_files import write_file_atomically
 from helix_desktop.engine import fact_encoding
-from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import ModelReplied, Rewound, Stop, Text, TurnEnded
+from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import Event, FactAppended, ReplyStreamed
 from helix_desktop.engine.session_setup import TaskSpawner
 from helix_desktop.errors import StoreFailed

@@ -13,7 +13,7 @@ from helix_desktop.project import slash_commands
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.workbench.acp_conversations import AcpConversations
 from helix_desktop.workbench.mcp_servers import WorkspaceServers
-from helix_desktop.workbench.project_in_use import ProjectInUse
+from helix_desktop.workbench.rules_and_skills import ProjectInUse
 
 MOST_OUTPUT = 32 * 1024
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from helix_desktop.acp_client import agent_connection, foreign_conversation, turn_recording
-from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.facts import ModelReplied, Reasoning, Spent, Stop, Text, TodoSet, TurnEnd
+from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import Event, ReplyStreamed
 from helix_desktop.errors import ModelFailed, NotFound
 from helix_desktop.workbench import Workbench, acp_conversations

@@ -30,9 +30,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine.blocks import Block as ViewBlock
-from helix_desktop.engine.blocks import ContextKind, Role
 from helix_desktop.engine.facts import PartRef, Text
+from helix_desktop.engine.messages import Block as ViewBlock
+from helix_desktop.engine.messages import ContextKind, Role
 from helix_desktop.histories import history_reading
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.replay.missed_references import (

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from tests.benchmarks.gateway import gateway, mark, private_memory, rest
 from tests.benchmarks.row import Figure, Row
 
@@ -256,7 +256,7 @@ def many(url: str, clients: int, steps: int) -> tuple[int, float]:
         client = Client(url, 200, f"client {number}")
         return sum(client.step() > 0 for _ in range(steps))
 
-    with tasks.create_thread_pool("client", threads=clients) as pool:
+    with concurrency.create_thread_pool("client", threads=clients) as pool:
         done = sum(pool.map(work, range(clients)))
     return done, done / (time.perf_counter() - began)
 

@@ -35,9 +35,9 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.cache_page import CachePage
 from helix_desktop.gui.theme import Theme
 from helix_desktop.store import index_file
+from helix_desktop.store.async_stores import WorkspaceIndex
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.sqlite_database import connect_database, prepare_schema
-from helix_desktop.store.store_ports import WorkspaceIndex
 from helix_desktop.store.store_thread import StoreThread
 from tests.gui.stand_in import StandIn
 

@@ -24,7 +24,6 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Fact,
@@ -39,6 +38,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     UserSaid,
 )
+from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import Event, FactAppended, ReplyStreamed
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.garbage_collection import GarbageCollector

@@ -28,7 +28,7 @@ from helix_desktop.secrets import SecretStorage
 from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.tools.tools_on_demand import OnDemandTools, ToolFinder
 from helix_desktop.workbench import Workbench, Workbenches
-from helix_desktop.workbench.project_in_use import ProjectInUse
+from helix_desktop.workbench.rules_and_skills import ProjectInUse
 from tests.mcp_host.world import SCRIPT
 from tests.peers.anthropic_billing import Cache
 from tests.peers.anthropic_server import AnthropicServer, reply

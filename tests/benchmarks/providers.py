@@ -12,8 +12,8 @@ import sys
 import time
 from contextlib import aclosing
 
-from helix_desktop.engine.blocks import Delta, Message, Reply, Request, RetryDelay, Role, ToolResult
 from helix_desktop.engine.facts import Text, ToolCall, ToolSpec
+from helix_desktop.engine.messages import Delta, Message, Reply, Request, RetryDelay, Role, ToolResult
 from helix_desktop.engine.ports import ModelClient
 from helix_desktop.errors import HelixError
 from helix_desktop.providers import model_listing

@@ -32,7 +32,7 @@ from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
-from helix_desktop.replay import jumping_clock
+from helix_desktop.replay import simulated_clock
 from helix_desktop.replay.missed_references import (
     MissedReferences,
     RecalledPage,
@@ -125,7 +125,7 @@ class AskingPlayer(SessionPlayer):
 
 def collect_questions(recording: RecordedSession, terms: ReplayTerms, counting: RememberingCounter) -> SearchedSession:
     async def played() -> SearchedSession:
-        now = jumping_clock.LoopClock().current_time
+        now = simulated_clock.LoopClock().current_time
         journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
         player = AskingPlayer(recording, terms, ReplayStores(journal, cache, MemoryIndex(journal, cache)), counting)
         player.noted = NotedReferences(counting)
@@ -135,7 +135,7 @@ def collect_questions(recording: RecordedSession, terms: ReplayTerms, counting: 
         facts = [recorded.fact for recorded, _ in journal.texts_of_facts()]
         return SearchedSession(recording.name, player.noted.asked, contents, facts)
 
-    return jumping_clock.run_on_jumping_loop(played())
+    return simulated_clock.run_on_jumping_loop(played())
 
 
 class Ranks:

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -210,7 +210,7 @@ async def fleet(url: str, agents: int) -> list[Row]:
     seal = RowCipher(row_encryption.new_workspace_key())
     with tempfile.TemporaryDirectory(prefix="helix-fleet-") as folder:
         all_of = [Agent(Path(folder) / str(number), url, seal, number) for number in range(agents)]
-        owner = tasks.OwnedTasks("fleet")
+        owner = concurrency.OwnedTasks("fleet")
         begun = time.perf_counter()
         await asyncio.gather(*(owner.spawn_task(one.run(), name=f"agent {at}") for at, one in enumerate(all_of)))
         seconds = time.perf_counter() - begun

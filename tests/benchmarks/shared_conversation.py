@@ -28,6 +28,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
+from helix_desktop.store.async_stores import StoreJournal
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.conversation_sync import ConversationSync
@@ -35,7 +36,6 @@ from helix_desktop.store.shared.postgres_heads import PostgresHeads
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher, new_workspace_key
 from helix_desktop.store.shared.sync_state import SyncState
-from helix_desktop.store.store_ports import StoreJournal
 from helix_desktop.store.store_thread import StoreThread
 from tests.benchmarks.row import Figure, Row
 from tests.peers import postgres

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from helix_desktop import token_counting
 from helix_desktop.engine import content_recall, context_policy
-from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.messages import Request
 from helix_desktop.histories.recorded_session import RecordedSession
-from helix_desktop.replay import jumping_clock
+from helix_desktop.replay import simulated_clock
 from helix_desktop.replay.missed_references import RecalledPage, RecallMode
 from helix_desktop.replay.session_player import RememberingCounter, ReplayStores, ReplayTerms, SessionPlayer
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
@@ -83,7 +83,7 @@ def collect_recalls(
     """Before and after, in one session."""
 
     async def played() -> tuple[list[ShownRecall], list[ShownRecall]]:
-        now = jumping_clock.LoopClock().current_time
+        now = simulated_clock.LoopClock().current_time
         journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
         stores = ReplayStores(journal, cache, MemoryIndex(journal, cache))
         player = ShownRecallsPlayer(recording, terms, stores, counting)
@@ -91,7 +91,7 @@ def collect_recalls(
         await player.play_session()
         return player.before, player.after
 
-    return jumping_clock.run_on_jumping_loop(played())
+    return simulated_clock.run_on_jumping_loop(played())
 
 
 def line(name: str, found: Sequence[ShownRecall]) -> str:

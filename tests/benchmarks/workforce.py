@@ -20,8 +20,8 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop import program_folders
 from helix_desktop.desktop.window_program import WindowProgram
-from helix_desktop.engine.blocks import Reply
 from helix_desktop.engine.facts import Stop, Text, ToolCall
+from helix_desktop.engine.messages import Reply
 from helix_desktop.gui.subagents_dialog import SubagentsDialog
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches

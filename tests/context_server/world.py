@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from helix_desktop.context_server.context_shelf import ContextShelf
+from helix_desktop.context_server.cache_operations import ContextShelf
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import CatalogueFigures, EntryFilter, EntryRow
 from helix_desktop.engine.facts import (

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.automatic_folding import FoldSteward
-from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
@@ -31,6 +31,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     Usage,
 )
+from helix_desktop.engine.messages import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.ports import (
     CallContext,
     CallOutcome,
@@ -43,7 +44,6 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.engine.session_setup import ConversationSetup, FileRestoration, SessionCollaborators, TurnLimits
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
-from helix_desktop.tasks import OwnedTasks
 
 NO_LIMITS = TurnLimits()
 F = TypeVar("F")

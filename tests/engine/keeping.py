@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine import context_policy, request_building
 from helix_desktop.engine.automatic_folding import FoldSteward
-from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
     Fact,
@@ -29,13 +29,13 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.messages import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session_setup import FoldServices
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import ModelOverloaded
 from helix_desktop.store.memory_stores import MemoryCache, MemoryJournal
-from helix_desktop.tasks import OwnedTasks
 from tests.engine.agent import SteppedClock
 
 Answer = Callable[[Request], str]

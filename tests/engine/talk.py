@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.blocks import Request, View
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Cover,
@@ -20,6 +19,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.messages import Request, View
 from helix_desktop.engine.request_building import build_legal_messages
 from helix_desktop.engine.view import ConversationState
 

@@ -9,8 +9,8 @@ import pytest
 
 from helix_desktop.engine import request_building
 from helix_desktop.engine.ask_model import TRIES, ModelInquiry, append_question, build_material_request
-from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.facts import Purpose, Reasoning, Spent, Stop, Text, Usage
+from helix_desktop.engine.messages import Delta, Reply, Request, TextDelta
 from helix_desktop.errors import ModelFailed, ModelOverloaded
 from tests.engine.keeping import Writer, fails
 from tests.engine.talk import Talk

@@ -39,7 +39,7 @@ from helix_desktop.engine.session_setup import TurnLimits
 from helix_desktop.engine.strategies.handover import SECTIONS, TITLE
 from helix_desktop.engine.strategies.markers import COLD_AFTER
 from helix_desktop.errors import ActionRefused, NotFound
-from helix_desktop.replay import jumping_clock
+from helix_desktop.replay import simulated_clock
 from tests.engine import keeping as writers
 from tests.engine.keeping import Keeping, keeping
 from tests.engine.test_request_costs import LIFE, MODEL, Trial, check_sums, named
@@ -405,7 +405,7 @@ def test_before_a_pause_outlives_the_providers_cache_what_pays_is_folded() -> No
         assert (await _left_alone(COLD_AFTER - TO_WRITE, handover="off")).folds(FoldKind.HANDOVER) == []
 
     for work in (leave, come_back, folds_nothing):
-        jumping_clock.run_on_jumping_loop(work())
+        simulated_clock.run_on_jumping_loop(work())
 
 
 async def test_a_document_that_is_ready_is_not_lost_when_the_conversation_closes() -> None:
@@ -742,4 +742,4 @@ def test_a_cache_is_kept_alive_in_a_pause_only_within_the_users_limit_and_while_
         is_lost,
         has_reached_a_limit_of_all_spending,
     ):
-        jumping_clock.run_on_jumping_loop(work())
+        simulated_clock.run_on_jumping_loop(work())

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from helix_desktop.engine import context_policy, context_usage
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import (
     FoldKind,
     ModelRole,
@@ -22,6 +21,7 @@ from helix_desktop.engine.facts import (
     Usage,
 )
 from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.request_settings import RULES_HEADER_TOKENS
 from tests.engine.talk import Talk
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.engine.context_usage import measure_window
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Recorded, Span, Text, ToolReturned, UserSaid
@@ -146,7 +146,7 @@ async def test_what_is_appended_together_is_in_the_journal_at_once_at_the_end() 
 
 async def test_somebody_elses_fact_stands_behind_what_is_appended_together() -> None:
     """Such as a pin of the user's, which comes while it is written."""
-    journal, own = MemoryJournal(), tasks.OwnedTasks("c")
+    journal, own = MemoryJournal(), concurrency.OwnedTasks("c")
     conversation = await Conversation.open(journal, "c")
     async with conversation.append_together() as draft:
         await draft.append_facts(said("one"))
@@ -186,7 +186,7 @@ async def test_of_what_could_not_be_appended_together_nothing_stays() -> None:
 
 
 async def test_what_is_appended_together_is_written_though_its_writer_is_cancelled_meanwhile() -> None:
-    journal, own = SlowJournal(), tasks.OwnedTasks("c")
+    journal, own = SlowJournal(), concurrency.OwnedTasks("c")
     conversation = await Conversation.open(journal, "c")
 
     async def write() -> None:

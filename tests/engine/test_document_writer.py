@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.document_writer import (
     NoDocumentWritten,
     _join_passages_to_pieces,
@@ -16,6 +15,7 @@ from helix_desktop.engine.document_writer import (
     parse_details_entry,
 )
 from helix_desktop.engine.facts import FoldFailed, FoldKind, ModelRole, ModelSet, PartRef, Pinned, Span, Spent, TodoSet
+from helix_desktop.engine.messages import Request
 from helix_desktop.engine.span_as_text import SpanText
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan
 from helix_desktop.engine.strategies.handover import SECTIONS

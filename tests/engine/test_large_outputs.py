@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.facts import (
     Attachment,
     FoldKind,
@@ -19,6 +18,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
+from helix_desktop.engine.messages import Request
 from helix_desktop.engine.ports import EntryOrigin
 from tests.engine.keeping import Keeping, fails, keeping
 from tests.engine.test_automatic_folding import words

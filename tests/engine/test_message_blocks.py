@@ -7,7 +7,6 @@ import json
 import pytest
 
 from helix_desktop.engine import message_blocks
-from helix_desktop.engine.blocks import ContextKind, Role
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
@@ -24,6 +23,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
+from helix_desktop.engine.messages import ContextKind, Role
 from tests.engine.talk import stored
 
 

@@ -15,8 +15,8 @@ from collections.abc import AsyncIterable, Sequence
 
 import pytest
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine import context_policy, request_building
-from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
     BreakerClosed,
@@ -41,13 +41,13 @@ from helix_desktop.engine.facts import (
     Unfolded,
     Unpinned,
 )
+from helix_desktop.engine.messages import Request
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.engine.view import build_state
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import HelixError, ModelOverloaded, StoreFull
 from helix_desktop.store.memory_stores import MemoryCache, MemoryJournal
-from helix_desktop.tasks import OwnedTasks
 from tests.engine.agent import SteppedClock
 from tests.engine.keeping import Keeping, Writer, _around, good, other_language, too_long, wrong_form
 from tests.engine.test_properties import body, without_folds

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.engine import request_building, view
-from helix_desktop.engine.blocks import ContextKind, Role, View
 from helix_desktop.engine.facts import (
     Attachment,
     Cover,
@@ -41,6 +40,7 @@ from helix_desktop.engine.facts import (
     Unpinned,
     UserSaid,
 )
+from helix_desktop.engine.messages import ContextKind, Role, View
 from helix_desktop.engine.state.fold_covers import cover_contains, covers_nest
 from helix_desktop.engine.view import ConversationState, build_state
 from tests.engine.talk import Talk, stored

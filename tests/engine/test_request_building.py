@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 from helix_desktop.engine import request_building
-from helix_desktop.engine.blocks import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.facts import (
     Attachment,
     ModelReplied,
@@ -20,6 +19,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
+from helix_desktop.engine.messages import Image, Message, MessagePart, Request, Role, ToolResult
 from tests.engine.talk import Talk, said, stored
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.blocks import Delta, Reply, Request
 from helix_desktop.engine.facts import (
     Folded,
     FoldKind,
@@ -27,6 +26,7 @@ from helix_desktop.engine.facts import (
     ToolSpec,
     Usage,
 )
+from helix_desktop.engine.messages import Delta, Reply, Request
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.request_costs import RequestCost, explain_requests
 from helix_desktop.protocols.anthropic.anthropic_client import AnthropicMessages

@@ -8,7 +8,7 @@ import pytest
 
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, PartRef, Pinned, Span, SystemSet, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.replay import jumping_clock
+from helix_desktop.replay import simulated_clock
 from tests.engine.keeping import Keeping, fails, keeping
 from tests.engine.test_automatic_folding import words, worked
 
@@ -178,7 +178,7 @@ def test_a_model_that_says_nothing_is_waited_for_15_seconds_and_then_no_more() -
         assert len(kept.writers["fast"].requests) == 1
         assert kept.folds(FoldKind.TRUNCATION)
 
-    jumping_clock.run_on_jumping_loop(wait())
+    simulated_clock.run_on_jumping_loop(wait())
 
 
 def test_a_model_that_goes_on_saying_something_is_waited_for() -> None:
@@ -190,7 +190,7 @@ def test_a_model_that_goes_on_saying_something_is_waited_for() -> None:
         assert kept.folds(FoldKind.HANDOVER)
         assert not kept.failures()
 
-    jumping_clock.run_on_jumping_loop(wait())
+    simulated_clock.run_on_jumping_loop(wait())
 
 
 async def grown(kept: Keeping) -> None:

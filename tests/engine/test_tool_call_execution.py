@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from helix_desktop.engine import request_building
-from helix_desktop.engine.blocks import Reply, Request, ToolResult
 from helix_desktop.engine.facts import (
     Decided,
     Folded,
@@ -21,6 +20,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     Usage,
 )
+from helix_desktop.engine.messages import Reply, Request, ToolResult
 from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ConversationActivity, Event, QuestionAsked
 from helix_desktop.engine.session_setup import TurnLimits

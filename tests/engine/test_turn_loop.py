@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from helix_desktop.engine import request_building
-from helix_desktop.engine.blocks import Reply, Request, Role
 from helix_desktop.engine.facts import (
     NO_LONGER,
     Fact,
@@ -33,6 +32,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.messages import Reply, Request, Role
 from helix_desktop.engine.ports import CallContext, PermissionQuestion
 from helix_desktop.engine.session_events import QuestionAsked
 from helix_desktop.engine.session_setup import StandingNote, TurnLimits

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from helix_desktop.engine import view
-from helix_desktop.engine.blocks import ContextKind, Role, View
 from helix_desktop.engine.facts import (
     ConversationChanged,
     ConversationStarted,
@@ -33,6 +32,7 @@ from helix_desktop.engine.facts import (
     Unpinned,
     Usage,
 )
+from helix_desktop.engine.messages import ContextKind, Role, View
 from tests.engine.talk import Talk, said, stored
 
 

@@ -23,8 +23,8 @@ from typing import Any
 
 from helix_desktop import program_folders
 from helix_desktop.commands import workspace_access
-from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.facts import Decided, Folded, ModelReplied, Text, ToolCall, ToolReturned, TurnEnd
+from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStreamed

@@ -24,8 +24,8 @@ from typing import Any
 
 from helix_desktop import program_folders
 from helix_desktop.desktop.window_program import WindowProgram
-from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.facts import TurnEnd, TurnEnded
+from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, ReplyStreamed
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind, item_source_text

@@ -28,7 +28,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import program_folders, resources, tasks
+from helix_desktop import concurrency, program_folders, resources
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
 from helix_desktop.gateway.known_agents import AgentStart, find_known_agent
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -279,7 +279,7 @@ def changing_proxy(gateway: str, change: Callable[[bytes, str], tuple[bytes, str
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    tasks.start_thread(server.serve_forever, name="changing proxy", daemon=True)
+    concurrency.start_thread(server.serve_forever, name="changing proxy", daemon=True)
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}{where.path}"
     finally:

@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import program_folders, tasks
+from helix_desktop import concurrency, program_folders
 from helix_desktop.engine import fact_encoding
 from helix_desktop.errors import StoreBusy
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -164,7 +164,7 @@ def _work(name: str, script: MarkedScript, provider: Provider, recording: Record
     for number in range(3):
         script.left = chance.randint(3, 16)
         words = f"do the work ask-{number}-{chance.getrandbits(24):06x}"
-        working = tasks.start_thread(partial(_run, name, provider, home, session, words), name="agent")
+        working = concurrency.start_thread(partial(_run, name, provider, home, session, words), name="agent")
         if chance.random() < 0.5:
             time.sleep(chance.uniform(0.5, 4.0))
             trouble.kill((recording.status().get("recorder") or {}).get("pid", 0))

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import HelixError
-from helix_desktop.tools import opening_within_folder, workspace_roots
+from helix_desktop.tools import safe_path_opening, workspace_roots
 from helix_desktop.tools.file_text import replace_text_in_file
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     escaped = 0
-    for way in (check_then_open, opening_within_folder.open_by_kernel, opening_within_folder.open_by_steps):
+    for way in (check_then_open, safe_path_opening.open_by_kernel, safe_path_opening.open_by_steps):
         with tempfile.TemporaryDirectory() as folder:
             found, seconds = trial(Path(folder), way, arguments.races, random.Random(arguments.seed))
         ours = way is not check_then_open
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def trial(
-    folder: Path, way: opening_within_folder.OpenWithinFolder, races: int, chance: random.Random
+    folder: Path, way: safe_path_opening.OpenWithinFolder, races: int, chance: random.Random
 ) -> tuple[Counter[str], float]:
     """Race, and count what came of it."""
     outside, root = folder / "outside", folder / "root"
@@ -73,7 +73,7 @@ def trial(
     (root / "folder" / "file").write_text("inside")
     (root / "plain").write_text("inside")
     swappers = [swapper(root / "folder", outside), swapper(root / "plain", outside / "file")]
-    original, opening_within_folder.choose_opener = opening_within_folder.choose_opener, lambda: way  # type: ignore[assignment]
+    original, safe_path_opening.choose_opener = safe_path_opening.choose_opener, lambda: way  # type: ignore[assignment]
     found: Counter[str] = Counter()
     started = time.monotonic()
     try:
@@ -81,7 +81,7 @@ def trial(
             found[race(roots, chance)] += 1
             time.sleep(chance.random() * 1e-4)  # or the swappers would hardly get to run
     finally:
-        opening_within_folder.choose_opener = original
+        safe_path_opening.choose_opener = original
         for process in swappers:
             process.kill()
             process.wait()

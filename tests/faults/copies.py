@@ -17,7 +17,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.tools.toolbox import WorkspacePermissions
@@ -37,7 +37,7 @@ async def open_kit(project: Path) -> WorkspaceTools:
     cache = MemoryCache()
     stores = (cache, MemoryIndex(MemoryJournal(), cache), TiktokenCounter())
     return await WorkspaceTools.open_workspace_tools(
-        [project], stores, permissions=WorkspacePermissions(), spawn=tasks.OwnedTasks("copies").spawn_task
+        [project], stores, permissions=WorkspacePermissions(), spawn=concurrency.OwnedTasks("copies").spawn_task
     )
 
 
@@ -121,7 +121,7 @@ def rewrite_side_by_side(rounds: int, seed: int, found: Counter[str]) -> None:
         before, commit = state_of(project), git(project, "rev-parse", "HEAD")
         kit = asyncio.run(open_kit(project))
         for turn in range(rounds):
-            with tasks.create_thread_pool("copies", threads=EIGHT) as pool:
+            with concurrency.create_thread_pool("copies", threads=EIGHT) as pool:
                 found += sum(
                     pool.map(partial(_rewrite_copy, folder, kit, commit, f"{seed} {turn}"), range(EIGHT)), Counter()
                 )

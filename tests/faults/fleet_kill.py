@@ -35,7 +35,7 @@ from typing import Any
 
 import psycopg
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.store.shared import row_encryption
 from helix_desktop.workbench.conversation_sharing import MOST_UNSENT_FACTS
 from tests.benchmarks.fleet import _content
@@ -251,7 +251,7 @@ class Trial:
             if not self.alone:
                 ended = threading.Event()
                 last.callback(ended.set)
-                tasks.start_thread(partial(_watch_unsent, self, ended), name="watch what is not sent")
+                concurrency.start_thread(partial(_watch_unsent, self, ended), name="watch what is not sent")
             _kill_until_done(self)
             self.found["seconds"] = round(time.monotonic() - self.began)
             self.look_at_processor_times()

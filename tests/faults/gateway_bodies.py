@@ -31,7 +31,7 @@ from pathlib import Path
 import httpx
 import zstandard
 
-from helix_desktop import program_folders, tasks
+from helix_desktop import concurrency, program_folders
 from helix_desktop.resident import resident_client
 from tests.faults.store_report import report
 from tests.gateway.running import PROTOCOLS, Agent, wrapped
@@ -117,7 +117,7 @@ def measured_client(url: str) -> Iterator[list[float]]:
                 client.get(f"{url}/v1/models").raise_for_status()
                 waits.append(time.monotonic() - began)
 
-    thread = tasks.start_thread(ask, name="other client", daemon=True)
+    thread = concurrency.start_thread(ask, name="other client", daemon=True)
     try:
         yield waits
     finally:

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from hypothesis import HealthCheck, given, settings
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.gateway.request_routes import CONNECTION_HEADERS, HELIX_HEADERS
 from helix_desktop.histories import history_reading
 from helix_desktop.histories.recorded_session import RecordedSession
@@ -76,7 +76,7 @@ class Echo:
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
-        tasks.start_thread(server.serve_forever, name="echo", daemon=True)
+        concurrency.start_thread(server.serve_forever, name="echo", daemon=True)
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}"
         finally:

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import httpx
 
-from helix_desktop import program_folders, tasks
+from helix_desktop import concurrency, program_folders
 from helix_desktop.engine.facts import ModelReplied, Text, ToolReturned
 from helix_desktop.errors import StoreBusy
 from helix_desktop.gateway import agent_run, gateway_workspaces
@@ -97,7 +97,7 @@ def trials(kills: int, seed: int, history: int, found: Counter[str]) -> None:
     with tempfile.TemporaryDirectory() as home, Provider(script) as provider:
         started = wrapped(Path(home), provider.url).__enter__()
         working = Working(started.first_address, history)
-        thread = tasks.start_thread(working.work, name="agent")
+        thread = concurrency.start_thread(working.work, name="agent")
         seconds: list[float] = []
         with suppress(KeyboardInterrupt):  # interrupted, it looks at what was done by then
             while len(seconds) < kills and not working.failed:

@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from helix_desktop import program_folders, tasks
+from helix_desktop import concurrency, program_folders
 from helix_desktop.engine import facts
 from helix_desktop.gateway.local_conversations import known_messages_from_facts
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -54,7 +54,7 @@ def serve_provider() -> None:
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
     while True:
         peer, _ = listening.accept()
-        tasks.start_thread(partial(_answer_peer, peer), name="peer", daemon=True)
+        concurrency.start_thread(partial(_answer_peer, peer), name="peer", daemon=True)
 
 
 def _answer_peer(peer: socket.socket) -> None:
@@ -170,7 +170,7 @@ class OtherClient:
     def __init__(self, *urls: str) -> None:
         self._process = subprocess.Popen([sys.executable, "-m", "tests.faults.gateway_large", "--ask", *urls], stdout=subprocess.PIPE, text=True)  # fmt: skip
         self._found: list[tuple[float, int, bool, float]] = []
-        self._thread = tasks.start_thread(self._read, name="other client", daemon=True)
+        self._thread = concurrency.start_thread(self._read, name="other client", daemon=True)
 
     def _read(self) -> None:
         for line in self._process.stdout or ():

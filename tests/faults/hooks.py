@@ -36,7 +36,7 @@ from tests.scripted_tour import ClockWithoutPauses
 from tests.tools.planting import empty_folder, prepare, ways
 from tests.workbench.test_hook_runner import hooks
 from tests.workbench.test_open_workbench import MODEL
-from tests.workbench.test_project_in_use import trusting
+from tests.workbench.test_rules_and_skills import trusting
 
 MARKER = "planted-marker-7f3a91"
 EVENTS = ("PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SessionStart")

@@ -21,10 +21,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import ToolCall
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.store.all_workspaces import AllWorkspaces
-from helix_desktop.tasks import OwnedTasks
 from helix_desktop.tools.command_tools import CommandLimits
 from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.sandbox import SandboxKind

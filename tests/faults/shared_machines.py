@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.engine.facts import ConversationStarted, Text, UserSaid
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import ActionRefused, HelixError, SharedStoreUnreachable
@@ -254,7 +254,7 @@ async def _reached(machine: Machine) -> None:
 
 async def trials(count: int, seed: int, found: Counter[str], server: postgres.Server) -> None:
     loop = asyncio.new_event_loop()
-    tasks.start_thread(loop.run_forever, name="relays", daemon=True)
+    concurrency.start_thread(loop.run_forever, name="relays", daemon=True)
     limit = asyncio.Semaphore(TOGETHER)
 
     async def one(number: int) -> None:

@@ -33,7 +33,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from helix_desktop.protocols.wire_message import PieceKind
 from tests.benchmarks.gateway_clients import BEGINS, CLAUDE_WINDOW, GOES_ON, HIDDEN, KEY, PACKAGES, Work, installed
@@ -309,7 +309,7 @@ def terminal_closed(stage: Stage) -> None:
         "--upstream", stage.provider.url, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), **more
     )
     os.close(its)
-    reading = tasks.start_thread(lambda: _read_until_end(ours), name="terminal", daemon=True)
+    reading = concurrency.start_thread(lambda: _read_until_end(ours), name="terminal", daemon=True)
     _ends_in_the_middle(stage, process, lambda: os.close(ours))
     reading.join(1)
 

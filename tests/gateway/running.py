@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from helix_desktop import program_folders, tasks
+from helix_desktop import concurrency, program_folders
 from helix_desktop.commands import workspace_access
 from helix_desktop.gateway import agent_run, gateway_server, gateway_socket
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
@@ -50,7 +50,7 @@ def running(
         with os.fdopen(reading, "rb") as told:
             asyncio.run(gateway_server.serve_gateway(where, sock, known, "", nobody, told))
 
-    thread = tasks.start_thread(work, name="gateway", daemon=True)
+    thread = concurrency.start_thread(work, name="gateway", daemon=True)
     try:
         yield gateway_socket.agent_address(sock.getsockname()[1], registration.token)
     finally:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from helix_desktop import glibc_memory, program_folders, tasks
+from helix_desktop import concurrency, glibc_memory, program_folders
 from helix_desktop.gateway import gateway_server
 from helix_desktop.gateway.gateway_app import GatewayApp
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
@@ -73,7 +73,7 @@ async def test_all_objects_are_looked_through_when_no_agent_asks_for_anything(
     monkeypatch.setattr(gc, "collect", lambda: collected.append(1))
     monkeypatch.setattr(glibc_memory, "return_free_pages", lambda: collected.append(2))
     app._running_requests = 0 if idle else 1
-    owned = tasks.OwnedTasks("gateway")
+    owned = concurrency.OwnedTasks("gateway")
     owned.spawn_task(gateway_server._collect_garbage_when_idle(app), name="collect")
     for _ in range(50):
         await asyncio.sleep(0.001)

@@ -9,7 +9,7 @@ from threading import Barrier
 
 import pytest
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway.gateway_socket import CAN_RESERVE_PORTS, agent_address, listen_on_loopback, reserve_port
 
@@ -43,7 +43,7 @@ def test_of_two_that_start_at_once_only_one_listens() -> None:
                 return listen_on_loopback(port)
             return None
 
-        with tasks.create_thread_pool("listen", threads=2) as threads:
+        with concurrency.create_thread_pool("listen", threads=2) as threads:
             listening = [found for found in threads.map(listen, range(2)) if found is not None]
         for each in listening:
             each.close()

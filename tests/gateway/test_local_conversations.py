@@ -13,7 +13,6 @@ import pytest
 
 from helix_desktop.engine import context_usage
 from helix_desktop.engine.automatic_folding import FoldPlanner
-from helix_desktop.engine.blocks import Message, Reply, Request, Role
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.conversation_context import ConversationContext
@@ -33,6 +32,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.messages import Message, Reply, Request, Role
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation
 from helix_desktop.errors import ActionRefused

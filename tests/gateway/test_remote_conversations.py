@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop import program_folders, running_instance, tasks
+from helix_desktop import concurrency, program_folders, running_instance
 from helix_desktop.commands import workspace_access
 from helix_desktop.console import Console
 from helix_desktop.engine.context_usage import compute_savings
@@ -240,7 +240,7 @@ async def test_whoever_waits_for_a_process_that_closes_hears_of_it_at_once(tmp_p
 
     async with apart(tmp_path / "run", answer) as room:
         assert not room.is_ended
-        asking = tasks.OwnedTasks("agents").spawn_task(room.figures_since(), name="figures")
+        asking = concurrency.OwnedTasks("agents").spawn_task(room.figures_since(), name="figures")
         while not room.is_ended:
             await asyncio.sleep(0)
         for _ in range(10):
@@ -279,7 +279,9 @@ async def test_when_the_gateway_has_gone_a_fold_that_asked_its_model_ends_and_th
             await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS)
             sent = await agent.send(anthropic_gateway.result_message(f"c{number}", "Bash", f"line of {number}\n" * 900))
         session = await made.open_session(sent.ticket.conversation)
-        folding = tasks.OwnedTasks("agents").spawn_task(session.steward.fold_on_demand(FoldKind.HANDOVER), name="fold")
+        folding = concurrency.OwnedTasks("agents").spawn_task(
+            session.steward.fold_on_demand(FoldKind.HANDOVER), name="fold"
+        )
         await asking.wait()
         await room.aclose()
         assert room.is_ended

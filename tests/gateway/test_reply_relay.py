@@ -19,7 +19,7 @@ import httpx
 import pytest
 import zstandard
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.gateway import provider_reply_bodies, reply_relay
 from helix_desktop.gateway.conversations_port import Replied, Ticket
@@ -756,7 +756,7 @@ async def test_a_whole_reply_goes_on_in_pieces_and_beyond_the_limit_unread(
 
 
 async def test_the_end_of_a_reply_does_not_wait_for_a_request_that_went_on_unread(provider: Provider) -> None:
-    owned, read = tasks.OwnedTasks("behind"), asyncio.Event()
+    owned, read = concurrency.OwnedTasks("behind"), asyncio.Event()
     ticket = replace(TICKET, conversation="behind")
 
     def behind(request: ParsedRequest, room: Noted) -> RecordedBehind:
@@ -777,7 +777,7 @@ async def test_the_end_of_a_reply_does_not_wait_for_a_request_that_went_on_unrea
 
 @both
 async def test_a_recall_goes_on_from_all_of_a_request_that_went_on_unread(provider: Provider, streams: bool) -> None:
-    owned = tasks.OwnedTasks("behind")
+    owned = concurrency.OwnedTasks("behind")
     ticket = replace(TICKET, conversation="behind")
 
     def behind(request: ParsedRequest, room: Noted) -> RecordedBehind:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.gateway import request_handling
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
@@ -23,7 +24,6 @@ from helix_desktop.gateway.request_parsing import IncomingRequest, ParsedRequest
 from helix_desktop.gateway.request_routes import parse_route
 from helix_desktop.gateway.view_entries import As, Entry, Says
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
-from helix_desktop.tasks import OwnedTasks
 from tests.conftest import Expect
 from tests.peers.agent_provider import Asked, Provider, Raw
 from tests.peers.agent_provider import Says as Said

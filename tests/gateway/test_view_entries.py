@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from helix_desktop.engine.blocks import Image, View
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
     Attachment,
@@ -29,6 +29,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.message_blocks import EXCLUDED, NOTE_TOKENS
+from helix_desktop.engine.messages import Image, View
 from helix_desktop.gateway import view_entries
 from helix_desktop.gateway.view_entries import (
     As,
@@ -43,7 +44,6 @@ from helix_desktop.gateway.view_entries import (
     parse_hidden_messages,
 )
 from helix_desktop.store.memory_stores import MemoryJournal
-from helix_desktop.tasks import OwnedTasks
 from tests.engine.talk import Talk, stored
 
 Contents = Mapping[Stored, str | Image]

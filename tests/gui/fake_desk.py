@@ -18,7 +18,6 @@ from typing import Any
 
 from helix_desktop.acp_client.agent_choices import AgentChoice
 from helix_desktop.engine import context_policy, context_usage, request_building
-from helix_desktop.engine.blocks import ContextKind, Request, TextDelta, View
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
@@ -46,6 +45,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.list_rows import SubagentRow
+from helix_desktop.engine.messages import ContextKind, Request, TextDelta, View
 from helix_desktop.engine.ports import (
     ClosedSearchResult,
     EmptyTrashResult,

@@ -26,7 +26,7 @@ from PySide6.QtGui import QColor, QImage, QPainter
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QDialog, QLabel, QLineEdit, QScrollArea
 
-from helix_desktop import program_folders, tasks
+from helix_desktop import concurrency, program_folders
 from helix_desktop.desktop.window_program import WindowProgram
 from helix_desktop.engine.facts import (
     Fact,
@@ -116,7 +116,7 @@ class Listing(BaseHTTPRequestHandler):
 def listing() -> int:
     """Serve it while the program lives; its port."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Listing)
-    tasks.start_thread(server.serve_forever, name="listing", daemon=True)
+    concurrency.start_thread(server.serve_forever, name="listing", daemon=True)
     return server.server_port
 
 

@@ -6,9 +6,9 @@ import shiboken6
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QApplication
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.errors import HelixError, NotFound, StoppedByUser
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.tasks import OwnedTasks
 from tests.gui.fake_desk import now
 
 

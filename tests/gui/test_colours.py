@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtGui import QColor
 
 from helix_desktop import resources
-from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui import colours
 from helix_desktop.gui.colours import (
     DARK,

@@ -25,7 +25,6 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop import cli, program_folders
 from helix_desktop.engine import context_usage, request_costs
-from helix_desktop.engine.blocks import ContextKind, TextDelta
 from helix_desktop.engine.facts import (
     Fact,
     Folded,
@@ -46,6 +45,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.messages import ContextKind, TextDelta
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
 from helix_desktop.engine.view import build_state
 from helix_desktop.gui.context_meter import context_kind_name, describe_meter, format_token_count

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.gui import garbage_collection
 from helix_desktop.gui.garbage_collection import GarbageCollector
 
@@ -43,7 +43,7 @@ def test_cycles_go_when_it_looks_and_not_in_a_workers_thread(window: GarbageColl
         for _ in range(5_000):
             Knot()
 
-    tasks.start_thread(work, name="worker").join()
+    concurrency.start_thread(work, name="worker").join()
     assert lost() is not None
     window.collect_due_generations()
     assert lost() is None

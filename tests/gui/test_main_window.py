@@ -23,7 +23,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.entry_catalogue import EntrySort
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import (
@@ -38,6 +37,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.list_rows import ConversationListRow as Row
+from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.ports import ClosedSearchResult, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import (
     CLOSED,

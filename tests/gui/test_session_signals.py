@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.blocks import CallDelta, ReasoningDelta, TextDelta
+from helix_desktop.engine.messages import CallDelta, ReasoningDelta, TextDelta
 from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity, Event, ReplyStreamed, ToolPrinted
 from helix_desktop.gui.session_signals import SHOWN_OUTPUT_CHARACTERS, EventBridge
 

@@ -8,7 +8,7 @@ from PySide6.QtGui import QFont, QFontInfo, QPalette, QTextLayout
 from PySide6.QtWidgets import QApplication, QPlainTextEdit, QPushButton, QWidget
 
 from helix_desktop import resources
-from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.colours import DARK, LIGHT
 from helix_desktop.gui.theme import Theme, fill_style_sheet, set_widget_look
 

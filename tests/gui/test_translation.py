@@ -16,7 +16,7 @@ from helix_desktop.gui import translation
 from helix_desktop.gui.settings.workspace_settings_pages import TURN_LIMITS
 from helix_desktop.gui.translation import catalogue_file, format_count, tr
 from helix_desktop.program_settings import LANGUAGES
-from helix_desktop.tools.home_openings import OPENINGS
+from helix_desktop.tools.home_access import OPENINGS
 
 PACKAGE = Path(translation.__file__).parents[1]
 SPEAKING = [file for part in ("gui", "desktop") for file in (PACKAGE / part).rglob("*.py")]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ModelReplied, Recorded, Stop, Stored, Text, ToolReturned
+from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,

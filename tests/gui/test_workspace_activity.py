@@ -7,9 +7,9 @@ from PySide6.QtCore import QObject
 from PySide6.QtTest import QSignalSpy
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Span, Text, UserSaid
 from helix_desktop.engine.list_rows import ConversationListRow as Row
+from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.mcp_host.hosted_server import McpConnectionState, McpSecret, McpServerDependencies
 from helix_desktop.mcp_host.server_config import ServerConfig
 from helix_desktop.mcp_host.server_host import McpServerHost
-from helix_desktop.tasks import OwnedTasks
 
 SCRIPT = Path(__file__).with_name("strange_server.py")
 

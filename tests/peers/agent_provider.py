@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 
 Json = Any
 
@@ -123,7 +123,7 @@ class Provider:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
-        tasks.start_thread(self._server.serve_forever, name="provider", daemon=True)
+        concurrency.start_thread(self._server.serve_forever, name="provider", daemon=True)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 
 
 def create_certificate(folder: Path, host: str) -> tuple[Path, Path]:
@@ -56,7 +56,7 @@ class CompanyProxy:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
-        tasks.start_thread(self._server.serve_forever, name="company proxy", daemon=True)
+        concurrency.start_thread(self._server.serve_forever, name="company proxy", daemon=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -78,7 +78,7 @@ class CompanyProxy:
             self._context.wrap_socket(line, server_side=True) as opened,
             create_connection(("127.0.0.1", port)) as inner,
         ):
-            back = tasks.start_thread(partial(_copy_until_end, inner, opened), name="back", daemon=True)
+            back = concurrency.start_thread(partial(_copy_until_end, inner, opened), name="back", daemon=True)
             _copy_until_end(opened, inner)
             back.join(60)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helix_desktop.engine.blocks import Image, Message, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, ToolSpec
+from helix_desktop.engine.messages import Image, Message, Reply, Request, Role, ToolResult
 from helix_desktop.errors import ModelFailed
 from helix_desktop.json_values import dump_json, parse_json
 from helix_desktop.protocols.event_stream import ServerSentEvent

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from helix_desktop.engine.blocks import CallDelta, ReasoningDelta, TextDelta
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.engine.messages import CallDelta, ReasoningDelta, TextDelta
 from helix_desktop.protocols import reply_draft
 from helix_desktop.protocols.reply_draft import ReplyDraft
 

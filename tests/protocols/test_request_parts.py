@@ -6,8 +6,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine.blocks import Image, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall, ToolSpec
+from helix_desktop.engine.messages import Image, ToolResult
 from helix_desktop.protocols import request_parts
 from tests.providers.asking import asking, assistant, user
 

@@ -8,8 +8,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from helix_desktop.engine.blocks import Delta, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Text, ToolCall, ToolSpec
+from helix_desktop.engine.messages import Delta, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.engine.ports import ModelClient
 from helix_desktop.providers.http_transport import ProviderConnections, ProviderPatience
 from helix_desktop.providers.provider_catalog import ProviderConfig, connect_model_client

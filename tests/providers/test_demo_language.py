@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import resources
-from helix_desktop.engine.blocks import Request, TextDelta
 from helix_desktop.engine.facts import ToolCall
+from helix_desktop.engine.messages import Request, TextDelta
 from helix_desktop.program_settings import LANGUAGES
 from helix_desktop.providers import demo_model, demo_tour
 from helix_desktop.providers.demo_language import MARKS, translations_of, translator_for

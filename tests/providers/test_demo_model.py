@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from helix_desktop.engine import request_building
-from helix_desktop.engine.blocks import CallDelta, Message, Reply, Request, Role, TextDelta, ToolResult
 from helix_desktop.engine.facts import Purpose, Stop, Text, ToolCall, ToolSpec, Usage
+from helix_desktop.engine.messages import CallDelta, Message, Reply, Request, Role, TextDelta, ToolResult
 from helix_desktop.providers import demo_tour
 from helix_desktop.providers.demo_model import DemoModel
 from tests.providers.asking import Instant, assistant, heard, user

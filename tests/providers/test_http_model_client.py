@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from helix_desktop.engine.blocks import CallDelta, Delta, Reply, RetryDelay, TextDelta
 from helix_desktop.engine.facts import Stop, Text, ToolCall, Usage
+from helix_desktop.engine.messages import CallDelta, Delta, Reply, RetryDelay, TextDelta
 from helix_desktop.errors import (
     ContextTooLong,
     ModelFailed,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from helix_desktop.engine.blocks import Message, Reply, Request, RetryDelay, Role, ToolResult
 from helix_desktop.engine.facts import Stop, Text, ToolCall
+from helix_desktop.engine.messages import Message, Reply, Request, RetryDelay, Role, ToolResult
 from helix_desktop.errors import ContextTooLong, ProviderKeyRefused
 from helix_desktop.providers.http_transport import ProviderConnections, ProviderPatience
 from helix_desktop.providers.provider_catalog import ProviderConfig, connect_model_client

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from helix_desktop.engine import context_usage, request_building
-from helix_desktop.engine.blocks import Block
 from helix_desktop.engine.context_policy import policy_from_fact
 from helix_desktop.engine.facts import Attachment, PartRef, Recorded, Stored, UserSaid
 from helix_desktop.engine.message_blocks import EXCLUDED
+from helix_desktop.engine.messages import Block
 from helix_desktop.engine.state import request_digest
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.view import ConversationState

@@ -7,7 +7,7 @@ import random
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession
-from helix_desktop.replay import jumping_clock
+from helix_desktop.replay import simulated_clock
 from helix_desktop.replay.missed_references import RecallMode
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.session_player import ReplayStores, ReplayTerms, SessionPlayer
@@ -79,10 +79,10 @@ def play(
     terms = ReplayTerms(policy, window, prices, stand_in, recalls=recalls, output_growth=output_growth)
 
     async def played() -> ReplayFigures:
-        now = jumping_clock.LoopClock().current_time
+        now = simulated_clock.LoopClock().current_time
         journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
         return await SessionPlayer(
             recording, terms, ReplayStores(journal, cache, MemoryIndex(journal, cache)), Words()
         ).play_session()
 
-    return jumping_clock.run_on_jumping_loop(played())
+    return simulated_clock.run_on_jumping_loop(played())

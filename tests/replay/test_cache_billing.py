@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from helix_desktop.engine.blocks import Image, Message, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.messages import Image, Message, Request, Role, ToolResult
 from helix_desktop.replay import cache_billing
 from helix_desktop.replay.cache_billing import BillingLedger, Piece, RecallReason
 from tests.replay.sessions import says, user

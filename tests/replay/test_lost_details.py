@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.blocks import Block, ContextKind, Role
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import PartRef, Stored, Text
+from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.errors import NotFound
 from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage
-from helix_desktop.replay import jumping_clock, lost_details
+from helix_desktop.replay import lost_details, simulated_clock
 from helix_desktop.replay.lost_details import ReachableText
 from tests.replay.sessions import returned, says, user
 
@@ -68,9 +68,9 @@ def test_a_recall_is_proved_by_its_hash() -> None:
     async def nothing(_: Digest) -> bytes:
         raise NotFound("It is not there.")
 
-    assert jumping_clock.run_on_jumping_loop(lost_details.recall_and_verify(digest, right)) == b"right"
-    assert jumping_clock.run_on_jumping_loop(lost_details.recall_and_verify(digest, wrong)) is None
-    assert jumping_clock.run_on_jumping_loop(lost_details.recall_and_verify(digest, nothing)) is None
+    assert simulated_clock.run_on_jumping_loop(lost_details.recall_and_verify(digest, right)) == b"right"
+    assert simulated_clock.run_on_jumping_loop(lost_details.recall_and_verify(digest, wrong)) is None
+    assert simulated_clock.run_on_jumping_loop(lost_details.recall_and_verify(digest, nothing)) is None
 
 
 def test_what_another_programs_cache_is_said_to_hold_is_told_apart() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from helix_desktop.engine.blocks import Block, ContextKind, Role
 from helix_desktop.engine.facts import PartRef, Text
+from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.histories.recorded_session import RecordedCall, RecordedSession
 from helix_desktop.replay.missed_references import (
     MANY,

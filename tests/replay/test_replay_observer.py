@@ -21,7 +21,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.replay import jumping_clock
+from helix_desktop.replay import simulated_clock
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.replay_observer import ReplayObserver, is_undo_exact
 from tests.replay.sessions import long_session, play
@@ -78,4 +78,4 @@ def test_a_hash_that_does_not_come_back_is_counted() -> None:
         seen = await watching.finish_observing(ReplayFigures("c", 1, (), 0, 0, 0, 0, 0, 0, 0))
         return seen.recalls, seen.recalls_failed
 
-    assert jumping_clock.run_on_jumping_loop(watched()) == (1, 1)
+    assert simulated_clock.run_on_jumping_loop(watched()) == (1, 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine import request_building
-from helix_desktop.engine.blocks import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.engine.messages import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.replay import request_legality
 
 HELLO = Message(Role.USER, (Text("hello"),))

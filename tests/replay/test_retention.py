@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.blocks import Block, ContextKind, Role
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import PartRef, Stored, Text, ToolCall
+from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.histories.recorded_session import RecordedCall
 from helix_desktop.replay.retention import ReferenceRetention
 from tests.replay.sessions import says, user

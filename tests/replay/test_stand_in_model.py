@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine.blocks import Message, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Purpose, Stop, Text
+from helix_desktop.engine.messages import Message, Reply, Request, Role, ToolResult
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.errors import ContextTooLong, ModelOverloaded
-from helix_desktop.replay import jumping_clock
+from helix_desktop.replay import simulated_clock
 from helix_desktop.replay.retention import IDENTIFIER
 from helix_desktop.replay.stand_in_model import FOREVER, KINDS, SIZES, StandInModel, StandInRequest
 
@@ -28,7 +28,7 @@ def asked_for(purpose: Purpose, text: str = "", kind: str = "works") -> tuple[st
         assert replies[-1].stop is Stop.END
         return "".join(part.text for part in replies[-1].parts if isinstance(part, Text))
 
-    return jumping_clock.run_on_jumping_loop(work()), heard
+    return simulated_clock.run_on_jumping_loop(work()), heard
 
 
 @pytest.mark.parametrize("purpose", list(SIZES))
@@ -86,7 +86,7 @@ def test_a_request_larger_than_its_window_is_refused() -> None:
             pass
 
     with pytest.raises(ContextTooLong):
-        jumping_clock.run_on_jumping_loop(work())
+        simulated_clock.run_on_jumping_loop(work())
 
 
 def test_one_that_hangs_does_not_answer() -> None:
@@ -98,17 +98,17 @@ def test_one_that_hangs_does_not_answer() -> None:
                 pass
 
     with pytest.raises(TimeoutError):
-        jumping_clock.run_on_jumping_loop(work())
+        simulated_clock.run_on_jumping_loop(work())
 
 
 def test_a_slow_one_says_the_same_at_the_pace_of_a_real_model() -> None:
     async def work() -> tuple[float, int]:
         request = Request("", "", (Message(Role.USER, (Text("?"),)),), purpose=Purpose.HANDOVER)
-        begun = jumping_clock.LoopClock().current_time()
+        begun = simulated_clock.LoopClock().current_time()
         deltas = [delta async for delta in StandInModel("m", "slow", Words(), lambda _: None).stream_reply(request)]
-        return jumping_clock.LoopClock().current_time() - begun, len(deltas)
+        return simulated_clock.LoopClock().current_time() - begun, len(deltas)
 
-    seconds, deltas = jumping_clock.run_on_jumping_loop(work())
+    seconds, deltas = simulated_clock.run_on_jumping_loop(work())
     assert 30 < seconds < 50
     assert deltas > 10
     assert asked_for(Purpose.HANDOVER, kind="slow")[0] == asked_for(Purpose.HANDOVER)[0]

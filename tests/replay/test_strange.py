@@ -15,7 +15,7 @@ from helix_desktop import token_counting
 from helix_desktop.engine import context_policy
 from helix_desktop.histories import history_reading
 from helix_desktop.histories.recorded_session import RecordedSession
-from helix_desktop.replay import jumping_clock
+from helix_desktop.replay import simulated_clock
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.session_player import RememberingCounter, ReplayStores, ReplayTerms, SessionPlayer
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
@@ -45,7 +45,7 @@ def played(recording: RecordedSession, preset: str, window: int) -> tuple[Replay
     """The figures, and what the other collector misses."""
 
     async def play() -> tuple[ReplayFigures, set[str]]:
-        now = jumping_clock.LoopClock().current_time
+        now = simulated_clock.LoopClock().current_time
         journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
         stores = ReplayStores(journal, cache, MemoryIndex(journal, cache))
         figures = await SessionPlayer(
@@ -53,7 +53,7 @@ def played(recording: RecordedSession, preset: str, window: int) -> tuple[Replay
         ).play_session()
         return figures, await collector.lost(await journal.read_facts("replay"), cache)
 
-    return jumping_clock.run_on_jumping_loop(play())
+    return simulated_clock.run_on_jumping_loop(play())
 
 
 @pytest.mark.parametrize(("name", "preset", "window"), TRIALS)

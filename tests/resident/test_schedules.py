@@ -15,11 +15,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.errors import ConfigFileMistake, InvalidInput
 from helix_desktop.resident import schedules
 from helix_desktop.resident.schedule_keeper import ScheduleKeeper
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
-from helix_desktop.tasks import OwnedTasks
 from tests.conftest import Expect
 
 YEAR = datetime(2027, 1, 1, tzinfo=UTC)

@@ -13,7 +13,7 @@ import pytest
 from helix_desktop.engine.facts import ConversationChanged, Text, UserSaid
 from helix_desktop.engine.ports import ClosedSearchResult, EntryOrigin
 from helix_desktop.errors import StoreFailed
-from helix_desktop.store import closed_workspace_search, reading_copy
+from helix_desktop.store import closed_workspace_search, read_only_copy
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.store_opening import INDEX
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -123,7 +123,7 @@ async def test_it_says_when_the_index_is_behind(folder: Path, change: str) -> No
 async def test_the_cache_is_copied_only_for_an_entry_that_was_found(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading_copy, "_SPARE", 1 << 60)
+    monkeypatch.setattr(read_only_copy, "_SPARE", 1 << 60)
     assert closed_workspace_search.search_unopened(folder, "message").titles == {"c": "Hay"}
     with pytest.raises(StoreFailed, match="no other folder"):
         closed_workspace_search.search_unopened(folder, "entry")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.engine.facts import (
     ConversationStarted,
     Folded,
@@ -131,7 +131,9 @@ async def test_stopped_while_it_reads_it_has_changed_nothing(workspace: StoredWo
         told.append((done, total))
         work[0].cancel()
 
-    work.append(tasks.OwnedTasks("test").spawn_task(workspace.forget_content(text=SECRET, report=stop), name="forget"))
+    work.append(
+        concurrency.OwnedTasks("test").spawn_task(workspace.forget_content(text=SECRET, report=stop), name="forget")
+    )
     with pytest.raises(asyncio.CancelledError):
         await work[0]
     assert told[0][0] < told[0][1], "stopped while the cache was read"
@@ -147,7 +149,9 @@ async def test_once_something_is_removed_all_of_it_is(workspace: StoredWorkspace
         if done == total:
             work[0].get_loop().call_soon(work[0].cancel)
 
-    work.append(tasks.OwnedTasks("test").spawn_task(workspace.forget_content(text=SECRET, report=stop), name="forget"))
+    work.append(
+        concurrency.OwnedTasks("test").spawn_task(workspace.forget_content(text=SECRET, report=stop), name="forget")
+    )
     with pytest.raises(asyncio.CancelledError):
         await work[0]
     assert stands_in(workspace.folder, SECRET) == []
@@ -167,7 +171,7 @@ async def test_a_search_works_while_it_reads_and_says_why_not_while_it_removes(w
     def begin(removing: bool) -> None:
         if removing not in asked:
             search = workspace.index.search_index("harmless")
-            asked[removing] = tasks.OwnedTasks("test").spawn_task(search, name="search")
+            asked[removing] = concurrency.OwnedTasks("test").spawn_task(search, name="search")
 
     await workspace.forget_content(text=SECRET, report=ask)
     assert len(await asked[False]) == 1

@@ -18,7 +18,7 @@ from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.tools import hidden_files
 from helix_desktop.tools.command_tools import CommandLimits, _FollowedCommand
-from helix_desktop.tools.home_openings import CommandOpenings
+from helix_desktop.tools.home_access import CommandOpenings
 from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.rewind_files import undo_tool_changes
 from helix_desktop.tools.sandbox import SandboxKind

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.tools.hidden_path_hint import hint_about_hidden_paths
-from helix_desktop.tools.home_openings import NOTHING_OPENED, CommandOpenings
+from helix_desktop.tools.home_access import NOTHING_OPENED, CommandOpenings
 
 
 @pytest.fixture

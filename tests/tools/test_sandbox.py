@@ -16,7 +16,7 @@ from helix_desktop.processes.running_command import RunningCommand, shell_comman
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools import sandbox as module
 from helix_desktop.tools.autorun_guard import AutorunGuard
-from helix_desktop.tools.home_openings import NOTHING_OPENED, CommandOpenings, opened_sockets
+from helix_desktop.tools.home_access import NOTHING_OPENED, CommandOpenings, opened_sockets
 from helix_desktop.tools.sandbox import HeldPaths, Sandbox, SandboxKind, find_sandbox, scrub_environment
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.replay.cache_billing import HEAD_TOKENS
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
-from helix_desktop.tasks import OwnedTasks
 from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.tools.delegate_tool import DelegationResult
 from helix_desktop.tools.sandbox import SandboxKind
 from helix_desktop.tools.toolbox import WorkspacePermissions
 from helix_desktop.tools.tools_on_demand import OnDemandTools, ToolFinder
 from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceTools
-from helix_desktop.workbench.conversation_setup import build_system_prompt
+from helix_desktop.workbench.system_prompt_and_settings import build_system_prompt
 from tests.tools.world import Words
 
 

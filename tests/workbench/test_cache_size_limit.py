@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -23,7 +23,7 @@ async def workspace(tmp_path: Path) -> AsyncIterator[StoredWorkspace]:
 
 
 async def test_who_watches_hears_when_the_limit_is_passed_and_when_no_longer(workspace: StoredWorkspace) -> None:
-    owner, heard = tasks.OwnedTasks("test"), list[int]()
+    owner, heard = concurrency.OwnedTasks("test"), list[int]()
     room = CacheSizeLimit(workspace, owner.spawn_task, pause=0)
     workspace.cache.changed = room.count_cache_size_soon
     stop = room.watch_cache_size(heard.append)
@@ -55,7 +55,7 @@ async def test_who_watches_hears_when_the_limit_is_passed_and_when_no_longer(wor
 
 
 async def test_what_comes_while_it_counts_is_counted_too(workspace: StoredWorkspace) -> None:
-    owner = tasks.OwnedTasks("test")
+    owner = concurrency.OwnedTasks("test")
     room = CacheSizeLimit(workspace, owner.spawn_task, pause=0)
     workspace.change_settings({"limits.cache_bytes": 1})
     room.count_cache_size_soon()
@@ -67,7 +67,7 @@ async def test_what_comes_while_it_counts_is_counted_too(workspace: StoredWorksp
 
 
 async def test_who_is_closing_does_not_fail_a_put(workspace: StoredWorkspace) -> None:
-    owner = tasks.OwnedTasks("test")
+    owner = concurrency.OwnedTasks("test")
     workspace.cache.changed = CacheSizeLimit(workspace, owner.spawn_task).count_cache_size_soon
     workspace.change_settings({"limits.cache_bytes": 1})
     await owner.aclose()

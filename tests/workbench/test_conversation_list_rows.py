@@ -21,8 +21,8 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.errors import JournalCorrupt
+from helix_desktop.store.async_stores import StoreJournal
 from helix_desktop.store.journal_file import JournalFile
-from helix_desktop.store.store_ports import StoreJournal
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.blocks import Delta, Reply, Request
 from helix_desktop.engine.facts import (
     ConversationStarted,
     PolicySet,
@@ -21,6 +20,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.messages import Delta, Reply, Request
 from helix_desktop.engine.session import Session
 from helix_desktop.project import project_files as folders
 from helix_desktop.tools.delegate_tool import Delegation
@@ -28,7 +28,7 @@ from helix_desktop.workbench import Workbench
 from tests.engine.agent import calls, says
 from tests.workbench.conftest import Desks
 from tests.workbench.test_open_workbench import bench_on
-from tests.workbench.test_project_in_use import trusting
+from tests.workbench.test_rules_and_skills import trusting
 
 
 @dataclass

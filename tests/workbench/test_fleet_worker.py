@@ -33,7 +33,7 @@ from tests.peers.peer import Answer, Scripted, Seen
 from tests.store.shared.memory_rows import MemoryHeads, MemoryRowStore, MemoryServer
 from tests.workbench.conftest import Desks
 from tests.workbench.test_limits import DEAR
-from tests.workbench.test_project_in_use import trusting
+from tests.workbench.test_rules_and_skills import trusting
 
 LET_GO = "The task's worker stopped this turn."
 CALL = reply(calls=[("write_file", {"path": "made.txt", "content": "made"})])

@@ -18,8 +18,8 @@ from helix_desktop.workbench import Workbench
 from tests.engine.agent import ScriptedModel, calls, says
 from tests.workbench.conftest import Desks
 from tests.workbench.test_open_workbench import bench_on
-from tests.workbench.test_project_in_use import model as model  # noqa: PLC0414
-from tests.workbench.test_project_in_use import sent, told, trusting
+from tests.workbench.test_rules_and_skills import model as model  # noqa: PLC0414
+from tests.workbench.test_rules_and_skills import sent, told, trusting
 
 
 def hooks(folder: Path, event: str, command: str, matcher: str = "", timeout: float = 5) -> None:

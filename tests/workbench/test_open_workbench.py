@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationStarted,
@@ -24,6 +23,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.ports import EntryOrigin, PermissionAnswer
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import (

@@ -25,8 +25,8 @@ from tests.faults.store_load import in_child
 from tests.faults.store_load import told as told_by
 from tests.workbench.conftest import Desks
 from tests.workbench.test_open_workbench import bench_on
-from tests.workbench.test_project_in_use import model as model  # noqa: PLC0414
-from tests.workbench.test_project_in_use import sent, told
+from tests.workbench.test_rules_and_skills import model as model  # noqa: PLC0414
+from tests.workbench.test_rules_and_skills import sent, told
 
 
 def answering(session: Session, answer: Callable[[str], PermissionAnswer]) -> list[str]:

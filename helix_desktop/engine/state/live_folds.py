@@ -10,7 +10,6 @@ from dataclasses import field, replace
 from functools import partial
 
 from helix_desktop.engine import message_blocks
-from helix_desktop.engine.blocks import Block, ContextKind, Role
 from helix_desktop.engine.facts import (
     Cover,
     DetailsKept,
@@ -30,6 +29,7 @@ from helix_desktop.engine.facts import (
     Unfolded,
     Unpinned,
 )
+from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.engine.state.fold_covers import cover_contains, first_and_last, is_covered_by_any
 from helix_desktop.engine.state.view_items import MESSAGE_TOKENS, ViewItem, ViewItems
 from helix_desktop.fast_dataclass import dataclass

@@ -6,9 +6,9 @@ is not replayed: which facts changed anything was written down when they came, s
 
 from collections.abc import Iterable
 
-from helix_desktop.engine.blocks import Block, View
 from helix_desktop.engine.facts import Cover, Folded, ModelReplied, ModelRole, Recorded, ToolCall, ToolReturned
 from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.messages import Block, View
 from helix_desktop.engine.state.fact_tree import FactTree
 from helix_desktop.engine.state.live_folds import RECALLED, LiveFolds
 from helix_desktop.engine.state.request_settings import RequestSettings

@@ -7,9 +7,9 @@ not which model was asked, nor where a cache breakpoint stood. `store/FORMATS.md
 import hashlib
 from collections.abc import Iterator
 
-from helix_desktop.engine.blocks import Image, MessagePart, Request, ToolResult
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.engine.messages import Image, MessagePart, Request, ToolResult
 
 
 def digest_of_request(request: Request) -> Digest:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.blocks import Block, ContextKind, Role
+from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.fast_dataclass import dataclass
 
 RULES_HEADER_TOKENS = 10

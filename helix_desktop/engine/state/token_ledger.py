@@ -16,8 +16,8 @@ from dataclasses import field
 from typing import TypeVar
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.fast_dataclass import dataclass
 
 CLAUDE_FACTOR = 1.32  # Claude models bill this many tokens for each one we count, as 600 requests showed.

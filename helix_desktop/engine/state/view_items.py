@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import field
 
-from helix_desktop.engine.blocks import Block, ContextKind, Role
 from helix_desktop.engine.facts import Cover, PartRef, Span, Text, ToolCall
+from helix_desktop.engine.messages import Block, ContextKind, Role
 from helix_desktop.engine.state.fold_covers import first_and_last
 from helix_desktop.fast_dataclass import dataclass
 

@@ -7,10 +7,10 @@ must write is asked for and checked by the steward, the same way for all.
 from collections.abc import Callable
 
 from helix_desktop.engine import fold_economics, request_building
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.facts import FoldKind, PartRef, Span
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.branch import ConversationBranch
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass

@@ -1,7 +1,7 @@
 """Observation: raw history becomes a dense list of dated, prioritised facts, each with the seq it came from."""
 
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import FoldKind, Span
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy, find_foldable_span
 
 TITLE = "[Observations of the conversation so far]"

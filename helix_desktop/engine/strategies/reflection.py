@@ -1,7 +1,7 @@
 """Reflection: observations are merged; repetition and what is out of date go, priorities are reconsidered."""
 
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import FoldKind, Span
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.branch import OBSERVED
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy
 from helix_desktop.engine.strategies.observation import TITLE

@@ -7,9 +7,9 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.context_usage import WindowMeter
 from helix_desktop.engine.facts import Attachment, Text, UserPart
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.chat.attachment_chips import AttachmentChips, decode_message_parts
 from helix_desktop.gui.chat.composer_text import ComposerTextEdit

@@ -83,5 +83,5 @@ class WorkspaceTrashDialog(TransientDialog):
             self._status_label.setText(translate_sentences(str(error)))
             self._status_label.show()
 
-        work, then = run_and_report(), lambda _done: self._fetch_trashed_workspaces()
-        self._doing.run_in_background(work, then=then, owner=self, failed=show_trash_error)
+        job, then = run_and_report(), lambda _done: self._fetch_trashed_workspaces()
+        self._doing.run_in_background(job, then=then, owner=self, failed=show_trash_error)

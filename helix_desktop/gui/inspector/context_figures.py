@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.blocks import Block, ContextKind
+from helix_desktop.engine.messages import Block, ContextKind
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.fast_dataclass import dataclass

@@ -12,9 +12,9 @@ from PySide6.QtGui import QCursor, QShowEvent
 from PySide6.QtWidgets import QMenu, QSlider, QWidget
 
 from helix_desktop.engine import context_policy, context_usage
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, Recorded, Span
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session_events import Event, FactAppended, FoldProgress, MeterChanged
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by

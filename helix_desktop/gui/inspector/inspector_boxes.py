@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.context_usage import WindowMeter
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.gui.context_meter import (
     context_kind_name,

@@ -7,8 +7,8 @@ from typing import Any
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.engine.blocks import Image, MessagePart, Request, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.engine.messages import Image, MessagePart, Request, ToolResult
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared import widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size

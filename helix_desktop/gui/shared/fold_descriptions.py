@@ -1,7 +1,7 @@
 """Describes a fold in the same words in the chat, the timeline and the inspector."""
 
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import DetailsKept, Folded, FoldKind, Span
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.translation import format_count, format_number, tr
 

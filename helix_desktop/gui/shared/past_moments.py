@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from PySide6.QtCore import QObject
 
 from helix_desktop.engine import facts
-from helix_desktop.engine.blocks import Block, View
+from helix_desktop.engine.messages import Block, View
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import context_kind_name, format_token_count

@@ -1,7 +1,7 @@
 """Policies in words."""
 
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.context_policy import PRESETS, Policy
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.translation import tr
 
 FoldThreshold = tuple[str, ContextKind, float]  # What happens, the kind of its result, and the share of the window.

@@ -15,7 +15,7 @@ from enum import StrEnum
 from itertools import accumulate
 
 from helix_desktop.engine import context_usage, facts
-from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.tool_call_outcomes import command_of_call, find_changed_paths, parse_call_arguments
 from helix_desktop.engine.tool_names import ToolName

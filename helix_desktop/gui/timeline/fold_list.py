@@ -7,7 +7,7 @@ from PySide6.QtCore import QModelIndex, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPen
 from PySide6.QtWidgets import QAbstractItemView, QListView, QStyle, QStyleOptionViewItem, QWidget
 
-from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.shared.figure_formats import format_short_day_and_time
 from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold
 from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter

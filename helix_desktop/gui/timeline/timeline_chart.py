@@ -11,7 +11,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QMouseEvent, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.request_costs import RequestCost
 from helix_desktop.gui.context_meter import context_kind_name, describe_token_count, format_token_count
 from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_dollars, format_short_day_and_time

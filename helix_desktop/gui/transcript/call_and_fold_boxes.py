@@ -3,7 +3,7 @@
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen
 
-from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.tool_call_lines import CallStatus, LineChip, ToolCallLine

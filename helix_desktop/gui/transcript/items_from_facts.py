@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, fields
 
 from helix_desktop.engine import facts, session_events
-from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, RetryDelay, TextDelta
+from helix_desktop.engine.messages import CallDelta, Delta, ReasoningDelta, RetryDelay, TextDelta
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass

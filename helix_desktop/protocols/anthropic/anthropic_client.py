@@ -8,8 +8,8 @@ a mark. Thinking goes back word for word with its signature, and only to the pro
 import re
 from collections.abc import Mapping
 
-from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
+from helix_desktop.engine.messages import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import (

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
+from helix_desktop.engine.messages import Delta, Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import (

@@ -9,8 +9,8 @@ stream that gives no reason for its end is not a complete answer.
 import re
 from collections.abc import Mapping
 
-from helix_desktop.engine.blocks import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.engine.messages import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, Object, list_at, parse_object, text_at, value_at, without_fields

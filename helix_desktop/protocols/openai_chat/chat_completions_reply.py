@@ -3,8 +3,8 @@
 from collections.abc import Hashable
 
 from helix_desktop import json_values
-from helix_desktop.engine.blocks import Delta, Reply
 from helix_desktop.engine.facts import Stop
+from helix_desktop.engine.messages import Delta, Reply
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.openai_chat import chat_gateway
 from helix_desktop.protocols.protocol_dialect import find_error_in

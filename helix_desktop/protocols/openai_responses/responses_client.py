@@ -7,8 +7,8 @@ to the same provider.
 import re
 from collections.abc import Mapping
 
-from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
+from helix_desktop.engine.messages import Delta, Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import (

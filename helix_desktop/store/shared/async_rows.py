@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.errors import SharedStoreUnreachable
 from helix_desktop.store.shared.row_store import MOST_BYTES_IN_CALL, MOST_ROWS_IN_CALL, RowStore, RowUsage, Tombstone
 
@@ -21,7 +21,7 @@ class _ServerThreads:
     """The threads for one server, and the number of workspaces that use them."""
 
     def __init__(self) -> None:
-        self.pool = tasks.create_thread_pool("shared", threads=THREADS)
+        self.pool = concurrency.create_thread_pool("shared", threads=THREADS)
         self.users = 0
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, SharedStoreUnreachable, StoppedByUser
 from helix_desktop.fast_dataclass import dataclass
@@ -107,7 +107,7 @@ class SharedStoreLink:
         self._purging = False  # True until changed descriptions are written here.
         self._connecting, self._sending, self._burying = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         self._woken = asyncio.Event()
-        self._tasks = tasks.OwnedTasks("shared store")
+        self._tasks = concurrency.OwnedTasks("shared store")
 
     @property
     def sent(self) -> int:

@@ -17,7 +17,7 @@ from secrets import token_hex
 
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.tools.changes.folder_walk import STAMP
-from helix_desktop.tools.opening_within_folder import closing_handle
+from helix_desktop.tools.safe_path_opening import closing_handle
 
 _NOREPLACE, _EXCHANGE = 1, 2
 _NAMED_LATER = getattr(os, "O_TMPFILE", 0)

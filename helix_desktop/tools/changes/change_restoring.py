@@ -22,7 +22,7 @@ from helix_desktop.tools.changes import atomic_swap
 from helix_desktop.tools.changes.atomic_swap import ChangedMeanwhile
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.changes.content_storing import ABOUT
-from helix_desktop.tools.opening_within_folder import DIRECTORY, closing_handle, write_to_handle
+from helix_desktop.tools.safe_path_opening import DIRECTORY, closing_handle, write_to_handle
 
 _CHUNK = 4 << 20
 

@@ -14,7 +14,7 @@ from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import ContentCache, EntryOrigin
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes.folder_walk import GONE, STAMP, UNREADABLE, UNRELIABLE_STAMP, WantedFile
-from helix_desktop.tools.opening_within_folder import DIRECTORY, closing_handle, open_without_links
+from helix_desktop.tools.safe_path_opening import DIRECTORY, closing_handle, open_without_links
 
 ABOUT = EntryOrigin("checkpoint", "", "")  # Short, because a great many entries have this origin.
 LARGE = 4 << 20  # Files of more bytes are stored in pieces.

@@ -21,7 +21,7 @@ from pathlib import Path
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem, pack_item
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes.checkpoint_coverage import NEVER, UNDO_LEFTOVER, CheckpointCoverage
-from helix_desktop.tools.opening_within_folder import DIRECTORY, closing_handle, open_without_links
+from helix_desktop.tools.safe_path_opening import DIRECTORY, closing_handle, open_without_links
 
 STAMP = struct.Struct("<QqqIQ")  # Inode, times of changes to content and inode, mode, size.
 UNRELIABLE_STAMP = bytes(STAMP.size)

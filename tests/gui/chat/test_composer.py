@@ -8,9 +8,9 @@ from PySide6.QtGui import QImage, QInputMethodEvent, QKeyEvent, QKeySequence, QP
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.context_usage import NextMessageCost, WindowMeter
 from helix_desktop.engine.facts import Attachment, Text
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest, find_completion_request

@@ -18,9 +18,9 @@ from PySide6.QtCore import QObject
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.gui.frame import desktop_notifications
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
-from helix_desktop.tasks import OwnedTasks
 
 jeepney = pytest.importorskip("jeepney")
 pytestmark = pytest.mark.skipif(shutil.which("dbus-daemon") is None, reason="needs dbus-daemon")

@@ -10,9 +10,9 @@ from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QPushButton, QToolButton
 
-from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.list_rows import ConversationListRow as Row
+from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
 from helix_desktop.gui import message_sending

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine import context_policy, context_usage
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import ModelReplied, Recorded, Stop, Text, Usage
+from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.token_ledger import Savings
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.gui.inspector import context_figures

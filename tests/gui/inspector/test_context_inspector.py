@@ -13,8 +13,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine import request_building
-from helix_desktop.engine.blocks import Request, TextDelta
 from helix_desktop.engine.facts import Cover, Excluded, FoldKind, Included, Pinned, Text, Unpinned, UserSaid
+from helix_desktop.engine.messages import Request, TextDelta
 from helix_desktop.engine.session_events import FactAppended, FoldProgress, ReplyStreamed
 from helix_desktop.gui import sentence_translation
 from helix_desktop.gui.background_runner import BackgroundRunner

@@ -15,6 +15,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from helix_desktop import program_folders
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.facts import DocumentEdited, Fact, Folded, FoldKind, Pinned, Refolded, Unfolded
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import NotFound
@@ -25,7 +26,6 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.timeline_page import TimelinePage
 from helix_desktop.gui.transcript.chat_actions import ChatIntent, RecallEntry, ShowInChat
 from helix_desktop.secrets import SecretStorage
-from helix_desktop.tasks import OwnedTasks
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.tour_folder import create_tour_folder
 from tests.scripted_tour import ClockWithoutPauses, run_tour_session

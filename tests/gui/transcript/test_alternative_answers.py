@@ -96,7 +96,7 @@ def test_a_stream_that_broke_leaves_one_answer() -> None:
 
 
 def test_while_it_is_written_anew_the_broken_one_is_gone_already() -> None:
-    from helix_desktop.engine.blocks import TextDelta
+    from helix_desktop.engine.messages import TextDelta
 
     told = Told()
     told.user("tell")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from helix_desktop.engine.blocks import RetryDelay
 from helix_desktop.engine.facts import TurnEnd, TurnEnded
+from helix_desktop.engine.messages import RetryDelay
 from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity, FactAppended, ReplyStreamed
 from helix_desktop.engine.turn_loop import turn_end_of_error
 from helix_desktop.engine.view import build_state

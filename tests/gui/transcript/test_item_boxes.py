@@ -7,7 +7,6 @@ import time
 import pytest
 from PySide6.QtGui import QImage
 
-from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
@@ -25,6 +24,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     UserSaid,
 )
+from helix_desktop.engine.messages import TextDelta
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import (
     ActionLineBox,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine.blocks import CallDelta, ReasoningDelta, RetryDelay, TextDelta
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Decided,
@@ -28,6 +27,7 @@ from helix_desktop.engine.facts import (
     Unpinned,
 )
 from helix_desktop.engine.facts import ModelReplied as Replied
+from helix_desktop.engine.messages import CallDelta, ReasoningDelta, RetryDelay, TextDelta
 from helix_desktop.engine.session_events import CallStage, ConversationActivity
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind

@@ -13,7 +13,7 @@ from PySide6.QtGui import QImage, QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.blocks import TextDelta
+from helix_desktop.engine.messages import TextDelta
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.blocks import Delta, Image, ReasoningDelta, Reply, Request, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
+from helix_desktop.engine.messages import Delta, Image, ReasoningDelta, Reply, Request, ToolResult
 from helix_desktop.engine.prompt_cache_marks import MarkedRequest
 from helix_desktop.errors import ContextTooLong, ModelFailed, ModelOverloaded
 from helix_desktop.json_values import Object

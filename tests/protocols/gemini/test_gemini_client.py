@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.blocks import Delta, Image, ReasoningDelta, Reply, Request, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, ToolSpec, Usage
+from helix_desktop.engine.messages import Delta, Image, ReasoningDelta, Reply, Request, ToolResult
 from helix_desktop.errors import ModelFailed, ModelOverloaded
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.gemini.gemini_client import FOREIGN, GeminiProtocol, GeminiReplyReader

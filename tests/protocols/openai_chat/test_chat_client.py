@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.blocks import CallDelta, Image, ReasoningDelta, Reply, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
+from helix_desktop.engine.messages import CallDelta, Image, ReasoningDelta, Reply, ToolResult
 from helix_desktop.errors import ContextTooLong, ModelFailed, ModelOverloaded
 from helix_desktop.json_values import Object
 from helix_desktop.protocols.event_stream import ServerSentEvent

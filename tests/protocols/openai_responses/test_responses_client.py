@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.blocks import Delta, Image, ReasoningDelta, Reply, Request, ToolResult
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Stop, Text, ToolCall, Usage
+from helix_desktop.engine.messages import Delta, Image, ReasoningDelta, Reply, Request, ToolResult
 from helix_desktop.errors import ContextTooLong, ModelFailed, ModelOverloaded
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.openai_responses.responses_client import OpenAIResponses, ResponsesReplyReader

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.async_stores import StoreCache
 from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.row_store import RowStore
 from helix_desktop.store.shared.shared_store_link import LOCAL, SharedStoreConnection, SharedStoreLink
-from helix_desktop.store.store_ports import StoreCache
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 

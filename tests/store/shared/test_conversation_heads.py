@@ -7,7 +7,7 @@ from functools import partial
 import psycopg
 import pytest
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
 from helix_desktop.store.shared.conversation_heads import ConversationHeads, HeadUpdate
 from helix_desktop.store.shared.postgres_heads import PostgresHeads
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
@@ -109,7 +109,7 @@ def test_of_many_that_move_at_once_one_wins(another: Another) -> None:
         if heads.update_heads([HeadUpdate(ONE, 1, machine, machine, 30)])[0][0]:
             won.append(machine)
 
-    threads = [tasks.start_thread(partial(move, *each), name="machine") for each in machines]
+    threads = [concurrency.start_thread(partial(move, *each), name="machine") for each in machines]
     for thread in threads:
         thread.join()
     assert len(won) == 1

@@ -13,7 +13,7 @@ import pytest
 from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.store.all_workspaces import AllWorkspaces
-from helix_desktop.store.store_ports import StoreCache
+from helix_desktop.store.async_stores import StoreCache
 from helix_desktop.tools.changes import change_restoring, checkpoints
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.checkpoints import Checkpoints

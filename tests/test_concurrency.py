@@ -1,4 +1,4 @@
-"""tasks.py: named, owned, logged, stopped in order."""
+"""concurrency.py: named, owned, logged, stopped in order."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from helix_desktop import tasks
+from helix_desktop import concurrency
+from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.errors import NotFound, StoppedByUser
-from helix_desktop.tasks import OwnedTasks
 from tests.conftest import Expect
 from tests.cutting import cut_everywhere
 
@@ -97,11 +97,11 @@ async def test_a_bug_is_logged_with_its_trace_and_reported(expect: Expect) -> No
 async def test_what_hangs_is_left_behind_after_its_limit() -> None:
     release = threading.Event()
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(tasks.run_on_detached_thread(release.wait, name="deaf keyring"), 0.01)
+        await asyncio.wait_for(concurrency.run_on_detached_thread(release.wait, name="deaf keyring"), 0.01)
     release.set()
-    assert await tasks.run_on_detached_thread(lambda: 42, name="quick") == 42
+    assert await concurrency.run_on_detached_thread(lambda: 42, name="quick") == 42
     with pytest.raises(BaseException, match="panic"):  # what a Rust extension raises is not an Exception
-        await tasks.run_on_detached_thread(_panic, name="panicking")
+        await concurrency.run_on_detached_thread(_panic, name="panicking")
 
 
 def _panic() -> None:
@@ -110,8 +110,8 @@ def _panic() -> None:
 
 def test_threads_and_pools_are_named() -> None:
     names: list[str] = []
-    tasks.start_thread(lambda: names.append(threading.current_thread().name), name="alone").join()
-    with tasks.create_thread_pool("stores", threads=1) as pool:
+    concurrency.start_thread(lambda: names.append(threading.current_thread().name), name="alone").join()
+    with concurrency.create_thread_pool("stores", threads=1) as pool:
         names.append(pool.submit(lambda: threading.current_thread().name).result())
     assert names == ["alone", "stores_0"]
 
@@ -126,7 +126,7 @@ async def test_an_error_from_a_thread_keeps_nobody_alive_who_met_it() -> None:
     async def ask() -> weakref.ref[Asker]:
         asker = Asker()
         with contextlib.suppress(ValueError):
-            await tasks.run_on_detached_thread(fail, name="a question")
+            await concurrency.run_on_detached_thread(fail, name="a question")
         return weakref.ref(asker)
 
     gc.collect()
@@ -150,7 +150,7 @@ async def test_what_is_cancelled_while_it_is_made_is_ended() -> None:
 
     def made() -> Coroutine[Any, Any, asyncio.subprocess.Process]:
         starting = asyncio.create_subprocess_exec("/bin/sleep", "1000", start_new_session=True)
-        return tasks.finish_making(starting, end)
+        return concurrency.finish_making(starting, end)
 
     async def was_ended() -> None:
         assert ended.pop() == -signal.SIGKILL
@@ -163,4 +163,4 @@ async def test_what_cannot_be_made_is_said_and_nothing_is_ended() -> None:
         raise AssertionError(process)
 
     with pytest.raises(FileNotFoundError):
-        await tasks.finish_making(asyncio.create_subprocess_exec("/no such folder/program"), end)
+        await concurrency.finish_making(asyncio.create_subprocess_exec("/no such folder/program"), end)

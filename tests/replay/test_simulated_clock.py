@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from helix_desktop.replay import jumping_clock
+from helix_desktop.replay import simulated_clock
 
 
 def test_hours_cost_nothing_and_come_in_order() -> None:
@@ -22,7 +22,7 @@ def test_hours_cost_nothing_and_come_in_order() -> None:
         await asyncio.gather(waits("late", 7_200), waits("early", 60), waits("late too", 7_200))
 
     begun = time.monotonic()
-    jumping_clock.run_on_jumping_loop(work())
+    simulated_clock.run_on_jumping_loop(work())
     assert seen == [("early", 60), ("late", 7_200), ("late too", 7_200)]
     assert time.monotonic() - begun < 60
 
@@ -34,7 +34,7 @@ def test_time_limits_are_of_the_same_time() -> None:
                 await asyncio.sleep(1e9)
         return asyncio.get_running_loop().time()
 
-    assert jumping_clock.run_on_jumping_loop(work()) == pytest.approx(180)
+    assert simulated_clock.run_on_jumping_loop(work()) == pytest.approx(180)
 
 
 def test_time_stands_still_while_a_thread_works() -> None:
@@ -46,14 +46,14 @@ def test_time_stands_still_while_a_thread_works() -> None:
         limit.cancel()
         return asyncio.get_running_loop().time(), done
 
-    assert jumping_clock.run_on_jumping_loop(work()) == (0.0, True)
+    assert simulated_clock.run_on_jumping_loop(work()) == (0.0, True)
 
 
 def test_the_engines_clock_follows() -> None:
     async def work() -> float:
-        own = jumping_clock.LoopClock()
+        own = simulated_clock.LoopClock()
         begun = own.current_time()
         await own.sleep_seconds(90)
         return own.current_time() - begun
 
-    assert jumping_clock.run_on_jumping_loop(work()) == pytest.approx(90)
+    assert simulated_clock.run_on_jumping_loop(work()) == pytest.approx(90)

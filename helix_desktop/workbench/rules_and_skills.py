@@ -28,7 +28,7 @@ from helix_desktop.tools.tools_on_demand import (
     ToolFinder,
 )
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
-from helix_desktop.workbench import conversation_setup
+from helix_desktop.workbench import system_prompt_and_settings
 
 USE_SKILL = "use_skill"
 _ABOUT_SKILL = "Read a skill's instructions. They then hold word for word."
@@ -86,7 +86,7 @@ class ProjectInUse:
     def read_project_folders(self) -> ProjectItems:
         settings = self._workspace.settings
         touched = [path for used in tuple(self._used.values()) for path in tuple(used.paths)]
-        patterns = conversation_setup.parse_hidden_patterns(settings)
+        patterns = system_prompt_and_settings.parse_hidden_patterns(settings)
         roots = replace(
             WorkspaceRoots.from_folders([Path(root) for root in settings.roots]),
             is_hidden_inside=lambda inside: hidden_files.matches_hidden_patterns(inside, patterns),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.tools.opening_within_folder import (
+from helix_desktop.tools.safe_path_opening import (
     DIRECTORY,
     OpenWithinFolder,
     choose_opener,

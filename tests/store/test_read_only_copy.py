@@ -11,7 +11,7 @@ from helix_desktop import cli
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import StoreBusy, StoreFailed, StoreFull
-from helix_desktop.store import reading_copy
+from helix_desktop.store import read_only_copy
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -34,7 +34,7 @@ async def filled(workspaces: AllWorkspaces, folder: Path) -> Path:
 async def test_everything_is_there_and_nothing_changes(tmp_path: Path) -> None:
     folder = await filled(AllWorkspaces(tmp_path / "workspaces"), tmp_path)
     before = state(folder)
-    with reading_copy.copy_for_reading(folder) as copy:
+    with read_only_copy.copy_for_reading(folder) as copy:
         assert any(path.is_symlink() for path in (copy / "cache").iterdir()), "tables are not copied"
         opened = await StoredWorkspace.open(copy)
         assert (await opened.cache.verify_cache()).checked == 12
@@ -49,21 +49,21 @@ async def test_an_open_one_is_read_where_it_is_open(tmp_path: Path) -> None:
     workspaces = AllWorkspaces(tmp_path / "workspaces")
     folder = await filled(workspaces, tmp_path)
     opened = await workspaces.open_stored_workspace(folder.name)
-    with pytest.raises(StoreBusy), reading_copy.copy_for_reading(folder):
+    with pytest.raises(StoreBusy), read_only_copy.copy_for_reading(folder):
         pass
     await opened.aclose()
 
 
 def test_where_there_is_no_room_for_a_copy_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_copy, "_SPARE", 1 << 60)
+    monkeypatch.setattr(read_only_copy, "_SPARE", 1 << 60)
     (tmp_path / "cache").mkdir()
-    with pytest.raises(StoreFailed, match="no other folder"), reading_copy.copy_for_reading(tmp_path):
+    with pytest.raises(StoreFailed, match="no other folder"), read_only_copy.copy_for_reading(tmp_path):
         pass
 
 
 def test_a_disk_with_room_takes_something(tmp_path: Path) -> None:
-    assert not reading_copy.is_disk_unwritable(tmp_path)
-    assert reading_copy.is_disk_unwritable(tmp_path / "missing")
+    assert not read_only_copy.is_disk_unwritable(tmp_path)
+    assert read_only_copy.is_disk_unwritable(tmp_path / "missing")
 
 
 def test_commands_that_read_work_and_those_that_write_say_why_not(
@@ -78,7 +78,7 @@ def test_commands_that_read_work_and_those_that_write_say_why_not(
         raise StoreFull("The cache cannot be opened: the disk is full.")
 
     monkeypatch.setattr(AllWorkspaces, "open_stored_workspace", full)
-    monkeypatch.setattr(reading_copy, "is_disk_unwritable", lambda _folder: True)
+    monkeypatch.setattr(read_only_copy, "is_disk_unwritable", lambda _folder: True)
     for line in (
         ["cache", "get", digest],
         ["cache", "list"],

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.tools import sandbox as module
-from helix_desktop.tools.home_folder import build_closed_home
-from helix_desktop.tools.home_openings import NOTHING_OPENED, OPENINGS, CommandOpenings
+from helix_desktop.tools.home_access import NOTHING_OPENED, OPENINGS, CommandOpenings
 from helix_desktop.tools.sandbox import Sandbox, SandboxKind, find_sandbox
+from helix_desktop.tools.sandbox_home import build_closed_home
 from tests.tools.linked_homes import linked_homes, what_got_through
 from tests.tools.test_sandbox import ran
 

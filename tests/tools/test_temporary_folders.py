@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.tools import scratch_folders
+from helix_desktop.tools import temporary_folders
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no lock there")
 LIVING = """
 import sys
-from helix_desktop.tools import scratch_folders
+from helix_desktop.tools import temporary_folders
 
-print(scratch_folders.create_scratch_folder()[0], flush=True)
+print(temporary_folders.create_scratch_folder()[0], flush=True)
 sys.stdin.read()
 """
 
@@ -35,16 +35,16 @@ def test_the_folders_of_a_killed_program_go_and_those_of_a_living_one_stay(tempo
         scratch = Path(other.stdout.readline().strip())
         (scratch / "deep").mkdir()
         (scratch / "deep" / "file").write_text("x")
-        own, lock = scratch_folders.create_scratch_folder()
+        own, lock = temporary_folders.create_scratch_folder()
         there = sorted(temporary.iterdir())
         assert len(there) == 4
-        scratch_folders.remove_abandoned_scratch_folders()
+        temporary_folders.remove_abandoned_scratch_folders()
         assert sorted(temporary.iterdir()) == there
         other.kill()
         other.wait()
-        scratch_folders.remove_abandoned_scratch_folders()
+        temporary_folders.remove_abandoned_scratch_folders()
         assert sorted(temporary.iterdir()) == [own, own.with_name(f"{own.name}-given")]
-        scratch_folders.remove_scratch_folder(own, lock)
+        temporary_folders.remove_scratch_folder(own, lock)
         assert list(temporary.iterdir()) == []
 
 
@@ -59,5 +59,5 @@ def test_what_only_looks_like_one_stays(temporary: Path) -> None:
     (temporary / "helix-toolink0-given" / "lock").touch()
     (temporary / "helix-toolink0").symlink_to(temporary / "mine")
     before = sorted(path.relative_to(temporary) for path in temporary.rglob("*"))
-    scratch_folders.remove_abandoned_scratch_folders()
+    temporary_folders.remove_abandoned_scratch_folders()
     assert sorted(path.relative_to(temporary) for path in temporary.rglob("*")) == before

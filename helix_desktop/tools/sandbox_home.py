@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import lru_cache
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.home_openings import CommandOpenings, opened_paths
+from helix_desktop.tools.home_access import CommandOpenings, opened_paths
 
 # Programs and libraries, relative to the home. Folders that also hold keys are not listed as a whole.
 TOOLCHAINS = tuple(

@@ -11,7 +11,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import CacheCorrupt, InvalidInput
-from helix_desktop.store import store_ports
+from helix_desktop.store import async_stores
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.cache_records import CHUNK
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -118,7 +118,7 @@ async def test_a_large_entry_is_streamed_in_checked_chunks(workspace: StoredWork
 async def test_a_long_conversation_is_read_in_pages(
     workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_ports, "_PAGE", 4)
+    monkeypatch.setattr(async_stores, "_PAGE", 4)
     facts = await workspace.journal.append_to_journal("c", [UserSaid((Text(str(number)),)) for number in range(20)])
     for after, limit in [(0, 0), (3, 0), (0, 4), (0, 9), (5, 8), (16, 4), (18, 9), (20, 0)]:
         assert list(await workspace.journal.read_facts("c", after, limit)) == list(

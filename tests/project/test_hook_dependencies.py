@@ -9,7 +9,7 @@ import pytest
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.project import project_files as brought
-from helix_desktop.project.hook_reach import (
+from helix_desktop.project.hook_dependencies import (
     find_named_files,
     runs_only_own_scripts,
     search_path_outside,
