@@ -27,6 +27,7 @@ import dev  # noqa: E402
 import environment  # noqa: E402
 import notices  # noqa: E402
 import system  # noqa: E402
+from linux import run  # noqa: E402
 
 LOCKS = sorted((ROOT / "packaging").glob("*.lock"))
 
@@ -249,6 +250,36 @@ def test_an_uninstalled_program_leaves_nothing_but_what_is_the_users(tmp_path: P
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if not path.is_dir()}
     assert left == {"share/applications/mine.desktop", "share/helix-desktop/workspaces/kept", "bin/mine"}
     assert not (tmp_path / "share/icons").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="an installer for Linux")
+def test_a_build_that_runs_is_neither_replaced_nor_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    built, home = tmp_path / "build/bundle/helix-desktop", tmp_path / "home"
+    built.mkdir(parents=True)
+    home.mkdir()
+    shutil.copyfile("/bin/sleep", built / "helix-desktop")
+    installer = run.make(built, "1.0", "2026-01-01", tmp_path)
+    (tmp_path / "link").symlink_to(home)  # A folder is often reached through a link.
+    command = ["sh", str(installer), "--prefix", str(tmp_path / "link")]
+
+    def said(*more: str) -> tuple[int, str]:
+        ended = subprocess.run([*command, *more], check=False, capture_output=True, text=True)
+        return ended.returncode, ended.stderr
+
+    assert said() == (0, "")
+    program = (home / "bin/helix-desktop").resolve()
+    with subprocess.Popen([program, "600"]) as process:
+        code, why = said()
+        assert (code, "is running" in why, "Nothing was changed" in why) == (1, True, True)
+        code, why = said("--uninstall")
+        assert (code, f"(process {process.pid})" in why, "Nothing was changed" in why) == (1, True, True)
+        assert program.exists()
+        process.kill()
+    assert said() == (0, "")
+    assert [path.name for path in (home / "lib/helix-desktop").glob(".new*")] == []
+    assert said("--uninstall")[0] == 0
+    assert not (home / "lib/helix-desktop").exists()
 
 
 def test_what_is_here_for_the_tests_alone_stays_out_of_a_bundle() -> None:

@@ -34,6 +34,13 @@ if [ "$action" = uninstall ]; then
     exec "$home/current/uninstall"
 fi
 
+runs_from() {  # Whether a program runs from this folder.
+    for exe in /proc/[0-9]*/exe; do
+        case $(readlink "$exe" 2>/dev/null || :) in "$1"/*) return 0 ;; esac
+    done
+    return 1
+}
+
 payload() { tail -c +"$offset" "$0"; }
 
 [ "$(payload | sha256sum | cut -d' ' -f1)" = "$digest" ] || fail "This file is damaged or incomplete. Download it again."
@@ -42,13 +49,16 @@ if [ "$action" = check ]; then echo "Helix Desktop $version: the file is complet
 
 # A folder of its own for each build: a program that runs keeps the files it was started from.
 mkdir -p "$home" "$prefix/bin" "$prefix/share"
+home=$(readlink -f "$home")  # As the system names it, so that it can be compared with where programs run from.
 target=$home/$version-$(printf %.8s "$digest")
 new=$home/.new.$$
 trap 'rm -rf "$new"' EXIT INT TERM
 mkdir "$new"
 payload | tar -xzf - -C "$new" || fail "Unpacking failed; nothing was changed. Is the disk full?"
 
-rm -rf "$target"
+# This build again: its files are not taken from under a program that runs from them.
+runs_from "$target" && fail "Helix Desktop $version is running. Close it, or run \`helix-desktop resident stop\`, and install again. Nothing was changed."
+[ ! -e "$target" ] || mv "$target" "$new/before"
 mv "$new/lib" "$target"
 (cd "$new/share" && find . -type f | sort) > "$target/installed-files"
 echo "$prefix" > "$target/installed-prefix"
@@ -61,11 +71,7 @@ ln -sfn "$home/current/helix-desktop" "$prefix/bin/helix-desktop"
 # Earlier builds go, unless something still runs from them.
 for other in "$home"/*-*; do
     [ "$other" = "$target" ] && continue
-    busy=
-    for exe in /proc/[0-9]*/exe; do
-        case $(readlink "$exe" 2>/dev/null || :) in "$other"/*) busy=1 ;; esac
-    done
-    [ -n "$busy" ] || rm -rf "$other"
+    runs_from "$other" || rm -rf "$other"
 done
 
 command -v update-desktop-database >/dev/null && update-desktop-database -q "$prefix/share/applications" || :
