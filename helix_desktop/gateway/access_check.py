@@ -1,6 +1,6 @@
-"""Decides which requests may enter: those with a valid token that do not come from a web page in a browser.
+"""Decides which requests are let in: those with a valid token that no web page in a browser sent.
 
-The user is not checked by the socket's owner: for a connection that is already closed, the kernel answers root.
+The socket's owner does not tell the user: for a closed connection, the kernel answers root.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ NOT_ADMITTED = (
 def find_registration_or_refusal(
     headers: Mapping[str, str], registrations: GatewayRegistrations, token_in_path: str
 ) -> GatewayRegistration | str:
-    """The registration of a request, or why it is refused. `token_in_path`: the token of its path."""
+    """Return the request's registration, or why it is refused. `token_in_path`: the token in its path."""
     if not _is_loopback(headers.get("host", "")):
         return "The address of this gateway is 127.0.0.1. A request for another host is refused."
     if "origin" in headers or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):

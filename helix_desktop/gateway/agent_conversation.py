@@ -29,7 +29,7 @@ from helix_desktop.providers.model_prices import merge_model_knowledge
 from helix_desktop.workbench import system_prompt_and_settings
 from helix_desktop.workbench.open_workbench import Workbench
 
-LONG_TEXT_CHARACTERS = 32_000  # In characters. Longer texts have their tokens counted in a thread.
+LONG_TEXT_CHARACTERS = 32_000  # Characters. Tokens of longer texts are counted in a thread.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ class OpenAgentConversation:
     session: Session
     follower: AgentFollower
     contents: ViewContents
-    last_entries: ViewEntries | None = None  # The entries of the view that was computed last.
+    last_entries: ViewEntries | None = None  # The entries of the last view that was computed.
     applied_settings: tuple[object, ...] = ()  # System prompt, tools, model and policy of the last request.
 
     @classmethod
     async def open_by_name(cls, bench: Workbench, name: str, ask: AskAgentModel) -> "OpenAgentConversation":
-        """The conversation of that name; what its folds need written, the agent's own model is asked for."""
+        """Open the conversation of that name. The agent's own model writes its folds."""
         session = await bench.open_session(name, writer=lambda model: ConnectedAgentModel(name, model, ask))
         cache = bench.workspace.cache
         following = AgentFollower(session.conversation, session.steward, cache, bench.token_counter)
@@ -76,12 +76,12 @@ class OpenAgentConversation:
 
     @asynccontextmanager
     async def write_in_one_transaction(self) -> AsyncIterator["OpenAgentConversation"]:
-        """The same, but all that is appended meanwhile is written in one transaction."""
+        """Yield this conversation so that everything appended meanwhile is written in one transaction."""
         async with self.conversation.append_together() as draft:
             yield replace(self, follower=self.follower.follow_draft(draft))
 
     def exclusions_made_after(self, seq: int) -> list[facts.Excluded]:
-        """Facts behind a return to `seq`: what the user has taken out since then stays out."""
+        """Return exclusions made after `seq`, which stay in force when the conversation returns to it."""
         state = self.conversation.state
         then = state.past_moment(seq).branch.exclusions
         taken_out = (ref for ref in state.record.taken_out_parts() if ref not in then)
@@ -96,7 +96,7 @@ class OpenAgentConversation:
         self.last_entries = None
 
     async def update_entries(self, track: KnownMessages) -> ViewEntries:
-        """Computes the entries of the current view, reusing those of the last one as far as they are equal."""
+        """Compute the entries of the current view, reusing those of the last one that are equal."""
         view = self.conversation.current_view()
         shown, whole = await self.build_entries_of_view(view, tuple(track.seqs), self.last_entries)
         self.last_entries = shown if whole else None
@@ -105,7 +105,7 @@ class OpenAgentConversation:
     async def build_entries_of_view(
         self, view: View, seqs: Sequence[int], before: ViewEntries | None = None
     ) -> tuple[ViewEntries, bool]:
-        """What a view comes to, and whether all of it belongs to these messages. Contents are read where they are shown."""
+        """Return a view's entries, and whether it consists only of these messages. Reads contents that are shown."""
         contents: dict[facts.Stored, str | Image] = {}
         while True:
             showing = ViewEntriesBuilder(self.conversation, seqs, contents)
@@ -115,7 +115,7 @@ class OpenAgentConversation:
             contents |= await self.contents.read_view_contents(replace(view, blocks=tuple(showing.missing.values())))
 
     async def apply_request_settings(self, arrival: Arrival) -> None:
-        """Appends facts for system prompt, tools, policy and model where the request differs from the conversation."""
+        """Append facts for system prompt, tools, policy and model where the request differs."""
         conversation = self.conversation
         settings = conversation.state.settings
         wanted: list[facts.Fact] = []
@@ -134,7 +134,7 @@ class OpenAgentConversation:
         self.applied_settings = self.settings_of_arrival(arrival)
 
     async def count_tokens_of_texts(self, texts: Sequence[str]) -> int:
-        """Counts tokens, long texts in a thread. The counter remembers the result, so counting again is free."""
+        """Count tokens, of long texts in a thread. The counter remembers them, so counting again is free."""
         count = self.bench.token_counter.count_tokens
         if sum(map(len, texts)) <= LONG_TEXT_CHARACTERS:
             return sum(map(count, texts))
@@ -151,7 +151,7 @@ class OpenAgentConversation:
         return (*asked, settings.preset, settings.policy)
 
     def cannot_make_fold_due(self, fresh: Sequence[Wired]) -> bool:
-        """Only short user texts and results of running calls, so that no fold can become due."""
+        """Whether there are only short user texts and results of running calls, so no fold can become due."""
         if any(message.speaker is not Speaker.USER for message in fresh):
             return False
         pieces = [piece for message in fresh for piece in message.pieces]
@@ -164,10 +164,10 @@ class OpenAgentConversation:
             sum(self.bench.token_counter.count_tokens(piece.text) for piece in pieces)
         )
 
-    # --- A request's messages are recorded as facts
+    # --- Recording a request's messages as facts
 
     async def append_messages(self, messages: Sequence[Wired], tip: int) -> list[int]:
-        """Appends the messages as facts. Returns for each message the number of the last fact that stands for it."""
+        """Append the messages as facts. Return for each message the number of its last fact."""
         pieces = (piece for message in messages for piece in message.pieces)
         await self.count_tokens_of_texts([one.text for one in pieces if one.kind is not PieceKind.IMAGE])
         stored = await self._store_call_outputs(messages)
@@ -183,13 +183,13 @@ class OpenAgentConversation:
             if others:
                 await self._append_one_message(message, others, steering=bool(results))
                 seqs[at] = self.conversation.state.last_seq
-                await asyncio.sleep(0)  # Lets requests of other agents be handled in between.
+                await asyncio.sleep(0)  # Let other agents' requests be handled.
         if outputs:
             await self._append_call_results(outputs, seqs)
         return list(itertools.accumulate((seqs.get(at, tip) for at in range(len(messages))), max, initial=tip))[1:]
 
     async def _store_call_outputs(self, messages: Sequence[Wired]) -> dict[tuple[str, str], facts.Stored]:
-        """What calls returned, by id and text: some servers use an id again in each reply. One sync is enough for many."""
+        """Store calls' outputs, with one sync. Keyed by id and text, since some servers reuse ids in each reply."""
         calls = {call.id: call.call for call in self.conversation.state.branch.running_calls}
         outputs: dict[tuple[str, str], facts.ToolCall] = {}
         for piece in (piece for message in messages for piece in message.pieces):
@@ -234,7 +234,7 @@ class OpenAgentConversation:
         await following.record_user_message(parts, steering=steering or message.speaker is Speaker.SYSTEM)
 
     async def _build_user_part(self, piece: Piece) -> facts.UserPart:
-        """Pictures, and blocks nobody here knows, are entries of the cache."""
+        """Return the part of a user's message. Pictures and unknown blocks become cache entries."""
         if piece.kind is PieceKind.IMAGE:
             about = EntryOrigin("user", "image", piece.media_type)
             stored = await self.bench.workspace.cache.store_content(
@@ -248,7 +248,7 @@ class OpenAgentConversation:
         return facts.Text(piece.text)
 
     def build_agent_reply(self, replied: Replied) -> AgentReply:
-        """Under the name the agent asks for, because what is learned is kept under that name."""
+        """Return the reply under the model name that the agent requests, under which things are learned."""
         main = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         asked = main.model if main else replied.model
         usage = _price_usage(replied.usage, replied.model, asked)
@@ -256,7 +256,7 @@ class OpenAgentConversation:
 
 
 def _price_usage(usage: facts.Usage, answered: str, asked: str) -> facts.Usage:
-    """By the model that answered; where its price is not known, by the one that was asked."""
+    """Return the usage with the price of the model that answered, or else of the one that was asked."""
     return fill_in_cost(fill_in_cost(usage, merge_model_knowledge("", answered)), merge_model_knowledge("", asked))
 
 
@@ -275,7 +275,7 @@ def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[facts.ReplyPart, ...]:
 
 
 def _decode_base64_or_keep_text(text: str) -> bytes:
-    """Decodes base64 in slices. Text that is not base64 is kept as its bytes."""
+    """Decode base64 in slices. Text that is not base64 is kept as its bytes."""
     content = bytearray()
     try:
         for part in slice_text(text):

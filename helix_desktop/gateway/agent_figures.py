@@ -11,7 +11,7 @@ from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Tokens and dollars; dollars are 0 where no price is known. A hidden recall counts as sent, and never in `without`."""
+    """Tokens and dollars (0 without a price). A hidden recall counts as sent, but never in `without`."""
 
     conversation: str
     agent: str
@@ -26,7 +26,7 @@ class Figures:
 
 
 def compute_agent_figures(conversation: str, state: ConversationState, since: float = 0.0) -> Figures:
-    """Of one conversation, from what its provider reported. `since`: only of what came after that moment."""
+    """Compute figures from what the provider reported. `since`: only for what came after that time."""
     ledger, chosen = state.record.ledger, state.settings.model_for_role(ModelRole.MAIN)
     first = bisect_left(ledger.requests, since, key=lambda seq: state.facts[seq - 1].time)
     before = ledger.requests[first - 1] if first else 0

@@ -35,13 +35,13 @@ def agent_from_headers(headers: Mapping[str, str]) -> str:
 
 
 def title_of_known_agent(name: str) -> str:
-    """The agent an address was made for, as people write it."""
+    """Return the display name of the agent for which an address was made."""
     titles = {"claude": CLAUDE, "codex": CODEX, "opencode": OPENCODE, "gemini": GEMINI, "pi": PI}
     return titles.get(name, name[:40])
 
 
 def session_of_request(headers: Mapping[str, str], body: Mapping[str, Json]) -> str:
-    """The name the agent gives its conversation; empty where it gives none."""
+    """Return the agent's name for its conversation, or an empty string."""
     for name in _SESSIONS:
         if headers.get(name):
             return _with_subagent_name(headers[name], headers)[:200]
@@ -53,18 +53,18 @@ def session_of_request(headers: Mapping[str, str], body: Mapping[str, Json]) -> 
 
 
 def parent_session_of_request(headers: Mapping[str, str]) -> str:
-    """The conversation that a sub-agent's belongs to, as the agent names it; empty where it is nobody's."""
+    """Return the agent's name for the conversation whose sub-agent this is, or an empty string."""
     named = next((headers[name][:200] for name in _PARENTS if headers.get(name)), "")
     return named or (headers.get("x-claude-code-session-id", "")[:200] if headers.get(_SUBAGENT) else "")
 
 
 def _with_subagent_name(session: str, headers: Mapping[str, str]) -> str:
-    """Adds the sub-agent's name, because Claude Code's sub-agents send their parent's session."""
+    """Append the sub-agent's name, since Claude Code's sub-agents send their parent's session."""
     return f"{session}/{headers[_SUBAGENT]}" if headers.get(_SUBAGENT) else session
 
 
 def uses_subscription(headers: Mapping[str, str]) -> bool:
-    """Whether the agent is logged in with a subscription: reports differ on whether changed requests stay within it."""
+    """Whether the agent uses a subscription. Reports differ on whether that permits changed requests."""
     bearer = headers.get("authorization", "").partition(" ")[2]
     return bearer.startswith("sk-ant-oat") or "chatgpt-account-id" in headers
 

@@ -26,7 +26,7 @@ PROXY_VARIABLES = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy
 
 
 def fetch_gateway_status(url: str, patience_seconds: float = 3.0) -> dict[str, Any] | None:
-    """What a gateway says of itself; None where it does not answer."""
+    """Return the gateway's status, or None if it does not answer."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{url}{STATUS}", timeout=patience_seconds) as answer:
@@ -43,7 +43,7 @@ def command_of_this_program(where: ProgramFolders) -> list[str]:
 def build_registration_for_run(
     agent: str, upstream: AgentUpstream, environ: Mapping[str, str] = os.environ
 ) -> GatewayRegistration:
-    """What an agent started here is to the gateway: its folder, and its own way to a provider."""
+    """Build the registration for an agent started here, with its folder and its upstream."""
     wanted = PROXY_VARIABLES | http_transport.CERTIFICATE_VARIABLES
     proxies = {name.lower(): value for name, value in environ.items() if name.lower() in wanted and value}
     if http_transport.CERTIFICATE_VARIABLES & proxies.keys():
@@ -55,7 +55,7 @@ def build_registration_for_run(
 
 
 def check_agent_is_installed(agent: KnownAgent) -> None:
-    """Before a workspace is created for the agent's conversations."""
+    """Raise if the agent is missing, before a workspace is created for it."""
     if shutil.which(agent.program) is None:
         raise _program_not_found_error(agent)
 
@@ -65,8 +65,8 @@ def _program_not_found_error(agent: KnownAgent) -> NotFound:
 
 
 def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUpstream, str], private: Path) -> int:
-    """The agent to its end, with the terminal and the signals its own. Its exit code. `private`: a
-    folder of this user's alone, for files with the address in them.
+    """Run the agent to its end, with the terminal and its signals. Return its
+    exit code. `private`: a private folder for files with the address in them.
     """
     with tempfile.TemporaryDirectory(prefix="wrap-", dir=private) as scratch:
         launch = agent.launch(AgentStart(urls, arguments, os.environ, Path(scratch) / "agent"))
@@ -74,7 +74,7 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
             # Ctrl+C in the terminal reaches the agent directly, so this process ignores the signals.
             signal.signal(wanted, _leave_signal_to_agent)
         try:
-            # The agent must reach the gateway on this machine directly, not through a proxy.
+            # The agent must reach the gateway directly, not through a proxy.
             direct = [os.environ.get("NO_PROXY") or os.environ.get("no_proxy", ""), "127.0.0.1", "localhost"]
             names = ",".join(filter(None, direct))
             environment = {**os.environ, **launch.environment, "NO_PROXY": names, "no_proxy": names}
@@ -88,11 +88,11 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
 
 
 def _leave_signal_to_agent(_number: int, _frame: object) -> None:
-    """Does nothing. A handler is needed because the agent would inherit SIG_IGN."""
+    """Do nothing. A handler is needed because the agent would inherit SIG_IGN."""
 
 
 def format_run_summary(figures: Sequence[dict[str, Any]]) -> str:
-    """What one run came to, in a line. Where nothing was saved or no price is known, nothing is said of it."""
+    """Return one line on what a run cost and saved, without savings or prices that are unknown."""
     if not figures:
         return "Helix Desktop: no request for an answer of a model reached the gateway."
     sent, without = (sum(int(one[name]) for one in figures) for name in ("sent", "without"))

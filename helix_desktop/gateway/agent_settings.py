@@ -1,5 +1,5 @@
-"""Writes the gateway's address into an agent's own settings file, shows the change first, and
-restores the file byte for byte.
+"""Writes the gateway's address into an agent's own settings file,
+after showing the change, and restores the file byte for byte.
 """
 
 import base64
@@ -32,7 +32,7 @@ FOLDER = "connected"
 
 @dataclass(frozen=True, slots=True)
 class AgentSettingsChange:
-    """`before` None: the file is not there. `created`: the folders that were made for it."""
+    """`before` is None if the file does not exist. `created`: folders created for it."""
 
     agent: str
     file: Path
@@ -52,7 +52,7 @@ class AgentSettingsChange:
 def plan_address_install(
     agent: KnownAgent, port: int, home: Path, environ: Mapping[str, str] = os.environ
 ) -> AgentSettingsChange:
-    """What `install_address` would change. `port`: the one the resident holds. The address has a token of its own."""
+    """Return what `install_address` would change. `port`: the resident's. The address has its own token."""
     usual, *others = find_agent_upstreams(agent.name, AgentSurroundings(environ, home, home))
     if kept := next(
         (one for one in (usual, *others) if one.provider and (one is usual or one.provider in USUAL_PROVIDERS)), None
@@ -69,7 +69,7 @@ def plan_address_install(
 
 
 def install_address(change: AgentSettingsChange, config: Path) -> None:
-    """Saves the old content first, then writes the new settings."""
+    """Save the old content, then write the new settings."""
     if change.before == change.after:
         return
     note = config / FOLDER / f"{change.agent}.json"
@@ -97,7 +97,7 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
 
 
 def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange:
-    """What `remove_address` would change. Refused where somebody else changed the file since."""
+    """Return what `remove_address` would change. Refuses if somebody else has changed the file since."""
     note = config / FOLDER / f"{agent.name}.json"
     try:
         kept = json.loads(note.read_text("utf-8"))
@@ -120,14 +120,14 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
 def remove_address(change: AgentSettingsChange, config: Path) -> None:
     _write_settings_if_unchanged(change)
     if change.after is None:
-        with suppress(OSError):  # A folder that contains other files is not removed.
+        with suppress(OSError):  # The folder contains other files, so it stays.
             for folder in change.created:
                 folder.rmdir()
     _delete_install_note(config / FOLDER / f"{change.agent}.json")
 
 
 def _write_settings_if_unchanged(change: AgentSettingsChange) -> None:
-    """In the file's place, or in that of what it links to, if it still is what was shown: somebody may have saved."""
+    """Write to the file, or to a link's target, if it is still what was shown: somebody may have saved."""
     file = Path(os.path.realpath(change.file))
     file.parent.mkdir(parents=True, exist_ok=True)
     roots, place = WorkspaceRoots.from_folders([file.parent]), RootPath(file.parent, file.name)
@@ -148,7 +148,7 @@ def _delete_install_note(note: Path) -> None:
 
 
 def remove_all_addresses(config: Path) -> tuple[list[str], list[str]]:
-    """The agents whose settings have no address any more, and why others still do: somebody changed them since."""
+    """Remove all addresses. Return the agents without one, and why others still have one."""
     removed, left = [], []
     for note in sorted((config / FOLDER).glob("*.json")):
         agent = KNOWN_AGENTS.get(note.stem)
@@ -166,7 +166,7 @@ def is_agent_connected(agent: KnownAgent, config: Path) -> bool:
 
 
 def written_registrations(config: Path) -> dict[GatewayRegistration, int]:
-    """What addresses in agents' settings stand for, and their ports. Old ones have no token."""
+    """Return the registrations of addresses in agents' settings, with ports. Old ones have no token."""
     found = {}
     for note in sorted((config / FOLDER).glob("*.json")):
         with suppress(OSError, ValueError, TypeError, KeyError):
@@ -178,7 +178,7 @@ def written_registrations(config: Path) -> dict[GatewayRegistration, int]:
 
 
 def resolve_own_addresses(upstreams: Sequence[AgentUpstream], config: Path) -> list[AgentUpstream]:
-    """Where the agent's settings have this gateway's address, a run of its own goes where that address leads."""
+    """Replace this gateway's address in the agent's settings by where that address leads."""
     usual, *others = upstreams
     for registration in written_registrations(config):
         mark = f"/t/{registration.token}"

@@ -1,7 +1,7 @@
-"""Reads where an agent sends its requests by its own settings, as the agent reads them.
+"""Finds where an agent sends its requests, by reading its settings as the agent does.
 
-An address of the user's own becomes the upstream of the agent's registration. What the gateway
-cannot stand in front of is refused with a sentence, before the agent starts.
+An address of the user's own becomes the upstream in the agent's registration. If the
+gateway can't stand in front of it, it is refused with a sentence before the agent starts.
 """
 
 import re
@@ -19,7 +19,7 @@ from helix_desktop.json_values import object_at
 CLAUDE_MANAGED_SETTINGS = Path("/etc/claude-code/managed-settings.json")
 # Providers of opencode and pi that every address of the gateway serves.
 USUAL_PROVIDERS = frozenset(("anthropic", "openai", "google"))
-# For each protocol: the variables that agents read an address from, and the path to append to it.
+# For each protocol: the variables from which agents read an address, and the path to append to it.
 _OPENAI_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
 ADDRESS_VARIABLES: Mapping[str, Sequence[str]] = {
     "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
@@ -33,8 +33,8 @@ _GEMINI_SIGN_INS = {"gemini-api-key": "", "oauth-personal": "a Google account", 
 
 @dataclass(frozen=True, slots=True)
 class AgentUpstream:
-    """Where the requests of one of an agent's providers go behind the gateway. `provider`: as the agent calls it; empty:
-    its usual ones. `address`: empty for the provider itself. `source`: what names the address.
+    """Where the requests for one of an agent's providers go. `provider`: the agent's name for it;
+    empty: its usual ones. `address`: empty for the provider's own. `source`: what names the address.
     """
 
     provider: str = ""
@@ -43,7 +43,7 @@ class AgentUpstream:
 
     @property
     def is_from_file(self) -> bool:
-        """Whether a settings file names the address, which may overrule the environment."""
+        """Whether a settings file names the address, which may override the environment."""
         return bool(self.source) and "environment" not in self.source
 
     def describe_route(self) -> str:
@@ -53,7 +53,7 @@ class AgentUpstream:
 
 @dataclass(frozen=True, slots=True)
 class AgentSurroundings:
-    """What an agent that is started here reads its address from."""
+    """What determines the address that an agent started here uses."""
 
     environ: Mapping[str, str]
     home: Path
@@ -62,12 +62,12 @@ class AgentSurroundings:
 
 
 def find_agent_upstreams(agent: str, where: AgentSurroundings) -> list[AgentUpstream]:
-    """The upstream of the agent's usual providers first, then one for each provider that has an address of its own."""
+    """Return the upstream of the usual providers, then one for each provider with its own address."""
     return _FINDERS[agent](where)
 
 
 def find_protocol_upstream(protocol: str, environ: Mapping[str, str]) -> AgentUpstream:
-    """Where an agent that nobody has described sends its requests: by its protocol's variables, as far as anybody knows."""
+    """Return the upstream of an unknown agent, guessed by its protocol's variables."""
     named = ((name, environ[name]) for name in ADDRESS_VARIABLES[protocol] if environ.get(name))
     name, address = next(named, ("", ""))
     return AgentUpstream("", _checked_address(address, name), f"{name} in the environment") if address else AgentUpstream()  # fmt: skip
@@ -105,11 +105,11 @@ def _refusal(title: str, reason: str) -> ActionRefused:
     )
 
 
-# --- Claude Code: its settings files take precedence over the environment
+# --- Claude Code: settings files take precedence over the environment
 
 
 def claude_settings_files(where: AgentSurroundings) -> list[Path]:
-    """The files Claude Code reads, the strongest first."""
+    """Return the files that Claude Code reads, strongest first."""
     user = Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home / ".claude")
     project = where.folder / ".claude"
     usual = (project / "settings.json", user / "settings.json")
@@ -117,8 +117,8 @@ def claude_settings_files(where: AgentSurroundings) -> list[Path]:
 
 
 def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str, str]:
-    """The environment of an agent, with what its settings add: proxies and certificates may stand
-    there. A folder's settings count where the user trusts the folder.
+    """Return an agent's environment with what its settings add, such as proxies
+    and certificates. A folder's settings only count if the user trusts the folder.
     """
     files = claude_settings_files(where) if agent == "claude" else []
     trusts = where.folder == where.home or _is_folder_trusted(where)
@@ -159,7 +159,7 @@ def _is_folder_trusted(where: AgentSurroundings) -> bool:
     return any(object_at(projects, str(each)).get("hasTrustDialogAccepted") for each in above)
 
 
-# --- Codex: the provider's address in its settings
+# --- Codex: the provider's address in the settings
 
 
 def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
@@ -203,7 +203,7 @@ def _option_values(arguments: Sequence[str], short: str, long: str) -> Iterator[
             yield one.partition("=")[2]
 
 
-# --- opencode, Gemini CLI and pi: the providers' addresses in their settings
+# --- opencode, Gemini CLI and pi: the providers' addresses in the settings
 
 
 def _find_opencode_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
@@ -254,7 +254,7 @@ def _find_pi_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
 
 
 def list_bypassing_providers(agent: str, where: AgentSurroundings, upstreams: Sequence[AgentUpstream]) -> list[str]:
-    """The providers the user has signed in to with this agent whose requests do not go through the gateway."""
+    """Return the agent's providers to which the user is signed in and whose requests bypass the gateway."""
     files = {
         "opencode": Path(where.environ.get("XDG_DATA_HOME") or where.home / ".local" / "share")
         / "opencode"
@@ -266,7 +266,7 @@ def list_bypassing_providers(agent: str, where: AgentSurroundings, upstreams: Se
 
 
 def uses_subscription_by_settings(agent: str, where: AgentSurroundings) -> bool:
-    """Whether the agent is signed in with a subscription, as far as its files tell."""
+    """Whether the agent is signed in with a subscription, as far as its files say."""
     named = {"claude": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "codex": ("OPENAI_API_KEY", "CODEX_API_KEY")}
     if agent not in named or any(where.environ.get(name) for name in named[agent]):
         return False

@@ -1,4 +1,4 @@
-"""Finds the conversation a request belongs to: the one that shares the longest beginning, among those of its session."""
+"""Finds a request's conversation: of its session's, the one that shares the longest beginning."""
 
 import asyncio
 import hashlib
@@ -9,11 +9,11 @@ from dataclasses import field
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.protocols.wire_message import Wired
 
-LONG_HISTORY_MESSAGES = 50  # If a request has more new messages, it is sent on before they are recorded, without folds.
+LONG_HISTORY_MESSAGES = 50  # A request with more new messages is sent, without folds, before they are recorded.
 
 
 def compute_message_hashes(wire: str, messages: Sequence[Wired], before: Sequence[str] = ()) -> tuple[str, ...]:
-    """For each message the hash of all up to it. `before`: those of the messages at the beginning, where they are known."""
+    """Return for each message the hash of all messages up to it. `before`: the first hashes, if known."""
     made = list(before)
     for message in messages[len(made) :]:
         made.append(next_message_hash(made, wire, message.identity_key))
@@ -29,11 +29,10 @@ def next_message_hash(chain: Sequence[str], wire: str, key: str) -> str:
 
 @dataclass(eq=False, slots=True)
 class KnownMessages:
-    """The messages of one conversation as its agent sends them: their hashes, and for each the last
-    fact that stands for it.
+    """A conversation's messages as its agent sends them: their hashes, and each one's last fact.
 
-    `newest_fact_sent` is the newest fact contained in the last request that was recorded after it
-    was sent. `is_recorded`: no request is ahead of its facts; `is_wanted`: somebody waits for that.
+    `newest_fact_sent` is the newest fact in the last request that was recorded after being
+    sent. `is_recorded`: no request is ahead of its facts. `is_wanted`: somebody waits for that.
     """
 
     conversation: str
@@ -51,7 +50,7 @@ class KnownMessages:
 
     @asynccontextmanager
     async def lock_once_recorded(self) -> AsyncIterator[None]:
-        """Holds the line when everything sent ahead of the journal is recorded."""
+        """Hold the line once everything that was sent before being recorded is recorded."""
         async with self.lock:
             self.is_wanted.set()
             await self.is_recorded.wait()
@@ -68,7 +67,7 @@ class KnownMessages:
 
 @dataclass(frozen=True, slots=True)
 class RequestPosition:
-    """On which line, behind how many of its messages, and whether that line goes on so."""
+    """A request's line, how many of its messages the request has, and whether the line still goes on so."""
 
     line: KnownMessages | None
     known_count: int = 0
@@ -78,12 +77,12 @@ class RequestPosition:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the track ends where the request's new messages begin."""
+        """Whether the line ends where the request's new messages begin."""
         return self.line is not None and self.is_on_current_line and self.known_count == len(self.line.chain)
 
 
 class ConversationMatcher:
-    """All conversations of connected agents, as far as they were read."""
+    """The conversations of connected agents that were read so far."""
 
     def __init__(self) -> None:
         self._lines_by_hash: dict[str, tuple[tuple[KnownMessages, int], ...]] = {}
@@ -124,13 +123,13 @@ class ConversationMatcher:
         self._lines_by_hash[hashed] = (*others, (track, seq))
 
     def find_request_position(self, chain: Sequence[str], session: str, head: str, parent: str = "") -> RequestPosition:
-        """The place of a request. `parent`: the name of the conversation whose sub-agent asks."""
+        """Return a request's position. `parent`: the name of the conversation whose sub-agent sent it."""
         for at in range(len(chain) - 1, -1, -1):
             for track, _ in reversed(self._lines_by_hash.get(chain[at], ())):
                 if self._may_continue_known_messages(track, session, chain, at, is_below=bool(parent)):
                     return self._position_in_known_messages(track, chain, at)
         tracks = self._lines_by_session.get(session, []) if session else []
-        if tracks and tracks[0].head == head:  # The agent has shortened its history or begun again.
+        if tracks and tracks[0].head == head:  # The agent shortened its history or started anew.
             return RequestPosition(tracks[0])
         above = tracks or self._lines_by_session.get(parent, [])
         return RequestPosition(None, parent=above[0].conversation if above else "")

@@ -12,8 +12,8 @@ from helix_desktop.protocols.wire_message import Piece, Tool, Wired
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What the gateway knows about a request from its headers and body. `fold`: whether something
-    may be folded; `parent`: the session whose sub-agent asks; `effort`: how it asks for thinking.
+    """What the gateway knows of a request from its headers and body. `fold`: whether folding is
+    allowed. `parent`: the session whose sub-agent sent it. `effort`: the requested thinking.
     """
 
     wire: str
@@ -31,11 +31,11 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Identifies a request that has been sent on, so that its reply can be recorded.
+    """Identifies a request that was forwarded, to record its reply.
 
-    `messages`: how many it had; `last`: the hash of all of them; `saw`: the newest fact when it was
-    sent; `live`: its reply is recorded; `ahead`: it was sent before its messages were recorded, and
-    where there are many (`is_import`) its agent does not wait for that.
+    `messages`: their number. `last`: the hash of all. `saw`: the newest fact when it
+    was sent. `live`: its reply is recorded. `ahead`: it was sent before its messages
+    were recorded; if these are many (`is_import`), its agent does not wait for that.
     """
 
     conversation: str
@@ -50,8 +50,8 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What the messages become; no entries: all go on as they came. `recallable`: whether a recall could bring
-    something back; `taken_out`: the messages that the user took something out of, without it and without folds.
+    """What messages become; without entries, all are sent as they came. `recallable`: whether a recall could
+    find anything. `taken_out`: messages of which the user took out something, without it and without folds.
     """
 
     ticket: Ticket
@@ -62,7 +62,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Replied:
-    """A whole reply. `raw`: as JSON, where the agent does not see all of it."""
+    """A complete reply. `raw`: its JSON, if the agent does not see all of it."""
 
     pieces: tuple[Piece, ...]
     model: str
@@ -77,7 +77,7 @@ AskAgentModel = Callable[[str, str, str, int], Awaitable[tuple[str, Usage, str]]
 
 
 class AgentConversations(Protocol):
-    """The connected agents' conversations of one workspace, in this process or in the one that has the workspace open."""
+    """The conversations of connected agents in one workspace, in this or another process."""
 
     async def count_known_messages(self, arrival: Arrival) -> int: ...
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent: ...

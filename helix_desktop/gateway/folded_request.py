@@ -1,4 +1,4 @@
-"""Builds the body sent to the provider: the client's own, with its messages replaced by the entries of the view."""
+"""Builds the body for the provider: the client's own, with its messages replaced by the view's entries."""
 
 import operator
 from bisect import bisect_right
@@ -18,16 +18,15 @@ from helix_desktop.protocols.wire_message import Json, PieceEdit, PieceKind, Spe
 
 NO_RESULT = "[There is no result of this call.]"
 Units = list[tuple[Json, bool]]
-_CLIENT_MESSAGES = (As, Changed)  # The entries that stand for a message of the agent itself.
+_CLIENT_MESSAGES = (As, Changed)  # Entries for the agent's own messages.
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltMessages:
-    """How the messages of a request were built, so that the next request can reuse the beginning.
+    """How a request's messages were built, so that the next request can reuse the first ones.
 
-    For each entry, summed over all before it: how many units it has (`unit_counts`), how many
-    messages they need (`message_counts`), and how many cache marks lie inside their blocks
-    (`inner_mark_counts`). The client's other marks are left out.
+    For each entry, totals up to it: its units (`unit_counts`), the messages they need (`message_counts`),
+    and cache marks inside their blocks (`inner_mark_counts`). Other marks of the client are left out.
     """
 
     messages: Sequence[Wired]
@@ -40,9 +39,9 @@ class BuiltMessages:
 
 @dataclass(slots=True)
 class PreviousBody:
-    """What is kept of the previous request of the same conversation, so that only new messages are built and marked.
+    """What is kept of a conversation's previous request, so that only new messages are built and marked.
 
-    That is how it was built, what was sent without cache marks (to place the next marks), and what got marks, with and without.
+    That is how it was built, what was sent without cache marks (to place the next ones), and what got marks.
     """
 
     built: BuiltMessages | None = None
@@ -51,7 +50,7 @@ class PreviousBody:
 
 
 def count_leading_instructions(messages: Sequence[Wired]) -> int:
-    """How many messages at the beginning are instructions, which belong to the request's head."""
+    """Return the number of instructions at the beginning, which belong to the request's head."""
     count = 0
     while count < len(messages) and messages[count].speaker is Speaker.SYSTEM:
         count += 1
@@ -59,7 +58,7 @@ def count_leading_instructions(messages: Sequence[Wired]) -> int:
 
 
 def are_all_unchanged(entries: Sequence[Entry], count: int) -> bool:
-    """Whether every message goes on as it came; there are no entries where nothing of the conversation is known yet."""
+    """Whether every message is sent as it came. There are no entries if nothing is known of the conversation."""
     only = len(entries) == count and set(map(type, entries)) <= {As}
     return not entries or (only and all(map(operator.eq, map(operator.attrgetter("at"), entries), range(count))))
 
@@ -72,12 +71,12 @@ def build_folded_body(
     marked: Collection[int] | None = None,
     kept: PreviousBody | None = None,
 ) -> dict[str, Json]:
-    """The request with the entries in place of its messages. `marked_units`: those of the client's
-    that may carry a mark of the provider's cache (None: any).
+    """Build the request with the entries in place of its messages.
+    `marked`: the client's units that may have a cache mark (None: any).
     """
     protocol: Any = WIRE_MODULES[wire]
     first = count_leading_instructions(messages)
-    own: Sequence[int] = ()  # The agent's messages that may carry a cache mark.
+    own: Sequence[int] = ()  # The agent's own messages that may have marks.
     if wire == anthropic_gateway.NAME:
         own = range(first, len(messages)) if marked is None else [at for at in sorted(marked) if at >= first]
     made = _build_messages(protocol, messages, first, entries, own, kept.built if kept else None)
@@ -99,7 +98,7 @@ def _build_messages(
     marked: Sequence[int],
     before: BuiltMessages | None,
 ) -> BuiltMessages:
-    """What the entries become. Those at the beginning that are as before become the same values."""
+    """Build messages from the entries. Those at the beginning that are as before become the same values."""
     said = messages[first:]
     known = _count_known_entries(before, messages, first, entries) if before else 0
     if before and known:
@@ -114,7 +113,7 @@ def _build_messages(
         own, last = (first + one.at if isinstance(one, _CLIENT_MESSAGES) else -1 for one in two)
         made = _units_of_entry(protocol, said, entry)
         if 0 <= last < own and (last + 1 < own or ends[-1:] == ends[-2:-1]):
-            made = [(unit, True) for unit, _ in made]  # Without what stood before, two messages of one role may meet.
+            made = [(unit, True) for unit, _ in made]  # Without earlier messages, two of one role may meet.
         marks = inside[-1] if inside else 0
         if own in marked:
             made = [(anthropic_gateway.without_cache_marks(unit), added) for unit, added in made]
@@ -127,7 +126,7 @@ def _build_messages(
 
 
 def _count_known_entries(before: BuiltMessages, messages: Sequence[Wired], first: int, entries: Sequence[Entry]) -> int:
-    """How many entries are as before, and of the very same messages."""
+    """Return how many first entries are as before, and of the same messages."""
     same = count_shared_blocks(before.messages, messages)
     if same <= first:
         return 0
@@ -135,8 +134,8 @@ def _count_known_entries(before: BuiltMessages, messages: Sequence[Wired], first
 
 
 def pair_calls_with_results(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> dict[str, Json] | None:
-    """The request with one result for every call, as all providers want it: what is missing is
-    added, what answers no call is left out. None where there is neither.
+    """Return the request with exactly one result for every call, as providers require:
+    missing ones are added and results without calls left out. Return None if nothing changes.
     """
     protocol: Any = WIRE_MODULES[wire]
     units: Units = []
@@ -177,7 +176,7 @@ def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> U
 
 
 def _edit_message(protocol: Any, message: Wired, parts: Sequence[Part], answers: Sequence[str] = ()) -> Sequence[Json]:
-    """The message with these parts shown as something else. Of one that only reasoning is left of, nothing: providers refuse it."""
+    """Show parts of a message as something else. A reply left with only reasoning is dropped, as providers refuse it."""
     edits = {edit.at: edit for part in parts for edit in _edits_for_part(message, part, answers)}
     gone = {at for at, edit in edits.items() if edit.text is None}
     left = (at not in gone and p.kind is not PieceKind.REASONING for at, p in enumerate(message.pieces))
@@ -185,7 +184,7 @@ def _edit_message(protocol: Any, message: Wired, parts: Sequence[Part], answers:
 
 
 def _edits_for_part(message: Wired, part: Part, answers: Sequence[str]) -> list[PieceEdit]:
-    """Which pieces of the message the part is. A text of a reply is found by its words: clients join texts, and cut them."""
+    """Return which pieces are the part. A reply's text is found by its words, as clients join and split texts."""
     if part.kind == "reasoning":
         return [PieceEdit(at, part.text) for at, p in enumerate(message.pieces) if p.kind is PieceKind.REASONING]
     if part.kind == "text":
@@ -202,11 +201,11 @@ def _edits_for_part(message: Wired, part: Part, answers: Sequence[str]) -> list[
     return [PieceEdit(said[part.place], part.text)] if part.place < len(said) else []
 
 
-# --- Marks for the provider's cache are placed
+# --- Placing marks for the provider's cache
 
 
 def remember_client_marks(wire: str, units: Sequence[Json], marked: Collection[int] | None, kept: PreviousBody) -> None:
-    """Remembers the client's cache marks of a request that is sent unchanged."""
+    """Remember the client's cache marks in a request that is sent unchanged."""
     if wire == anthropic_gateway.NAME:
         perhaps = range(len(units)) if marked is None else sorted(marked)
         places = [at for at in perhaps if anthropic_gateway.last_cache_mark(units[at]) is not None]
@@ -217,7 +216,7 @@ def remember_client_marks(wire: str, units: Sequence[Json], marked: Collection[i
 
 
 def _set_cache_marks(rest: Json, units: list[Json], usual: Json, inside: int, kept: PreviousBody) -> None:
-    """Marks where the provider likely has the request cached, in place of the client's own."""
+    """Mark where the provider probably has the request cached, instead of the client's own marks."""
     now = kept.marked_request.mark_next_request(list(units))
     near = sum(map(anthropic_gateway.count_blocks, units[now.stable :])) < anthropic_gateway.LOOK_BACK
     kept.marked_request = now.limit_marks(
@@ -235,6 +234,6 @@ def _set_cache_marks(rest: Json, units: list[Json], usual: Json, inside: int, ke
 
 
 def _first_client_mark(client: Sequence[Wired]) -> Json | None:
-    """The client's first cache mark, if any: a longer-lived mark must not follow a shorter one."""
+    """Return the client's first cache mark, because a longer-lived mark must not follow a shorter one."""
     marks = (anthropic_gateway.last_cache_mark(message.units[0]) for message in client)
     return next((mark for mark in marks if mark), None)

@@ -57,7 +57,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 SendEvent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 UseConversations = Callable[[str], AbstractAsyncContextManager[AgentConversations]]
 
-# The last requests of this many conversations are kept, so that their models can write folds.
+# The last requests of so many conversations are kept, so that their models can write folds.
 MOST_HELD_REQUESTS = 64
 ASK_SECONDS = 180.0
 _HEAD_FIELDS = (
@@ -68,7 +68,7 @@ _HEAD_FIELDS = (
 
 @dataclass(slots=True)
 class AgentActivity:
-    """What the page of connected agents shows about one agent. The field names are keys of the status."""
+    """What the page of connected agents shows of one agent. Its field names are keys of the status."""
 
     agent: str
     requests: int = 0
@@ -79,7 +79,7 @@ class AgentActivity:
 
 @dataclass(slots=True)
 class LastAgentRequest:
-    """The last request of a conversation, as it was sent on, and how to send another one like it. Held in memory alone."""
+    """The last request of a conversation as it was sent, and how to send another like it. Only in memory."""
 
     request: ParsedRequest
     body: dict[str, Json]
@@ -118,7 +118,7 @@ class GatewayApp:
                 await behind.wait_for_all_tasks()
             await self._providers.aclose()
             await send({"type": "lifespan.shutdown.complete"})
-        elif scope["type"] == "websocket":  # WebSockets are refused; agents then use plain requests.
+        elif scope["type"] == "websocket":  # WebSockets are refused, so agents use requests.
             await receive()
             await send({"type": "websocket.close", "code": 1008})
         else:
@@ -154,7 +154,7 @@ class GatewayApp:
         await self._forward_while_connected(incoming, receive, send)
 
     async def _forward_while_connected(self, incoming: IncomingRequest, receive: Receive, send: SendEvent) -> None:
-        """When the agent hangs up, the provider's request ends."""
+        """Forward a request, and end the provider's request if the agent hangs up."""
         work = self._tasks.spawn_task(self._forward_or_report_error(incoming, send), name="exchange")
         gone = self._tasks.spawn_task(_wait_for_disconnect(receive), name="listen for the end")
         try:
@@ -181,7 +181,7 @@ class GatewayApp:
         try:
             await self._forward_request(incoming, start_response, send_chunk)
         except (DecodedTooLarge, httpx.InvalidURL, httpx.HTTPError, ActionRefused, ProviderUnreachable) as error:
-            if begun:  # The connection is closed without an end, as the provider closed its own.
+            if begun:  # End the connection abruptly, as the provider did.
                 log.warning("the provider's reply broke off: %s", type(error).__name__)
             else:
                 await _send_own_answer(send, *_answer_to_failure(error))
@@ -244,7 +244,7 @@ class GatewayApp:
     async def _forward_token_count(
         self, sending: RequestForwarder, request: ParsedRequest, room: AgentConversations
     ) -> None:
-        """Asks the provider to count the tokens of the folded request, because that is what would be sent."""
+        """Ask the provider to count the folded request's tokens, as that is what would be sent."""
         pieces: BodyPieces | None = None
         try:
             sent = await room.preview_request(request.arrival, request.messages_after_instructions)
@@ -267,7 +267,7 @@ class GatewayApp:
         )
 
     async def status_for_registration(self, registration: GatewayRegistration) -> dict[str, Json]:
-        """Figures of its conversations; for the window of all of them, and of today."""
+        """Return figures of its conversations, or for the window those of all, and of today."""
         if not registration.sees_all:
             return {"figures": await self._figures_of_registration(registration)}
         midnight = time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1))
@@ -286,7 +286,7 @@ class GatewayApp:
     async def _all_figures_since(self, since: float) -> list[dict[str, Json]]:
         return [asdict(found) for room in self.open_conversations() for found in await room.figures_since(since)]
 
-    # --- An agent's own model is asked to write folds
+    # --- Asking an agent's own model to write folds
 
     def _remember_last_request(
         self,
@@ -296,7 +296,7 @@ class GatewayApp:
         request: ParsedRequest,
         body: dict[str, Json],
     ) -> None:
-        """Of workspaces that were closed, no request is held."""
+        """Remember the last request, unless its workspace was closed."""
         incoming, is_open = sending.incoming, self.open_conversations()
         self._registered_conversations.remember_conversation_of_token(
             incoming.registration.token, conversation, _workspace_of_request(incoming)
@@ -313,8 +313,8 @@ class GatewayApp:
     async def ask_agent_model(
         self, conversation: str, question: str, system: str, limit: int
     ) -> tuple[str, Usage, str]:
-        """Ask the agent's model for a fold, with the agent's own key: behind its last request, so
-        that the provider's cache is read; or, where `system` has instructions, a text by itself.
+        """Ask the agent's model for a fold with the agent's own key: after its last request,
+        to use the provider's cache, or, if `system` contains instructions, as a separate text.
         """
         last = self._last_requests.get(conversation)
         if last is None:
@@ -342,7 +342,7 @@ class GatewayApp:
 
 
 def _workspace_of_request(incoming: IncomingRequest) -> str:
-    """The registration's own, whatever the path says: nobody reaches another through it."""
+    """Return the registration's workspace, whatever the path says: nobody reaches another one through it."""
     return incoming.registration.workspace or incoming.route.workspace
 
 
@@ -379,7 +379,7 @@ def _units_of_body(wire: Any, body: Mapping[str, Json]) -> Sequence[Json]:
 
 
 async def _receive_body(receive: Receive) -> BodyBytes | None:
-    """One growing buffer: joining large pieces would block other streams. None: too large."""
+    """Receive a body into one growing buffer, as joining pieces would block others. None: too large."""
     content = bytearray()
     while (event := await receive())["type"] != "http.disconnect":
         content += event.get("body", b"")
@@ -396,7 +396,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 async def _send_own_answer(send: SendEvent, status: int, value: str | dict[str, Json]) -> None:
-    """A short answer of the gateway's own, in a form all four protocols' clients read."""
+    """Send a short answer of our own, in a form that clients of all four protocols understand."""
     said = {"type": "error", "error": {"type": "helix_gateway", "message": value}} if isinstance(value, str) else value
     content = orjson.dumps(said)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
@@ -415,13 +415,13 @@ def _answer_to_failure(error: Exception) -> tuple[int, str]:
     log.info("the provider was not reached: %s", type(error).__name__)
     host = "The provider"
     if isinstance(error, httpx.HTTPError):
-        with suppress(RuntimeError):  # An error that came before there was a request knows none.
+        with suppress(RuntimeError):  # The error occurred before there was a request.
             host = error.request.url.netloc.decode()
     return 502, f"{host} could not be reached: {type(error).__name__}."
 
 
 def _add_stored_key(incoming: IncomingRequest) -> IncomingRequest:
-    """The request with the user's own key, as its protocol carries one, where it has none and goes to the host that key is for."""
+    """Add the user's key if the request has none and goes to that key's host, as its protocol requires."""
     key, there = incoming.registration.key, urlsplit(_provider_address(incoming)).netloc.lower()
     if not key or there != incoming.registration.key_host or agent_identity.sends_own_key(incoming.headers):
         return incoming
@@ -432,7 +432,7 @@ def _add_stored_key(incoming: IncomingRequest) -> IncomingRequest:
 
 
 class ProviderHttpClients:
-    """One HTTP client for each way to a provider."""
+    """One HTTP client for each path to a provider."""
 
     def __init__(self) -> None:
         self._clients: dict[frozenset[tuple[str, str]] | None, httpx.AsyncClient] = {}

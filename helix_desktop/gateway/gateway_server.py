@@ -1,4 +1,4 @@
-"""The gateway as a process: it listens on this machine alone, and ends in order."""
+"""Runs the gateway as a process that listens only on this machine and shuts down in order."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ COLLECTION_PAUSE_SECONDS = 120.0
 
 
 def read_or_create_token(where: ProgramFolders) -> str:
-    """The token of this user's gateway: made once, readable by the user alone."""
+    """Return the token of this user's gateway, created once and readable only by the user."""
     file = running_instance.check_private_folder(where.run) / TOKEN_FILE
     with contextlib.suppress(OSError):
         if found := file.read_text("ascii").strip():
@@ -42,7 +42,7 @@ def read_or_create_token(where: ProgramFolders) -> str:
 
 
 def _import_gateway_workspaces() -> "type[GatewayWorkspaces]":
-    """Imports most of the program. Called only when the port answers, so requests wait instead of failing."""
+    """Import most of the program, once the port answers, so that requests wait instead of failing."""
     from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
 
     return GatewayWorkspaces
@@ -56,7 +56,7 @@ async def serve_gateway(
     serve: "ServeWorkspaceCommands",
     registration_lines: BinaryIO | None = None,
 ) -> None:
-    """Until the process is to end, or `registration_lines`, which name registrations, close."""
+    """Serve until the process must end, or until `registration_lines`, which name registrations, closes."""
     here = concurrency.OwnedTasks("gateway's engine")
     made: list[GatewayWorkspaces] = []
 
@@ -99,12 +99,12 @@ async def serve_gateway(
 
 
 async def _collect_garbage_when_idle(gateway: GatewayApp) -> None:
-    """A look through all objects takes up to half a second, in which no agent would be answered."""
+    """Collect garbage only when idle. It takes up to half a second, in which no agent is answered."""
     while True:
         await asyncio.sleep(IDLE_SECONDS)
         if gateway.idle_seconds >= IDLE_SECONDS:
             gc.collect()
-            await asyncio.to_thread(glibc_memory.return_free_pages)  # Recording a long history leaves many.
+            await asyncio.to_thread(glibc_memory.return_free_pages)  # Long histories leave much free memory.
             await asyncio.sleep(COLLECTION_PAUSE_SECONDS)
 
 
@@ -126,7 +126,7 @@ def _build_http_server(gateway: GatewayApp) -> uvicorn.Server:
 
 
 def _stop_in_order_on_signals(server: uvicorn.Server) -> None:
-    """Uvicorn raises a signal again when it has stopped: without a handler that ends the process before workspaces are closed."""
+    """Shut down in order. Uvicorn raises signals again, which would end the process before workspaces close."""
 
     def stop(_number: int, _frame: object) -> None:
         server.should_exit = True
@@ -136,7 +136,7 @@ def _stop_in_order_on_signals(server: uvicorn.Server) -> None:
 
 
 def _should_log_record(record: logging.LogRecord) -> bool:
-    """The gateway has said in a line of its own why a reply was cut."""
+    """Drop Uvicorn's line on a cut reply, as the gateway has logged the reason itself."""
     return not record.getMessage().startswith("ASGI callable returned without completing")
 
 
@@ -147,4 +147,4 @@ def parse_registrations(line: bytes) -> list[GatewayRegistration]:
 def _follow_registrations(lines: BinaryIO, registrations: GatewayRegistrations, server: uvicorn.Server) -> None:
     while line := lines.readline():
         registrations.replace_all(parse_registrations(line))
-    server.should_exit = True  # The resident process has ended, so its socket is closed.
+    server.should_exit = True  # The resident has ended, so its socket is closed.

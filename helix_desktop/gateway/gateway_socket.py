@@ -1,4 +1,4 @@
-"""Opens the socket that the gateway listens at, on this machine alone."""
+"""Opens the gateway's listening socket, only on this machine."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ CAN_RESERVE_PORTS = sys.platform == "linux"
 
 
 def listen_on_loopback(port: int, *, is_reserved: bool = False) -> socket.socket:
-    """0: on any port. `is_reserved`: processes of this home may hold the port (`reserve_port`)."""
+    """Listen on this port, or any for 0. `is_reserved`: processes of this home may reserve it."""
     # asyncio sends small packets without delay only on sockets that name their protocol as TCP.
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -26,7 +26,7 @@ def listen_on_loopback(port: int, *, is_reserved: bool = False) -> socket.socket
             _check_nobody_listens(port)
         found.listen(BACKLOG)
         if CAN_RESERVE_PORTS:
-            # For `reserve_port`. Set before listening, it would let a second process listen at the same port.
+            # Needed by `reserve_port`. Set any earlier, it would let a second process listen on the port.
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except OSError as error:
         found.close()
@@ -38,9 +38,9 @@ def listen_on_loopback(port: int, *, is_reserved: bool = False) -> socket.socket
 
 
 def reserve_port(port: int) -> socket.socket | None:
-    """Keeps the port for this user for as long as the socket is open, also when the process that listens there is killed: an
-    agent that has the address would send its key to whoever takes it. It does not listen itself, so no connection comes here.
-    Linux lets further sockets bind to such a port only for the same user. None elsewhere, or where the port is another's.
+    """Reserve the port for this user while the socket is open, even if the process listening there is
+    killed: agents with the address would send keys to whoever takes it. It does not listen, so no connection
+    comes here. Linux lets only the same user bind further sockets to it. None elsewhere, or if it is taken.
     """
     if not CAN_RESERVE_PORTS:
         return None
@@ -55,8 +55,8 @@ def reserve_port(port: int) -> socket.socket | None:
 
 
 def _check_nobody_listens(port: int) -> None:
-    """OSError where a process of this user listens there already: the kernel lets both have the
-    port. Another user's socket, or another program's, has been refused before.
+    """Raise OSError if a process of this user already listens there, since
+    the kernel allows both. Other users and programs were refused before.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)

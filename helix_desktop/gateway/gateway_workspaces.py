@@ -1,4 +1,4 @@
-"""Opens workspaces for the gateway: each when it is first asked for, here, or where it is open already."""
+"""Opens workspaces for the gateway when they are first requested, here or where they are already open."""
 
 import asyncio
 from collections import Counter
@@ -18,15 +18,15 @@ from helix_desktop.workbench.all_workbenches import WorkspaceService, open_singl
 USUAL_WORKSPACE_NAME = "Connected agents"
 OPEN_TIMEOUT_SECONDS = 5.0  # Long enough for a command that uses the workspace only for a moment.
 OPEN_AT_MOST = 8  # If more workspaces than this are open, unused ones are closed.
-RELEASE_SECONDS = 1.5  # In seconds. The gateway keeps a workspace closed this long after another process asks for it.
+RELEASE_SECONDS = 1.5  # Seconds. The gateway stays away from a workspace this long after another process asks for it.
 
 
 ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[WorkspaceService | None]]
 
 
 class GatewayWorkspaces:
-    """The rooms of workspaces, each opened when it is first asked for: here, or where the workspace is open already.
-    Of those nobody uses only a few stay open, so a hundred projects take no more memory than a few.
+    """Opens workspaces when they are first requested, here or where they are already open.
+    Only a few unused ones stay open, so a hundred projects take no more memory than a few.
     """
 
     def __init__(self, where: ProgramFolders, usual: str, serve: ServeWorkspaceCommands, ask: AskAgentModel) -> None:
@@ -35,22 +35,22 @@ class GatewayWorkspaces:
         self._serve = serve
         self._known = AllWorkspaces(where.workspaces_folder)
         self._conversations_by_id: dict[str, AgentConversations] = {}
-        self._ids_by_name: dict[str, str] = {}  # Ids of open workspaces, by the name they were asked for.
-        self._stacks_by_id: dict[str, AsyncExitStack] = {}  # What closes each workspace, the least recently used first.
+        self._ids_by_name: dict[str, str] = {}  # Ids of open workspaces, by requested name.
+        self._stacks_by_id: dict[str, AsyncExitStack] = {}  # Closes each workspace, least recently used first.
         self._request_counts: Counter[str] = Counter()  # How many requests use each workspace.
         self._lock = asyncio.Lock()
         self._tasks = concurrency.OwnedTasks("workspaces of the gateway")
         self._ask = ask
 
     async def open_usual_if_known(self) -> None:
-        """So that the first request does not wait for it. It is made only for a request, as people see it in the list."""
+        """Open it before the first request, if it exists. It is only created for a request, as lists show it."""
         await asyncio.to_thread(self._known.find_known_workspace, self._usual or USUAL_WORKSPACE_NAME)
         async with self.hold_workspace_open(""):
             pass
 
     @asynccontextmanager
     async def hold_workspace_open(self, name: str) -> AsyncIterator[AgentConversations]:
-        """The engine of a workspace, which stays open while this lasts; of the usual one where none is named."""
+        """Yield a workspace's engine, which stays open meanwhile. Without a name, the usual workspace."""
         wanted = name or self._usual or USUAL_WORKSPACE_NAME
         room = await self._find_or_open(wanted)
         identity = self._ids_by_name[wanted]
@@ -129,7 +129,7 @@ class GatewayWorkspaces:
         return LocalAgentConversations(bench, self._ask)
 
     async def _close_for_other_process(self, identity: str) -> None:
-        """Closes a workspace because another process, such as the window, wants to open it."""
+        """Close a workspace because another process, such as the window, wants to open it."""
         async with self._lock:
             self._conversations_by_id.pop(identity, None)
             if (stack := self._stacks_by_id.pop(identity, None)) is not None:
@@ -148,13 +148,13 @@ _released: dict[str, Callable[[], object]] = {}
 
 
 def set_release_handler(workspace: str, release: Callable[[], object]) -> Callable[[], object]:
-    """`release` is called when another process wants this workspace; it may raise ActionRefused. Call what is returned when it is closed."""
+    """Call `release` when another process wants the workspace; it may raise ActionRefused. Call the result once closed."""
     _released[workspace] = release
     return lambda: _released.pop(workspace, None)
 
 
 def close_for_other_process(workspace: str) -> int:
-    """Close a workspace that this process has open as a gateway or a worker, for somebody else. The exit code."""
+    """Close a workspace that a gateway or worker here has open, for another process. Return the exit code."""
     if (release := _released.get(workspace)) is None:
         return 1
     release()

@@ -1,9 +1,9 @@
-"""Parses request bodies incrementally: only what differs from the session's previous body is parsed.
+"""Parses request bodies incrementally: only what differs from the session's previous body.
 
-The list of messages is cut into its values in the bytes themselves. What was there before, byte for byte, is not parsed
-again, and what no fold touches goes on as the bytes it came as. Values are parsed one by one and long texts in slices,
-so that other threads go on between: the parser holds the interpreter. Slices and no process of its own:
-its messages would have to be made in this one as well, from bytes no shorter, and that in one go.
+The list of messages is split in the bytes themselves. Bytes that are as before are not parsed
+again, and what no fold changes is sent as the bytes that came. Values are parsed one by one
+and long texts in slices, since parsing blocks all other threads. Another process would not
+help: its messages would have to be created here as well, from as many bytes, and all at once.
 """
 
 import functools
@@ -28,19 +28,19 @@ from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from helix_desktop.protocols.wire_message import SLICE, Json, Piece, RequestHead, Speaker, Wired
 
-MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # The most bodies that are remembered, and the most bytes in all.
-MOST_BODIES_OF_SESSION = 8  # The most bodies remembered for one session, with side requests.
+MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # The most bodies that are remembered, and their most bytes.
+MOST_BODIES_OF_SESSION = 8  # The most bodies remembered for one session, including side requests.
 STEP = 1 << 18
-VALUES_IN_GROUP, MOST_JOINED = 64, 1 << 20  # So many values of a list are sent as one piece, up to so many bytes.
-MOST_PARSED_AGAIN = 1 << 14  # In bytes. The pieces of longer messages are held: parsing them takes more than a moment.
-MOST_LEVELS = 1_000  # Bodies that are nested more deeply are forwarded without being read.
-MOST_SLICED_LEVELS = 24  # Bodies that nest very long values more deeply are forwarded without being read.
-MOST_OPENING_SIGNS = 3_000_000  # Bodies with more lists and objects are forwarded without being read.
+VALUES_IN_GROUP, MOST_JOINED = 64, 1 << 20  # So many values of a list are sent together, up to so many bytes.
+MOST_PARSED_AGAIN = 1 << 14  # Bytes. Pieces of longer messages are kept, since parsing them again takes long.
+MOST_LEVELS = 1_000  # Bodies nested more deeply are forwarded unread.
+MOST_SLICED_LEVELS = 24  # Bodies nesting very long values more deeply are forwarded unread.
+MOST_OPENING_SIGNS = 3_000_000  # Bodies with more lists and objects are forwarded unread.
 MOST_SLICE_TRIES = 4_096
-FIRST_VALUES = 256  # Of a long body, this many values are made into messages before it is forwarded.
+FIRST_VALUES = 256  # Of a long body, so many values become messages before it is forwarded.
 _BACKSLASH = ord("\\")
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_LEVELS_AT_ONCE = 6  # A single regular expression can match values nested up to this deep.
+_LEVELS_AT_ONCE = 6  # One regular expression can match values nested this deeply.
 
 
 def _pattern_of_nested_value(levels: int) -> bytes:
@@ -71,7 +71,7 @@ BodyPieces = Sequence[bytes | bytearray | memoryview]
 
 
 class ValuePlaces(NamedTuple):
-    """Where each value of a body's list stands in its bytes; empty where that is not known."""
+    """Where each value of a body's list is in its bytes. Empty if unknown."""
 
     content: BodyBytes
     begins: "array[int]"
@@ -79,8 +79,8 @@ class ValuePlaces(NamedTuple):
 
 
 class ValueInBytes(dict[str, Json]):
-    """An object of a body's list, parsed once something in it is asked for: a history of short messages takes several times
-    its bytes as objects of Python. Until then json and orjson take it for an empty one. `places`: of the newest body that has it.
+    """An object of a body's list, parsed once something in it is asked for: a history of short messages takes several times its
+    bytes as objects of Python. Until then json and orjson take it for an empty one. `places`: of the newest body that has it.
     """
 
     __slots__ = ("at", "places")
@@ -112,13 +112,11 @@ def _parsing_method(name: str) -> Callable[..., Any]:
 
 _ASKED = {name for name in vars(dict) if callable(getattr(dict, name)) and name not in vars(object)}
 for _name in (*(_ASKED - {"fromkeys", "__class_getitem__"}), "__eq__", "__ne__", "__repr__"):
-    setattr(
-        ValueInBytes, _name, _parsing_method(_name)
-    )  # With `__iter__`, `dict(value)` and `{**value}` ask these too.
+    setattr(ValueInBytes, _name, _parsing_method(_name))  # `dict(value)` and `{**value}` use these, too.
 
 
 class MessageInBytes(Wired):
-    """A short message, whose pieces are parsed each time they are asked for."""
+    """A short message. Its pieces are parsed whenever they are used."""
 
     __slots__ = ("wire",)
     wire: str
@@ -135,9 +133,9 @@ class MessageInBytes(Wired):
 
 @dataclass(frozen=True, slots=True)
 class ParsedBody:
-    """A body that was read. `instructions`: its list, with nothing in place of what is said. `marked`: the values that may
-    carry a mark for the provider's cache; None: any. `previous`: what its line of requests keeps for the next one.
-    `read_rest`: where only the first values and messages are held, returns the body with all of them.
+    """A parsed body. `instructions`: its list, with only instructions. `marked`: values that
+    may have a cache mark (None: any). `previous`: what the next request of its line reuses.
+    `read_rest`: if only the first values and messages were read, returns the whole body.
     """
 
     wire: str
@@ -157,7 +155,7 @@ class ParsedBody:
         return found if isinstance(found, list) else []
 
     def encode_changed_body(self, value: Mapping[str, Json]) -> BodyPieces:
-        """Another body with values of this one, which go on as the bytes they came as."""
+        """Encode another body with values of this one, as the bytes that came."""
         name = MESSAGE_FIELDS[self.wire]
         given = value.get(name)
         content, begins, ends = self.places
@@ -166,7 +164,7 @@ class ParsedBody:
         token = secrets.token_hex(16)
         before, _, behind = orjson.dumps({**value, name: token}).partition(b'"%s"' % token.encode())
         as_it_came, units = memoryview(content), self.message_units
-        # From here on, messages are forwarded as they came: all if none was changed, else those that were not read.
+        # From here on, messages are forwarded as they came: all if none changed, else those not read.
         rest: bytes | memoryview = b""
         if ends:
             rest = as_it_came[begins[0] if given is units else ends[len(units) - 1] : ends[-1]]
@@ -175,7 +173,7 @@ class ParsedBody:
 
     @staticmethod
     def _encode_values(units: Sequence[Json]) -> Iterator[bytes | memoryview]:
-        """In groups, for each part that is sent costs time; large values are not held twice."""
+        """Yield values in groups, because each part sent costs time. Large values are not copied."""
         for at in range(0, len(units), VALUES_IN_GROUP):
             group = [piece for unit in units[at : at + VALUES_IN_GROUP] for piece in (b",", _encode_json_unit(unit))]
             pieces = group if at else group[1:]
@@ -187,7 +185,7 @@ def _encode_json_unit(value: Json) -> bytes | memoryview:
 
 
 class BodyParser:
-    """Remembers the last bodies, by what their sessions are called."""
+    """Remembers the last bodies, by session."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[str, str], list[ParsedBody]] = OrderedDict()
@@ -197,8 +195,8 @@ class BodyParser:
     def parse_body(
         self, wire: str, content: BodyBytes, session: str, *, may_go_on_unread: bool = False
     ) -> ParsedBody | None:
-        """The body; None where it is none of this protocol. ValueError where it is no JSON. `may_go_on_unread`:
-        of a long body that resembles none before, only the first messages are made.
+        """Parse a body. Return None if it is not of this protocol; raise ValueError for invalid JSON.
+        `may_go_on_unread`: only make the first messages of a long body that resembles none before.
         """
         before, same = self._find_most_similar(wire, content, session)
         found = _parse_from_difference(wire, content, before, same) if before is not None else None
@@ -238,7 +236,7 @@ class BodyParser:
 
 
 class _MessageReader:
-    """Makes messages while the values of a body are parsed, and holds none of those. `most`: after about so many it stops."""
+    """Makes messages from values while a body is parsed, and keeps no values. Stops after about `most`."""
 
     def __init__(self, wire: str, places: ValuePlaces, most: int | None = None) -> None:
         self.places = places
@@ -249,14 +247,14 @@ class _MessageReader:
         self._wire = wire
         self._most = most
         self._made = 0  # How many values the messages are made of.
-        self._open: list[Json] = []  # The others: more may belong to their message.
+        self._open: list[Json] = []  # The rest, as more may belong to their message.
 
     def reuse_from_previous_body(self, before: ParsedBody, known: int) -> None:
         self.values = before.message_units[:known]
         for unit in self.values:
             unit.places = self.places
         count = bisect_left(before.messages, known, key=lambda message: message.units[-1].at)
-        self.messages = before.messages[: max(0, count - 1)]  # More values may belong to the last one that is known.
+        self.messages = before.messages[: max(0, count - 1)]  # More values may belong to the last known one.
         self.chain += before.chain[: len(self.messages) - count_leading_instructions(self.messages)]
         self.instructions += before.instructions[:known]
         self._made = self.messages[-1].units[-1].at + 1 if self.messages else 0
@@ -294,7 +292,7 @@ def _parse_messages(wire: str, values: Sequence[Json], before: Sequence[Wired] =
 
 
 def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> ParsedBody | None:
-    """`first`: about how many values are held and made messages; None: all."""
+    """`first`: about how many values to keep and make messages of; None: all."""
     check_bracket_count(content, 0)
     places = ValuePlaces(content, array("q"), array("q"))
     reader = _MessageReader(wire, places, first)
@@ -316,7 +314,7 @@ def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> P
 
 
 def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, same: int) -> ParsedBody | None:
-    """The body, from the values on that differ. None where that cannot be told."""
+    """Parse only the values that differ. Return None if that is impossible."""
     content_before, begins, ends = before.places
     known = bisect_right(ends, same)
     check_bracket_count(content, ends[known - 1])
@@ -330,7 +328,7 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
         return None
     reader.add_last_message()
     marked, head = _find_marked_values(places, known, before.marked or ()), before.head
-    # As bytes: an agent that sends its tools in another order, or with their keys in another order, sends other tools.
+    # Compared as bytes: an agent that sends its tools, or their keys, in another order sends other tools.
     beside = content[: places.begins[0]], content[places.ends[-1] :]
     beside_before = content_before[: begins[0]], content_before[ends[-1] :]
     if beside != beside_before or any((*before.instructions[known:], *reader.instructions[known:])):
@@ -340,7 +338,7 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
 
 
 def _find_marked_values(places: ValuePlaces, known: int = 0, before: Iterable[int] = ()) -> frozenset[int]:
-    """Which values may carry a mark; `before`: those there were, of which as many as `known` are the same."""
+    """Return the values that may have a mark. `before`: earlier ones; `known` values are the same."""
     content, begins, ends = places
     marks = _find_all_in_steps(content, b'"cache_control"', begins[known], ends[-1]) if known < len(begins) else ()
     return frozenset((*(at for at in before if at < known), *(bisect_right(begins, at) - 1 for at in marks)))
@@ -366,7 +364,7 @@ def _parse_body_without_message_list(wire: str, places: ValuePlaces, units: list
 
 
 def parse_whole_body(content: BodyBytes) -> Json:
-    """The JSON of all of it. ValueError where it is none."""
+    """Parse the whole JSON. Raises ValueError if it is invalid."""
     begin = _end_of_repeat(_SPACE, content, 0)
     end = _find_value_end(content, begin)
     if _end_of_repeat(_SPACE, content, end) != len(content):
@@ -375,13 +373,13 @@ def parse_whole_body(content: BodyBytes) -> Json:
 
 
 def parse_value_between(content: BodyBytes, begin: int, end: int, level: int = 0) -> Json:
-    """The value that stands there: a long text, list or object is read in slices."""
+    """Parse the value there. A long text, list or object is parsed in slices."""
     if end - begin <= SLICE:
         return orjson.loads(content[begin:end])
     match content[begin : begin + 1] + content[end - 1 : end]:
         case b'""':
-            # Text that grows by `+=` in a `for` loop is not copied each time.
-            # Joining 30 MB at once would block all other threads for up to 30 ms.
+            # Text that grows by `+=` in a `for` loop is not copied each time. Joining 30 MB at once would
+            # block all other threads for up to 30 ms.
             text = ""
             for first, last in itertools.pairwise(_slice_positions(content, begin + 1, end - 1)):
                 text += orjson.loads(b'"%s"' % content[first:last])
@@ -392,11 +390,11 @@ def parse_value_between(content: BodyBytes, begin: int, end: int, level: int = 0
 
 
 def _parse_members(content: BodyBytes, begin: int, end: int, level: int) -> Json:
-    """A long list or object: as many members at once as a slice holds, and long ones alone."""
+    """Parse a long list or object: as many members at once as fit into a slice, and long ones alone."""
     opening, closing = content[begin : begin + 1], content[end - 1 : end]
     found: Any = {} if opening == b"{" else []
     at = _end_of_repeat(_SPACE, content, begin + 1)
-    while at < end - 1 or found:  # A member must follow each comma.
+    while at < end - 1 or found:  # Each comma must precede a member.
         last = _match_end_up_to(_WHOLE_MEMBERS, content, at, min(at + SLICE, end - 1)) - 1
         if last >= at:
             members = orjson.loads(opening + content[at:last] + closing)
@@ -412,7 +410,7 @@ def _parse_members(content: BodyBytes, begin: int, end: int, level: int) -> Json
 
 
 def _parse_long_member(content: BodyBytes, at: int, level: int, *, is_named: bool) -> tuple[Json, int]:
-    """A list or an object of the one member that begins here, and the place behind it."""
+    """Return a list or object with the one member that begins here, and the position after it."""
     begin = _end_of_repeat(_SPACE, content, at)
     named, at = _find_named_value(content, begin) if is_named else (0, begin)
     last = _find_value_end(content, at)
@@ -428,7 +426,7 @@ def _slice_positions(content: BodyBytes, at: int, end: int) -> Iterator[int]:
 
 
 def _next_slice_position(content: BodyBytes, at: int, end: int) -> int:
-    """Where a string may be cut: in no character, escape or surrogate pair. Else the end."""
+    """Return where a string may be split: not in a character, escape or surrogate pair. Or return the end."""
     for place in range(at, min(at + MOST_SLICE_TRIES, end)):
         plain = b"\\" not in content[place - 12 : place] and content[place] & 0xC0 != 0x80
         begins = content[place] == _BACKSLASH != content[place - 1] and content[place + 1 : place + 3].lower() != b"ud"
@@ -438,7 +436,7 @@ def _next_slice_position(content: BodyBytes, at: int, end: int) -> int:
 
 
 class MessagesNotFound(ValueError):
-    """Raised when the list of messages was not found or holds something else than objects."""
+    """The list of messages is missing or contains something other than objects."""
 
 
 def count_common_bytes(one: BodyBytes, other: BodyBytes) -> int:
@@ -452,7 +450,7 @@ def count_common_bytes(one: BodyBytes, other: BodyBytes) -> int:
 
 
 def _find_all_in_steps(content: BodyBytes, words: bytes, at: int, end: int) -> Iterator[int]:
-    """Where these words stand; looked for in steps, so that other threads go on between."""
+    """Yield where these words are, searching in steps so that other threads can run."""
     while at < end:
         stop = min(at + STEP, end)
         hit = content.find(words, at, stop + len(words) - 1)
@@ -462,7 +460,7 @@ def _find_all_in_steps(content: BodyBytes, words: bytes, at: int, end: int) -> I
 
 
 def check_bracket_count(content: BodyBytes, at: int, most: int = MOST_OPENING_SIGNS) -> None:
-    """ValueError where so many lists and objects may begin from here on that making them would hold up other requests."""
+    """Raise ValueError if so many lists and objects may begin here that parsing them would delay other requests."""
     count = 0
     for first in range(at, len(content), STEP):
         count += content.count(b"[", first, first + STEP) + content.count(b"{", first, first + STEP)
@@ -471,7 +469,7 @@ def check_bracket_count(content: BodyBytes, at: int, most: int = MOST_OPENING_SI
 
 
 def read_values_of_list(places: ValuePlaces, name: bytes, add: Callable[[list[Json]], object]) -> None:
-    """The objects of the list of that name: their places, and to `add` what they are. MessagesNotFound where there is none."""
+    """Read the list of that name: note its objects' places, and pass them to `add`. Raises MessagesNotFound."""
     content = places.content
     at = _end_of_repeat(_SPACE, content, 0)
     if content[at : at + 1] != b"{":
@@ -489,7 +487,7 @@ def read_values_of_list(places: ValuePlaces, name: bytes, add: Callable[[list[Js
 
 
 def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
-    """Behind the name that begins here, and where its value begins."""
+    """Return the position after the name that begins here, and where its value begins."""
     if content[at : at + 1] != b'"':
         raise MessagesNotFound
     end = _find_string_end(content, at + 1)
@@ -500,7 +498,7 @@ def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
 
 
 def _read_values_from(places: ValuePlaces, at: int, add: Callable[[list[Json]], object]) -> None:
-    """The objects of a list from here on. Small ones are read many at once; where that fails, one by one for a while."""
+    """Read a list's objects, many small ones at once, or for a while one by one if that fails."""
     content, begins, ends = places
     one_by_one_until = at
     while True:
@@ -524,8 +522,8 @@ def _read_values_from(places: ValuePlaces, at: int, add: Callable[[list[Json]], 
 
 
 def _parse_group_of_values(content: BodyBytes, at: int) -> tuple[list[int], list[int], list[Json]] | None:
-    """As many objects of a list as a slice holds: what parses up to the end of one is whole. None
-    where it is not seen where each of them ends, because as many ends are not found.
+    """Parse as many objects of a list as fit into a slice: what parses up to an
+    object's end is complete. Return None if not all of their ends are found.
     """
     stop = at + SLICE
     for _ in range(_SEAM_TRIES):
@@ -548,20 +546,20 @@ def _parse_group_of_values(content: BodyBytes, at: int) -> tuple[list[int], list
 
 @functools.lru_cache(maxsize=64)
 def _pattern_between_objects(first_names: frozenset[str]) -> re.Pattern[bytes]:
-    """Where one object ends and another with one of these names begins: never in a text, whose quotes have backslashes."""
+    """Match between two objects, the second of which begins with such a name. Texts escape their quotes."""
     names = b"|".join(re.escape(orjson.dumps(name)) for name in sorted(first_names))
     return re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{[ \t\r\n]*(?:%s)[ \t\r\n]*:)" % names)
 
 
 def _end_of_repeat(pattern: re.Pattern[bytes], content: BodyBytes, at: int) -> int:
-    """Where what the pattern repeats ends, looked for in steps: a pattern holds the interpreter."""
+    """Return the end of a repeated pattern, in steps, since matching blocks other threads."""
     while (end := _match_end_up_to(pattern, content, at, at + STEP)) > at:
         at = end
     return at
 
 
 def _match_end_up_to(pattern: re.Pattern[bytes], content: BodyBytes, at: int, most: int) -> int:
-    """Where what the pattern matches from here on ends; nothing behind `most` is looked at."""
+    """Return the end of a match at this position, looking no further than `most`."""
     found = pattern.match(content, at, most)
     return at if found is None else found.end()
 
@@ -577,7 +575,7 @@ def _find_value_end(content: BodyBytes, at: int) -> int:
 
 
 def _find_end_step_by_step(content: BodyBytes, at: int) -> int:
-    """Where a list or an object ends that is deep or long, from behind its first sign on."""
+    """Return where a deep or long list or object ends, starting after its first character."""
     depth = 1
     while depth:
         at = _end_of_repeat(_UNTIL_SIGN, content, at)
@@ -593,7 +591,7 @@ def _find_end_step_by_step(content: BodyBytes, at: int) -> int:
 
 
 def _find_string_end(content: BodyBytes, at: int) -> int:
-    """Behind the quote that ends the text in which this place is. One without escapes is found at once."""
+    """Return the position after the quote that ends the text around `at`. Fast without escapes."""
     quote = content.find(b'"', at)
     if quote >= 0 and content[quote - 1] != _BACKSLASH:
         return quote + 1
@@ -601,7 +599,7 @@ def _find_string_end(content: BodyBytes, at: int) -> int:
         at = _end_of_repeat(_TEXT, content, at)
         if content[at : at + 1] == b'"':
             return at + 1
-        at += 2  # Skips the escape sequence at which the search stopped.
+        at += 2  # Skip the escape that stopped the search.
         if at >= len(content):
             break
     raise MessagesNotFound

@@ -1,4 +1,4 @@
-"""Lists the agents the gateway knows and how each is pointed at it: for one run, or in its own settings file."""
+"""Lists the agents the gateway knows, and how to point each at it: for one run, or in its settings file."""
 
 import json
 import shlex
@@ -30,7 +30,7 @@ class AgentLaunch:
 
 @dataclass(frozen=True, slots=True)
 class AgentStart:
-    """What a launch is made of: the gateway's address for each upstream, the user's arguments and environment, and a private folder."""
+    """What a launch needs: the address for each upstream, the user's arguments and environment, and a private folder."""
 
     urls: Mapping[AgentUpstream, str]
     arguments: Sequence[str]
@@ -40,7 +40,7 @@ class AgentStart:
 
 @dataclass(frozen=True, slots=True)
 class KnownAgent:
-    """`program`: its command; `file`: the configuration `install` changes; `change`: its content with the address in it."""
+    """`program`: the agent's command. `file`: the configuration to change. `change`: adds the address to its content."""
 
     name: str
     title: str
@@ -51,14 +51,14 @@ class KnownAgent:
 
 
 def find_known_agent(name: str) -> KnownAgent:
-    """Returns the agent with this name. Raises InvalidInput if there is none."""
+    """Return the agent with this name. Raises InvalidInput if there is none."""
     if name not in KNOWN_AGENTS:
         raise InvalidInput(f"{name!r} is not a known agent. Choose one of {', '.join(KNOWN_AGENTS)}.")
     return KNOWN_AGENTS[name]
 
 
 def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
-    """An agent nobody has described: it reads its address from the usual variables of its protocol, or takes it where `{url}` stands."""
+    """Describe an unknown agent, which gets its address by its protocol's usual variables, or in place of `{url}`."""
 
     def launch(start: AgentStart) -> AgentLaunch:
         ((_, url),) = start.urls.items()
@@ -87,8 +87,8 @@ def _build_claude_launch(start: AgentStart) -> AgentLaunch:
 
 
 def _build_codex_launch(start: AgentStart) -> AgentLaunch:
-    """Every user of the machine can read a command line, so the token goes by a header from the
-    environment. A provider of the user's own keeps all but its address.
+    """Launch Codex. Command lines are visible to all users, so the token is in a header
+    from the environment. The user's own provider keeps everything but its address.
     """
     ((upstream, url),) = start.urls.items()
     base, _, token = url.partition("/t/")
@@ -116,7 +116,7 @@ def _build_gemini_launch(start: AgentStart) -> AgentLaunch:
 
 
 def _build_pi_launch(start: AgentStart) -> AgentLaunch:
-    """It reads its models from a folder: its own one for this run, in which all else is linked."""
+    """Launch pi with its own folder of models for this run, in which everything else is linked."""
     folder = Path(start.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent")
     start.scratch.mkdir(parents=True, exist_ok=True)
     for each in folder.iterdir() if folder.is_dir() else ():
@@ -148,7 +148,7 @@ def _change_opencode_settings(text: str, url: str) -> str:
 
 
 def _set_opencode_addresses(text: str, urls: Mapping[AgentUpstream, str], what: str = "opencode.json") -> str:
-    """Sets the gateway's address for every provider in opencode's settings, keeping the user's other options."""
+    """Set the gateway's address for every provider in opencode's settings, keeping other options."""
     parse_commented_json(text, what)
     for name, base in _base_addresses(urls, {"anthropic": "/v1", "openai": "/v1", "google": "/v1beta"}).items():
         text = set_commented_json(text, ("provider", name, "options", "baseURL"), base)
@@ -156,7 +156,7 @@ def _set_opencode_addresses(text: str, urls: Mapping[AgentUpstream, str], what: 
 
 
 def _base_addresses(urls: Mapping[AgentUpstream, str], versions: Mapping[str, str]) -> dict[str, str]:
-    """The address of each provider. One with an address of its own gets no version: its own address has it."""
+    """Return each provider's address. A custom address already contains the version."""
     usual = next((url for upstream, url in urls.items() if not upstream.provider), "")
     named = {upstream.provider: url for upstream, url in urls.items() if upstream.provider}
     return {**{name: usual + version for name, version in versions.items()}, **named}

@@ -1,7 +1,7 @@
-"""Records agents' requests as facts of a conversation and returns what its view sends on.
+"""Records agents' requests as facts of a conversation, and returns what its view sends.
 
-It runs where the workspace is open, on the same sessions that the window shows. It must not see
-keys, headers or addresses.
+Runs where the workspace is open, on the same sessions that
+the window shows. It must not see keys, headers or addresses.
 """
 
 import asyncio
@@ -37,31 +37,31 @@ from helix_desktop.workbench.open_workbench import Workbench
 log = logging.getLogger(__name__)
 
 UNSENT_MESSAGE = Wired(Speaker.USER, (), ())
-MOST_OPEN_CONVERSATIONS = 24  # At most this many conversations are held open.
+MOST_OPEN_CONVERSATIONS = 24  # At most so many conversations are kept open.
 MESSAGES_IN_COMMIT = 30
 TITLE_CHARACTERS = 60
-QUIET_SECONDS = 0.025  # For so long after a request, no further part of a long history is recorded.
-AHEAD_SECONDS = 0.05  # A forwarded request is recorded this many seconds later, or sooner if another one needs it.
+QUIET_SECONDS = 0.025  # So long after a request, a long history's recording pauses.
+AHEAD_SECONDS = 0.05  # A forwarded request is recorded so much later, or as soon as another one needs it.
 _OPENING_TAG = re.compile(r"<([a-zA-Z_-]{1,40})[^<>]*>")  # Of the blocks that clients put before a first message.
 
 
 class LocalAgentConversations:
-    """All conversations of connected agents in one workspace."""
+    """The conversations of connected agents in one workspace."""
 
     def __init__(self, bench: Workbench, ask: AskAgentModel) -> None:
         self._bench = bench
         self._ask = ask
         self._matcher = ConversationMatcher()
         self._open_conversations: dict[str, OpenAgentConversation] = {}
-        self._figures: dict[str, tuple[float, float, Figures]] = {}  # The figures of conversations that are closed.
+        self._figures: dict[str, tuple[float, float, Figures]] = {}  # The figures of closed conversations.
         self._read = asyncio.Lock()
         self._is_read = False
-        self._quiet_until = 0.0  # By the loop's clock.
+        self._quiet_until = 0.0  # A time of the event loop's clock.
         self._tasks = concurrency.OwnedTasks("recording requests")
-        self._imports: list[tuple[KnownMessages, Ticket]] = []  # Long ones still being recorded.
+        self._imports: list[tuple[KnownMessages, Ticket]] = []  # Long histories still being recorded.
 
     async def count_known_messages(self, arrival: Arrival) -> int:
-        """How many of the request's messages are facts already, or will be."""
+        """Return how many of the messages are, or will be, facts."""
         await self._read_stored_lines_once()
         ahead = self._find_running_import(arrival)
         return ahead[1].messages if ahead else self._find_position_of(arrival).known_count
@@ -84,7 +84,7 @@ class LocalAgentConversations:
         return Sent(ticket, entries, recallable=False, taken_out=taken_out)
 
     def _find_running_import(self, arrival: Arrival) -> tuple[KnownMessages, Ticket] | None:
-        """The long history that this request goes on from, where it is still being recorded."""
+        """Return the long history that this request continues, if it is still being recorded."""
         chain = arrival.chain
         return next((i for i in self._imports if chain[i[1].messages - 1 : i[1].messages] == (i[1].last,)), None)
 
@@ -101,13 +101,13 @@ class LocalAgentConversations:
                 now = self._find_position_of(arrival) if place.line is not None else place
                 if now.line is not place.line:
                     continue
-                place = now  # The conversation may have grown while this request waited.
+                place = now  # The conversation may have grown meanwhile.
                 if place.known_count < known_count:
                     raise ActionRefused("The conversation was continued elsewhere in the meantime.")
                 return await self._record_and_fold_request(arrival, messages, place, track)
 
     async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
-        """What the request would become; nothing is recorded."""
+        """Return what the request would become, without recording it."""
         await self._read_stored_lines_once()
         place = self._find_position_of(arrival)
         entries, taken_out = tuple[Entry, ...](), tuple[Changed, ...]()
@@ -124,7 +124,7 @@ class LocalAgentConversations:
         return Sent(ticket, entries, recallable=False, taken_out=taken_out)
 
     def _find_position_of(self, arrival: Arrival) -> RequestPosition:
-        """Conversations that were deleted meanwhile are forgotten."""
+        """Return a request's position, forgetting conversations deleted meanwhile."""
         while True:
             place = self._matcher.find_request_position(arrival.chain, arrival.session, arrival.head, arrival.parent)
             named = (place.line.conversation if place.line else "", place.parent)
@@ -156,7 +156,7 @@ class LocalAgentConversations:
         conversation = follower.conversation
         if not aside:
             if _seq_of_last_message(conversation.state.facts) > track.last_message_seq:
-                # A reply in the journal never reached the agent, so the conversation is rewound.
+                # A recorded reply never reached the agent, so rewind the conversation.
                 await follower.rewind_and_keep_exclusions(track.last_message_seq)
             await follower.apply_request_settings(arrival)
             if not arrival.fold or _is_long_history(messages, track):
@@ -175,14 +175,14 @@ class LocalAgentConversations:
         ticket = replace(ticket, live=not aside)
         return Sent(ticket, shown.entries, _contains_any_fold(shown), shown.taken_out)
 
-    # --- Requests that are sent on before they are recorded
+    # --- Sending requests before they are recorded
 
     def _forward_if_nothing_due(
         self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: KnownMessages
     ) -> Sent | None:
-        """Sends the request before recording it when no fold can be due; the reply waits until it is recorded.
+        """Send the request before recording it if no fold can be due. The reply waits for the recording.
 
-        What the new messages make due is folded for the next request. Returns None when something may be due now.
+        What the new messages make due is folded for the next request. None: something may be due now.
         """
         follower = self._open_conversations.get(track.conversation)
         if follower is None or not track.can_lock_now or not place.is_at_end or place.known_count == len(messages):
@@ -207,8 +207,8 @@ class LocalAgentConversations:
         messages: Sequence[Wired],
         shown: ViewEntries,
     ) -> Sent:
-        """Sends known messages as the view shows them, and all others as they came."""
-        first = len(track.chain) or len(messages)  # Where nothing is known, nothing is listed.
+        """Send known messages as the view shows them, and all others as they came."""
+        first = len(track.chain) or len(messages)  # If nothing is known, nothing is listed.
         entries = (*shown.entries, *map(As, range(first, len(messages))))
         ticket = _build_ticket(track, arrival, follower.conversation.state.last_seq)
         ticket = replace(ticket, ahead=True, is_import=_is_long_history(messages, track))
@@ -228,10 +228,10 @@ class LocalAgentConversations:
     async def _append_unrecorded_messages(
         self, follower: OpenAgentConversation, track: KnownMessages, arrival: Arrival, messages: Sequence[Wired]
     ) -> None:
-        """Long histories in parts, each in one commit: where a request is given up, the next one goes on from there."""
+        """Record long histories in parts, one commit each, so that an aborted request can be continued later."""
         many = _is_long_history(messages, track)
         while (known := len(track.chain)) < len(messages):
-            if many:  # The first request of a session waits for several commits, each behind one of these.
+            if many:  # A session's first request waits for several of these.
                 await asyncio.sleep(self._quiet_until - asyncio.get_running_loop().time())
             ends = _end_of_next_batch(messages, known)
             batch = [Wired(one.speaker, one.units, one.pieces) for one in messages[known:ends]]
@@ -242,7 +242,7 @@ class LocalAgentConversations:
                     facts.Received(arrival.chain[known:ends], tuple(seqs), track.session, track.head)
                 ]
                 if any(message.speaker is Speaker.ASSISTANT for message in batch):
-                    # The agent got these replies elsewhere, not through the gateway.
+                    # The agent got these replies without the gateway.
                     new_facts.append(facts.BroughtIn(facts.Origin(), "", first))
                 await writer.conversation.append_facts(*new_facts)
             for hashed, seq in zip(arrival.chain[known:ends], seqs, strict=True):
@@ -251,8 +251,8 @@ class LocalAgentConversations:
     async def _record_forwarded_request(
         self, follower: OpenAgentConversation, track: KnownMessages, arrival: Arrival, messages: Sequence[Wired]
     ) -> None:
-        """The request goes out first, and what is answered at once comes through; the end of the
-        reply waits for this, but for a long history, which takes a millisecond a message.
+        """Record a request after sending it. An immediate answer gets through, but the reply's
+        end waits for this, except for long histories, which take a millisecond a message.
         """
         with suppress(TimeoutError):
             await asyncio.wait_for(track.is_wanted.wait(), AHEAD_SECONDS)
@@ -272,8 +272,8 @@ class LocalAgentConversations:
             track.is_recorded.set()
 
     async def _rewind_or_fork(self, place: RequestPosition, track: KnownMessages, arrival: Arrival) -> KnownMessages:
-        """The request leaves the known line. An agent that names its conversation has rewound it; of others
-        it may be another session with the same beginning, which gets a conversation of its own.
+        """Handle a request that leaves the known line. An agent that names its conversation has rewound it.
+        For others, this may be another session with the same beginning, so it gets its own conversation.
         """
         seq = place.seqs[-1] if place.seqs else 0
         if _belongs_to_same_session(arrival, track):
@@ -294,7 +294,7 @@ class LocalAgentConversations:
         return fresh
 
     async def _record_which_messages_fork_contains(self, track: KnownMessages) -> None:
-        """A fork copies facts, but not the later note on which messages they stand for."""
+        """Record which messages a fork's facts stand for, because that note is not copied."""
         recorded = await self._bench.read_conversation_facts(track.conversation)
         noted = len(known_messages_from_facts(track.conversation, recorded).chain)
         if noted < len(track.chain):
@@ -303,7 +303,7 @@ class LocalAgentConversations:
             await follower.conversation.append_facts(fact)
 
     async def _get_open_conversation(self, track: KnownMessages) -> OpenAgentConversation:
-        """The conversation, open; of those nobody asked for lately it is let go."""
+        """Return the conversation, opened. Closes those not used recently."""
         held = self._open_conversations.pop(track.conversation, None)
         if held is None:
             held = await OpenAgentConversation.open_by_name(self._bench, track.conversation, self._ask)
@@ -315,8 +315,8 @@ class LocalAgentConversations:
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
     ) -> list[tuple[str, str, str, bool]]:
-        """A reply with calls of ours is recorded, and they are answered: id, name, text and whether
-        it went well. `refusal`: what all of them are told instead.
+        """Record a reply with calls of ours, and answer these: id,
+        name, text and success. `refusal`: the answer for all of them.
         """
         track = self._known_messages_of_ticket(ticket)
         answered = [
@@ -336,8 +336,8 @@ class LocalAgentConversations:
         return answered
 
     async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown_key: str) -> None:
-        """The agent's reply is recorded; `shown_key` is the key of what the agent saw of it; empty: it
-        broke off, and is paid all the same. None: the last hidden one was it.
+        """Record the agent's reply. `shown_key`: the key of what the agent saw;
+        empty: it broke off, but is paid. None: the last hidden one was the reply.
         """
         recording = self._record_reply(ticket, replied, shown_key)
         if ticket.is_import:
@@ -377,8 +377,8 @@ class LocalAgentConversations:
             await follower.update_entries(track)
 
     async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
-        """The provider found the request too long: what it becomes after a fold, which may have been
-        made since it was sent. None where nothing more can be folded.
+        """Fold after the provider found the request too long, unless that was
+        done since it was sent. Return None if nothing more can be folded.
         """
         track = self._known_messages_of_ticket(ticket)
         if track is None or not ticket.live:
@@ -398,7 +398,7 @@ class LocalAgentConversations:
             return Sent(again, shown.entries, recallable=True, taken_out=shown.taken_out)
 
     async def figures_since(self, since: float = 0.0) -> Sequence[Figures]:
-        """Of the conversations that are held open; `since`: of all that went on after then, and only what came after."""
+        """Return the figures of open conversations. `since`: of all used after that time, from then on."""
         found = [
             compute_agent_figures(name, one.conversation.state, since) for name, one in self._open_conversations.items()
         ]
@@ -422,7 +422,7 @@ class LocalAgentConversations:
         return len(track.chain) == ticket.messages and track.chain[-1] == ticket.last
 
     async def _run_recall_call(self, call: Piece, track: KnownMessages | None) -> tuple[str, bool]:
-        """Runs a hidden recall call. Returns its text and whether it succeeded; an error is given to the model as text."""
+        """Run a hidden recall call. Return its text and success; the model gets errors as text."""
         try:
             given = json.loads(call.text or "{}")
             asked: Mapping[str, object] = given if isinstance(given, dict) else {}
@@ -453,7 +453,7 @@ class LocalAgentConversations:
             return f"[{error}]", False
         return text, True
 
-    # --- After a restart, the known conversations are read again
+    # --- Reading known conversations again after a restart
 
     async def _read_stored_lines_once(self) -> None:
         async with self._read:
@@ -466,20 +466,20 @@ class LocalAgentConversations:
             self._is_read = True
 
     async def aclose(self) -> None:
-        """Let go of the conversations, when what went on is recorded."""
+        """Close the conversations once forwarded requests are recorded."""
         await self._tasks.wait_for_all_tasks()
         await self._tasks.aclose(limit=1)
         self._open_conversations.clear()
 
 
 def _is_long_history(messages: Sequence[Wired], track: KnownMessages) -> bool:
-    """Whether the request has so many new messages that it is sent on before they are recorded, without a fold."""
+    """Whether so many messages are new that it is sent, without folds, before they are recorded."""
     return len(messages) - len(track.chain) > LONG_HISTORY_MESSAGES + len(track.chain) // 50
 
 
 def _end_of_next_batch(messages: Sequence[Wired], first: int) -> int:
-    """Where a part ends that begins with `first`: before a reply, so that results stay together.
-    Where no reply comes, it ends all the same: other agents wait for each commit.
+    """Return the end of the batch at `first`: before a reply, to keep results
+    together. Even without one it must end, because other agents wait for each commit.
     """
     most = min(first + 2 * MESSAGES_IN_COMMIT, len(messages))
     replies = (at for at in range(first + MESSAGES_IN_COMMIT, most) if messages[at].speaker is Speaker.ASSISTANT)
@@ -513,12 +513,12 @@ def _contains_any_fold(shown: ViewEntries) -> bool:
 
 
 def _belongs_to_same_session(arrival: Arrival, track: KnownMessages) -> bool:
-    """Whether it names this session: messages missing from it were rewound or are asked again."""
+    """Whether it names this session, so that missing messages were rewound or are being repeated."""
     return bool(arrival.session) and arrival.session == track.session
 
 
 def title_from_messages(messages: Sequence[Wired]) -> str:
-    """The first words a person said, without what the client put around them."""
+    """Return the first words of a person, without what the client added."""
     for message in messages:
         if message.speaker is Speaker.USER:
             for piece in message.pieces_of_kind(PieceKind.TEXT):

@@ -1,6 +1,6 @@
-"""Encodes the messages between the process with the agent's connection and the one with the journal as lines of JSON.
+"""Encodes messages between the agent's process and the journal's process as lines of JSON.
 
-A history is told once. Of what is told again with every request only what differs goes over.
+A history is sent once. Of what is repeated with every request, only the difference is sent.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _CLASSES_BY_NAME: Mapping[str, type] = {
 }  # fmt: skip
 
 
-MOST_HELD_VALUES = 64  # The last value is kept for at most this many names.
+MOST_HELD_VALUES = 64  # The last value is kept for so many names.
 
 _ANSWERS = frozenset({"answer", "failed", "sent"})
 log = logging.getLogger(__name__)
@@ -42,13 +42,13 @@ Tuple = tuple[Any, ...]
 
 
 class LastSentValues:
-    """The last value sent under each name, at both ends, so that only the difference is sent."""
+    """The last value sent under each name, kept at both ends so that only differences are sent."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[str, Tuple] = OrderedDict()
 
     def split_known_start(self, name: str, value: Tuple) -> tuple[int, Tuple]:
-        """Returns how many items at the beginning are the same as last time, and the rest."""
+        """Return how many first items are as last time, and the rest."""
         before = self._held.get(name, ())
         same = count_equal_blocks(before, value)
         self._remember_value(name, value)
@@ -67,8 +67,8 @@ class LastSentValues:
 
 
 class ProcessTalk:
-    """Questions and answers of two processes over one connection, a line each; either end may ask. `send` writes a line,
-    `answer` answers a question of the other end, `failure` is what a refusal of it becomes here.
+    """Questions and answers between two processes, a line each; either may ask. `send` writes a
+    line, `answer` answers the other end's questions, `failure` turns its refusals into errors.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class ProcessTalk:
 
 
 def encode_line(value: Any) -> bytes:
-    """A value as a line of JSON; dataclasses say which they are. A message's own JSON stays where it came in."""
+    """Encode a value as a line of JSON; dataclasses are named. A message's own JSON stays where it came in."""
     return orjson.dumps(_to_json_value(value), option=orjson.OPT_APPEND_NEWLINE)
 
 
@@ -126,7 +126,7 @@ def decode_line(content: bytes | bytearray) -> Any:
 
 
 def _to_json_value(value: Any) -> Any:
-    if isinstance(value, str):  # Checked first: a long history has thousands of digests.
+    if isinstance(value, str):  # First, as a long history has thousands of digests.
         return value
     if isinstance(value, Wired):
         pieces = [_to_json_value(piece) for piece in value.pieces]

@@ -1,4 +1,4 @@
-"""Finds or creates the workspace of a project: one for each, so that no agent finds what another one saw."""
+"""Finds or creates a project's workspace. Each has its own, so no agent sees another project's content."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ LONGEST_NAME = 60
 
 
 def find_project_workspace(known: Sequence[KnownWorkspace], folder: Path) -> KnownWorkspace | None:
-    """The workspace that works on the folder, or on one above it within the same project."""
+    """Return the workspace for the folder, or for one above it in the same project."""
     roots = {Path(root).resolve(): each for each in known for root in each.settings.roots}
     project = project_folder(folder)
     between = [folder, *folder.parents]
@@ -18,7 +18,7 @@ def find_project_workspace(known: Sequence[KnownWorkspace], folder: Path) -> Kno
 
 
 def create_project_workspace(workspaces: AllWorkspaces, folder: Path) -> KnownWorkspace:
-    """A new workspace on the project, with its name, and the name of the folder it is in where another one is called so."""
+    """Create a workspace named after the project, and after the folder around it if the name is taken."""
     project = project_folder(folder)
     name = project.name[:LONGEST_NAME]
     if name.casefold() in {each.name.casefold() for each in workspaces.list_workspaces()}:
@@ -27,12 +27,12 @@ def create_project_workspace(workspaces: AllWorkspaces, folder: Path) -> KnownWo
 
 
 def can_be_project_folder(folder: Path, home: Path) -> bool:
-    """Whether the folder is somebody's work: neither the home folder nor one above it."""
+    """Whether the folder can be a project: neither the home folder nor one above it."""
     return folder != home and folder not in home.parents
 
 
 def project_folder(folder: Path) -> Path:
-    """The folder of the repository it is in, or the folder itself."""
+    """Return the folder of the repository around it, or the folder itself."""
     home = Path.home().resolve()
     above = (each for each in (folder, *folder.parents) if can_be_project_folder(each, home))
     return next((each for each in above if (each / ".git").exists()), folder)

@@ -1,6 +1,6 @@
-"""Reads the bodies of a provider's replies within limits, so that none takes more memory or time from other agents.
+"""Reads the bodies of a provider's replies within limits of memory and time.
 
-What cannot be read within them is not lost: the agent gets the bytes as they came.
+What exceeds them is not lost: the agent gets the bytes as they came.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from helix_desktop.gateway.incremental_parsing import check_bracket_count, parse
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
 from helix_desktop.protocols.wire_message import Json
 
-MOST_REPLY_BYTES = 64 << 20  # In bytes: the largest reply, both compressed and decompressed.
-MOST_REFUSAL_BYTES = 1 << 20  # In bytes: the largest refusal by a provider, decompressed.
-LARGE_REPLY_BYTES = 1 << 19  # In bytes. Larger replies are parsed in a thread.
-MOST_REPLY_SIGNS = 500_000  # A reply with more lists and objects than this is not parsed.
-_PIECE = 64 << 10  # In bytes. After decompressing this much, other requests get their turn.
+MOST_REPLY_BYTES = 64 << 20  # Bytes. The largest reply, compressed or not.
+MOST_REFUSAL_BYTES = 1 << 20  # Bytes. The largest refusal of a provider, decompressed.
+LARGE_REPLY_BYTES = 1 << 19  # Bytes. Larger replies are parsed in a thread.
+MOST_REPLY_SIGNS = 500_000  # Replies with more lists and objects are not parsed.
+_PIECE = 64 << 10  # Bytes. After decompressing so much, others get their turn.
 
 
 class UnreadableReply(ValueError):
-    """A stream cannot be read any further. `chunk`: the bytes that were not read, as they came."""
+    """A stream can't be read any further. `chunk`: the unread bytes, as they came."""
 
     def __init__(self, why: str, chunk: bytes) -> None:
         super().__init__(why)
@@ -34,7 +34,7 @@ class UnreadableReply(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ProviderRefusal:
-    """A reply that refuses. `content` is its body as it came, `text` what it stands for, as far as that can be read."""
+    """A refusal. `content` is its body as it came, `text` its readable text."""
 
     response: httpx.Response
     content: bytes | bytearray
@@ -48,20 +48,20 @@ class ProviderRefusal:
 
 
 def build_own_refusal(status: int, kind: str, sentence: str) -> ProviderRefusal:
-    """A refusal of our own, in a form that the clients of all protocols read."""
+    """Build a refusal of our own, in a form that clients of all protocols understand."""
     error = {"type": kind, "message": sentence}
     failed = httpx.Response(status, json={"type": "error", "error": error})
     return ProviderRefusal(failed, failed.content, failed.content)
 
 
 def coding_of_reply(response: httpx.Response) -> str:
-    """How the body is compressed; empty where it is not."""
+    """Return the body's compression, or an empty string."""
     coding = response.headers.get("content-encoding", "").strip()
     return "" if coding.lower() == "identity" else coding
 
 
 async def read_raw_body(chunks: AsyncIterator[bytes]) -> bytearray:
-    """The body as it came. Of one that is longer than the limit the first part: the rest is still in `chunks`."""
+    """Read the body as it came. If it exceeds the limit, the rest stays in `chunks`."""
     content = bytearray()
     async for chunk in chunks:
         content += chunk
@@ -71,7 +71,7 @@ async def read_raw_body(chunks: AsyncIterator[bytes]) -> bytearray:
 
 
 async def read_refusal(response: httpx.Response) -> ProviderRefusal:
-    """The whole refusal. The response is closed."""
+    """Read the whole refusal and close the response."""
     async with aclosing(response):
         content = await read_raw_body(response.aiter_raw())
     if len(content) > MOST_REPLY_BYTES:
@@ -86,7 +86,7 @@ async def read_refusal(response: httpx.Response) -> ProviderRefusal:
 
 
 async def parse_whole_reply(content: bytearray, coding: str) -> Json:
-    """The JSON of a reply that came whole. ValueError where it is damaged, or stands for more than is read."""
+    """Parse a complete reply. Raises ValueError if it is damaged or too large."""
     if coding or len(content) > LARGE_REPLY_BYTES:
         return await asyncio.to_thread(_parse_reply_value, content, coding)
     return _parse_reply_value(content, coding)
@@ -99,7 +99,7 @@ def _parse_reply_value(content: bytearray, coding: str) -> Json:
 
 
 async def read_asked_reply(wire: Any, response: httpx.Response) -> Json:
-    """The JSON of a reply to a question of the gateway's own, also where it came as a stream all the same."""
+    """Parse the reply to a question of our own, even if it came as a stream."""
     async with aclosing(response):
         content = await read_raw_body(response.aiter_raw())
     coding = coding_of_reply(response)
@@ -118,7 +118,7 @@ def _parse_events(wire: Any, content: bytes, coding: str) -> Json:
 
 
 async def decode_reply_chunks(chunks: AsyncIterator[bytes], coding: str) -> AsyncIterator[tuple[bytes, bytes]]:
-    """Each chunk of a stream as it came, with what it stands for in small pieces: the first comes with the chunk, others with none."""
+    """Yield each chunk of a stream as it came, with its decompressed content in small pieces: the chunk comes with the first."""
     chunk = b""
     try:
         body = BodyDecompressor(coding, MOST_REPLY_BYTES)

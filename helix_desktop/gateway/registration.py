@@ -1,7 +1,7 @@
-"""Defines what one address of the gateway gives access to.
+"""Defines what an address of the gateway gives access to.
 
-Each address has a token in its path, and a request without one is refused. Two agents that run at
-once have two registrations, so that neither reaches the other's workspace or provider.
+Each address has a token in its path, without which requests are refused. Agents that run at the
+same time have separate registrations, so that none reaches another's workspace or provider.
 """
 
 import hashlib
@@ -23,11 +23,11 @@ CONVERSATIONS_FILE = "gateway-conversations.json"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GatewayRegistration:
-    """`upstream`: where everything goes; empty: to each protocol's own provider, or to what `upstreams` names for it.
-    `folds_plans`: also of agents signed in with a subscription. `key`: of the keyring, for requests that come without one
-    and go to `key_host`, and to nowhere else. `folder`: where the agent works; its workspace is used unless `workspace` names one. `proxies`: the environment's
-    settings for the way to the provider, certificates among them, as the agent has them; None: as this process has them. `since`:
-    figures count from then on. `sees_all`: its status tells about all agents; for the window.
+    """`upstream`: where all requests go; empty: to each protocol's provider, or as `upstreams` says.
+    `folds_plans`: fold even for subscriptions. `key`: a stored key for requests without one, only for
+    `key_host`. `folder`: where the agent works, which selects the workspace unless `workspace` names
+    it. `proxies`: the agent's environment settings for proxies and certificates; None: this process's.
+    `since`: figures count from then. `sees_all`: its status covers all agents, for the window.
     """
 
     token: str = field(repr=False)
@@ -45,12 +45,12 @@ class GatewayRegistration:
     sees_all: bool = False
 
     def as_json_without_key(self) -> dict[str, Any]:
-        """Returns the fields for another process of this user, without the key."""
+        """Return the fields for another process of this user, without the key."""
         return {name: value for name, value in asdict(self).items() if name != "key"}
 
 
 def new_token() -> str:
-    """A token nobody guesses, as it may stand in a path."""
+    """Return an unguessable token that can be part of a path."""
     return secrets.token_urlsafe(24)
 
 
@@ -60,16 +60,16 @@ class GatewayRegistrations:
         self.replace_all(first)
 
     def replace_all(self, registrations: Iterable[GatewayRegistration]) -> None:
-        """From now on these alone."""
+        """Replace all registrations."""
         self._known = {_digest_of_token(one.token): one for one in registrations if one.token}
 
     def find_by_token(self, token: str) -> GatewayRegistration | None:
-        """By a digest: how long a comparison takes tells nothing about a token."""
+        """Find a registration by its token's digest, so that timing reveals nothing."""
         return self._known.get(_digest_of_token(token)) if token else None
 
 
 class RegisteredConversations:
-    """Which conversations each registration has, and their workspaces. A file keeps them for the gateway that follows a killed one."""
+    """The conversations of each registration, and their workspaces. A file keeps them in case the gateway is killed."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
@@ -89,7 +89,7 @@ class RegisteredConversations:
         try:
             fresh.write_text(json.dumps(self._known), "utf-8")
             fresh.replace(self._file)
-        except OSError as error:  # A later gateway lacks some figures; the agent gets its answer.
+        except OSError as error:  # A later gateway lacks figures; the agent is served.
             log.warning("what a registration's conversations are was not kept: %s", error.strerror)
 
     def find_conversations(self, token: str) -> Mapping[str, str]:

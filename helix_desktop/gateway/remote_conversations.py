@@ -1,6 +1,6 @@
 """Forwards requests to the process that has the workspace open, and serves them there.
 
-Commands reach it the way every command does; this one lasts, and carries one question after the other both ways.
+The connection is made as by a command, but it lasts, and carries questions in both directions.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ CLOSED = "The program that had the workspace open has closed."
 
 
 class RemoteAgentConversations:
-    """Conversations of a workspace open in another process. `is_ended`: that process has closed."""
+    """Conversations of a workspace that another process has open. `is_ended`: that process has closed."""
 
     def __init__(self, wire: running_instance.FrameConnection, ask: AskAgentModel) -> None:
         self._ask = ask
@@ -49,7 +49,7 @@ class RemoteAgentConversations:
         return await self._lines_to_send.get()
 
     async def write_output(self, content: bytes) -> None:
-        """A part of a line: an answer, or a question from there."""
+        """Take a part of a line: an answer or a question from the other process."""
         self._incoming_line += content
         if not content.endswith(b"\n"):
             return
@@ -61,10 +61,10 @@ class RemoteAgentConversations:
         self._talk.handle_message(kind, number, value)
 
     async def print_line(self, words: str) -> None:
-        """Nothing is said to people here."""
+        """Do nothing: this connection has no output for people."""
 
     async def print_error(self, words: str) -> None:
-        """What went wrong there goes to the log."""
+        """Log the other process's error."""
         log.warning("the engine complains: %s", words)
 
     async def _send_line(self, value: tuple[str, int, Any]) -> None:
@@ -83,7 +83,7 @@ class RemoteAgentConversations:
         return found
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
-        """Sends only the messages that the other process does not have yet."""
+        """Send only messages that the other process lacks."""
         known = await self.count_known_messages(arrival)
         found: Sent = await self._call_other_process(
             "arrive", *self._shorten_arrival(arrival), known, tuple(messages[known:])
@@ -96,7 +96,7 @@ class RemoteAgentConversations:
         return found
 
     def _shorten_arrival(self, arrival: Arrival) -> tuple[Arrival, int, int]:
-        """Returns the arrival with only the new hashes and tools, and how many of each the other process already has."""
+        """Return the arrival with only new hashes and tools, and how many of each are already known there."""
         known, chain = self._last_values.split_known_start(f"{arrival.session} chain", arrival.chain)
         same, tools = self._last_values.split_known_start(f"{arrival.session} tools", arrival.tools)
         return replace(arrival, chain=chain, tools=tools), known, same
@@ -118,7 +118,7 @@ class RemoteAgentConversations:
         return found
 
     async def aclose(self) -> None:
-        """Ends it there too: the connection is closed."""
+        """Close the connection, which ends the other end, too."""
         await self._talk.tasks.aclose(limit=1)
 
 

@@ -1,4 +1,4 @@
-"""Passes a reply on to the agent without hidden calls, and continues the request while the model only recalls."""
+"""Relays a reply to the agent without hidden calls, and continues requests while the model only recalls."""
 
 import asyncio
 import itertools
@@ -34,17 +34,17 @@ from helix_desktop.protocols.wire_message import Json, Piece, PieceKind, Wired, 
 
 log = logging.getLogger(__name__)
 
-MOST_RECALL_REPLIES = 12  # The most replies in a row that may consist only of recalls.
-MOST_REFUSED_REPLIES = 4  # After this many further replies, whose recalls are refused, the agent gets an error.
+MOST_RECALL_REPLIES = 12  # The most replies in a row that contain only recalls.
+MOST_REFUSED_REPLIES = 4  # After so many more replies, whose recalls are refused, the agent gets an error.
 RECALL_REFUSED = "[Nothing more is recalled in this step. Go on with what you have: answer, or call another tool.]"
 RETRIED_STATUSES = frozenset((408, 429, 500, 502, 503, 504, 529))
-RETRY_WAITS_SECONDS = (0.5, 1.0, 2.0, 4.0)  # The waits before new attempts if the provider suggests none.
-LONGEST_HINT_SECONDS = 60.0  # If the provider asks for a longer wait, the agent decides.
+RETRY_WAITS_SECONDS = (0.5, 1.0, 2.0, 4.0)  # Pauses before new attempts if the provider suggests none.
+LONGEST_HINT_SECONDS = 60.0  # For longer suggested waits, the agent decides.
 
 
 @dataclass(slots=True)
 class RecordedBehind:
-    """To the reply of a request that goes on unread, this stands for the conversations."""
+    """Stands in for the conversations, for the reply to a request that is forwarded unread."""
 
     room: AgentConversations
     tasks: OwnedTasks
@@ -54,7 +54,7 @@ class RecordedBehind:
         return await self.room.answer_hidden_calls((await self.reading)[1], *reply)
 
     async def record_agent_reply(self, _: Ticket, *reply: Any) -> None:
-        """The end of the reply does not wait for this; the next request is recorded after it."""
+        """Record a reply without delaying its end. The next request is recorded after it."""
         self.tasks.spawn_task(self._record_reply(*reply), name="record a reply")
 
     async def _record_reply(self, *reply: Any) -> None:
@@ -63,7 +63,7 @@ class RecordedBehind:
 
 @dataclass(slots=True)
 class ReplyRelay:
-    """The reply, or the replies that follow each other while the model recalls."""
+    """Relays the reply, or the replies that follow each other while the model recalls."""
 
     sending: RequestForwarder
     conversations: AgentConversations | RecordedBehind
@@ -103,7 +103,7 @@ class ReplyRelay:
         else:
             log.warning("a model did nothing but recall; its agent was told to ask again")
             refusal = _refusal_to_retry("The model did nothing but recall. Nothing was lost; send it again.")
-        # The agent gets the refusal: as an event if its stream has begun, or else as a response.
+        # Send the refusal to the agent: as an event if its stream has begun, or else as a response.
         if streams:
             await self.sending.send(b"event: error\ndata: " + refusal.text.replace(b"\n", b" ") + b"\n\n")
         else:
@@ -125,7 +125,7 @@ class ReplyRelay:
     async def _relay_continuation(
         self, pieces: BodyPieces, *, streams: bool
     ) -> WireReply | provider_reply_bodies.ProviderRefusal | None:
-        """The reply behind a recall. If it breaks off before the agent has seen any of it, it is asked for again."""
+        """Relay the reply after a recall. If it breaks off before the agent has seen any of it, ask again."""
         shown_before = self.call_filter.shown_count
         for wait_seconds in (*RETRY_WAITS_SECONDS, None):
             try:
@@ -142,7 +142,7 @@ class ReplyRelay:
         raise AssertionError("the last try returns or raises")
 
     async def _continue_at_provider(self, pieces: BodyPieces) -> httpx.Response | provider_reply_bodies.ProviderRefusal:
-        """The reply to the request behind a recall. The agent does not know of it, so it is asked again here, as the provider says."""
+        """Return the reply after a recall, retrying as the provider says, as the agent knows nothing of it."""
         for wait_seconds in (*RETRY_WAITS_SECONDS, None):
             response = await self.sending.send_to_provider(pieces, reads_reply=True)
             if response.status_code < 400:
@@ -163,7 +163,7 @@ class ReplyRelay:
         return WIRE_MODULES[self.request.body.wire]
 
     async def _relay_stream(self, response: httpx.Response, reading: Any) -> WireReply | None:
-        """One reply as it streams. What ends it reaches the agent when the reply is on the disk. None: it broke off."""
+        """Relay a streamed reply. Its end is sent once the reply is on disk. None: it broke off."""
         coding = provider_reply_bodies.coding_of_reply(response)
         sends_raw, chunks = bool(coding) and not self.tools, response.aiter_raw()
         cutter = RawEventSplitter()
@@ -195,7 +195,7 @@ class ReplyRelay:
         return answer
 
     async def _record_usage_of_cut_reply(self, value: Json) -> None:
-        """What the provider told of a reply that broke off is paid, though the agent asks again."""
+        """Record the reported cost of a reply that broke off, although the agent asks again."""
         with suppress(ValueError, KeyError, TypeError, AttributeError, HelixError):
             if (answer := self._parse_answer(value)).usage.input:
                 cut = Replied((), answer.model or self.request.arrival.model, Stop.CUT, answer.usage)
@@ -213,7 +213,7 @@ class ReplyRelay:
         unfinished: bytes,
         chunks: AsyncIterator[bytes],
     ) -> None:
-        """What is not read any more goes on as it came, unless the agent has got the decompressed beginning of it."""
+        """Relay the unread rest as it came, unless the agent already got decompressed bytes."""
         if self.sending.is_begun and self.tools and provider_reply_bodies.coding_of_reply(response):
             failure = {"type": "helix_gateway", "message": f"The provider's reply was ended: {error}. Send it again."}
             await self.sending.send(encode_event({"type": "error", "error": failure}, "error"))
@@ -270,7 +270,7 @@ class ReplyRelay:
         return found
 
     def _number_gemini_calls(self, answer: WireReply, before: int) -> WireReply:
-        """Gemini's calls have no ids: those the agent sees are counted as it counts them, hidden ones apart from them."""
+        """Number Gemini's calls, which have no ids: visible ones as the agent counts, hidden ones separately."""
         seen, mark = itertools.count(before + 1), secrets.token_hex(6)
         pieces = tuple(
             piece
@@ -292,7 +292,7 @@ class ReplyRelay:
         return answer
 
     async def _record_reply_before_its_end(self, answer: WireReply) -> None:
-        """Before its end reaches the agent, so that the journal has all that the agent saw."""
+        """Record a reply before its end reaches the agent, so that the journal has all that the agent saw."""
         calls = answer.message.pieces_of_kind(PieceKind.CALL) if self.tools else ()
         ours = [piece for piece in calls if piece.name in HIDDEN_TOOLS]
         self._shown_pieces += [
@@ -318,7 +318,7 @@ class ReplyRelay:
                 self._recall_results = [(call.id, call.name, "[This cannot be recalled now.]", False) for call in ours]
 
     def _key_of_shown_message(self, answer: WireReply) -> str:
-        """What makes the message the agent saw the same message in its next request."""
+        """Return the key that identifies the message the agent saw in its next request."""
         return Wired(answer.message.speaker, (), tuple(self._shown_pieces)).identity_key
 
     def _build_request_after_recall(self, answer: WireReply) -> BodyPieces:
@@ -336,5 +336,5 @@ class ReplyRelay:
 
 
 def _refusal_to_retry(sentence: str) -> provider_reply_bodies.ProviderRefusal:
-    """A failure of our own, in a form after which every agent asks again."""
+    """Return a refusal of our own after which every agent retries."""
     return provider_reply_bodies.build_own_refusal(529, "overloaded_error", sentence)

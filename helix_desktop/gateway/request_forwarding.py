@@ -1,4 +1,4 @@
-"""Sends an agent's request to the provider and the reply back, unchanged or with another body."""
+"""Forwards an agent's request to the provider, and the reply back, unchanged or with another body."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -14,14 +14,14 @@ from helix_desktop.gateway.request_parsing import IncomingRequest
 from helix_desktop.gateway.request_routes import CONNECTION_HEADERS, headers_to_forward
 from helix_desktop.protocols.wire_message import SLICE
 
-LARGE_BODY_BYTES = 1 << 19  # In bytes. Larger bodies are processed in a thread and sent in slices.
+LARGE_BODY_BYTES = 1 << 19  # Bytes. Larger bodies are processed in a thread and sent in slices.
 SendToAgent = Callable[[bytes | bytearray], Awaitable[None]]
 StartReplyToAgent = Callable[[int, Sequence[tuple[bytes, bytes]]], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class RequestForwarder:
-    """`start` sends status and headers to the agent, `send` bytes of the body."""
+    """`start` sends status and headers to the agent, `send` sends bytes of the body."""
 
     incoming: IncomingRequest
     url: str
@@ -31,7 +31,7 @@ class RequestForwarder:
     is_begun: bool = False
 
     async def forward_without_reading(self, pieces: BodyPieces | None = None) -> None:
-        """The request as it came, or with these bytes, and the reply as it comes."""
+        """Forward the request as it came, or with these bytes, and the reply as it comes."""
         response = await self.send_to_provider(pieces, reads_reply=False)
         async with aclosing(response):
             await self.start_reply(response)
@@ -51,7 +51,7 @@ class RequestForwarder:
             )
 
     async def send_to_provider(self, pieces: BodyPieces | None, *, reads_reply: bool) -> httpx.Response:
-        """`pieces` None: the client's own. `reads_reply`: it must not come compressed."""
+        """`pieces` is None for the client's own bytes. `reads_reply`: the reply must not be compressed."""
         headers = headers_to_forward(self.incoming.raw_headers)
         if pieces is None:
             pieces = (self.incoming.content,)
@@ -68,7 +68,7 @@ class RequestForwarder:
 def build_provider_request(
     method: str, url: str, headers: Sequence[tuple[bytes, bytes]], pieces: BodyPieces
 ) -> httpx.Request:
-    """A request with these bytes; large ones go out in slices."""
+    """Build a request with these bytes. Large ones are sent in slices."""
     size = sum(map(len, pieces))
     if size <= LARGE_BODY_BYTES:
         return httpx.Request(method, url, headers=headers, content=b"".join(pieces))
@@ -78,7 +78,7 @@ def build_provider_request(
 
 
 async def _slices_of_pieces(pieces: BodyPieces) -> AsyncIterator[bytes]:
-    """Joins short pieces and slices long ones into parts of about equal size, because each part costs one write."""
+    """Join short pieces and slice long ones into parts of similar size, since each part costs a write."""
     parts: list[memoryview] = []
     size = 0
     for piece in pieces:
@@ -94,7 +94,7 @@ async def _slices_of_pieces(pieces: BodyPieces) -> AsyncIterator[bytes]:
 
 
 async def run_in_thread_if_large(size: int, work: Callable[..., Any], *arguments: Any) -> Any:
-    """Large bodies are worked on in a thread, so that other streams go on."""
+    """Run the work in a thread if the body is large, so that other streams go on."""
     return await asyncio.to_thread(work, *arguments) if size > LARGE_BODY_BYTES else work(*arguments)
 
 

@@ -1,7 +1,6 @@
-"""One request of an agent and its reply: folded on the way there, and freed of hidden calls on the way back.
+"""Handles one request of an agent and its reply: folds the request, and removes hidden calls from the reply.
 
-Whatever fails in here, the agent gets what it would have got without: its own request goes on as it
-came, but without what the user took out of it.
+If anything fails here, the agent's own request is sent as it came, but without what the user took out.
 """
 
 import asyncio
@@ -36,7 +35,7 @@ from helix_desktop.protocols.wire_message import Json, Tool
 log = logging.getLogger(__name__)
 
 RECORD_TIMEOUT_SECONDS, PREVIEW_TIMEOUT_SECONDS = 45.0, 5.0
-SENDING_SECONDS = 0.3  # A request sent on unread is read this much later: reading it sooner would delay its sending.
+SENDING_SECONDS = 0.3  # A request forwarded unread is read this much later, to avoid delaying it.
 UNREAD_TICKET = Ticket("", 0, "", 0, "", live=False)
 REFUSED_WITHOUT = (
     "(What you took out of the context was left out of this request. Nothing was lost. "
@@ -49,7 +48,7 @@ TOO_LONG_PHRASES = (
 
 
 async def _may_forward_unread(request: ParsedRequest, room: AgentConversations) -> bool:
-    """Whether nothing of it can be folded: a long history, of whose beginning no conversation knows a message."""
+    """Whether nothing can be folded: a long history with no beginning that a conversation knows."""
     is_long = request.body.read_rest and len(request.messages_after_instructions) > LONG_HISTORY_MESSAGES + 1
     with suppress(HelixError):
         return bool(is_long) and not await room.count_known_messages(request.arrival)
@@ -58,7 +57,7 @@ async def _may_forward_unread(request: ParsedRequest, room: AgentConversations) 
 
 @functools.cache
 def recall_tools_to_add() -> tuple[Tool, ...]:
-    """What is added to the agent's tools. Imported when it is wanted: a gateway that was killed listens before."""
+    """Return the tools to add to the agent's. Imported late, so that a restarted gateway listens sooner."""
     from helix_desktop.tools import recall_tools
 
     return tuple(
@@ -69,7 +68,7 @@ def recall_tools_to_add() -> tuple[Tool, ...]:
 
 
 async def _refuse_to_read_history(_fold: str, _words: str) -> str:
-    """Never called: recall_history is answered by the process that has the journal."""
+    """Never called: the process that has the journal answers recall_history."""
     raise NotImplementedError
 
 
@@ -80,7 +79,7 @@ class AgentExchange:
     sending: RequestForwarder
     on_sent: Callable[[str, ParsedRequest, dict[str, Json]], None] = lambda _conversation, _opened, _body: None
     refused_conversations: set[str] = field(default_factory=set)
-    behind: MutableMapping[str, OwnedTasks] = field(default_factory=dict)  # Tasks of a session's last unread request.
+    behind: MutableMapping[str, OwnedTasks] = field(default_factory=dict)  # Tasks of a session's unread request.
     taken_out: TakenOutMessages = field(default_factory=TakenOutMessages)
 
     async def run_exchange(self, request: ParsedRequest, room: AgentConversations) -> None:
@@ -124,7 +123,7 @@ class AgentExchange:
         await relay.relay_until_answered(response)
 
     async def forward_unfolded_and_unrecorded(self, request: ParsedRequest) -> None:
-        """The request without folds and recall; neither it nor its reply is recorded."""
+        """Forward the request without folds and recall. Neither it nor its reply is recorded."""
         content, _ = await self._build_body_without_excluded_messages(request)
         await self.sending.forward_without_reading(content)
 
@@ -138,7 +137,7 @@ class AgentExchange:
     async def _record_after_forwarding(
         self, request: ParsedRequest, room: AgentConversations, before: OwnedTasks | None
     ) -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
-        """Reads and records a request that has gone on, whether its agent waits for the reply or not. The last is what went on."""
+        """Read and record a request that was forwarded, even if its agent hung up. Also returns what was sent."""
         await asyncio.sleep(SENDING_SECONDS)
         request, sent = await self._read_and_record(request, room, before)
         if sent is None:
@@ -161,7 +160,7 @@ class AgentExchange:
                 return request, sent
         except Exception:
             log.exception("a request could not be recorded; it goes on unfolded, without what was taken out")
-            with suppress(Exception):  # Asks what was taken out since the last request; records nothing.
+            with suppress(Exception):  # Ask what was taken out meanwhile; records nothing.
                 async with asyncio.timeout(PREVIEW_TIMEOUT_SECONDS):
                     messages = request.messages_after_instructions
                     sent = await room.preview_request(request.arrival, messages)
@@ -171,7 +170,7 @@ class AgentExchange:
     def _build_body_to_send(
         self, request: ParsedRequest, sent: Sent, *, tools: bool
     ) -> tuple[BodyPieces | None, dict[str, Json]]:
-        """The body to send on, as bytes and as a value; None for the client's own bytes."""
+        """Return the body to send, as bytes (None: the client's own) and as a value."""
         read = request.body
         same = folded_request.are_all_unchanged(sent.entries, len(request.messages_after_instructions))
         if same:
@@ -197,7 +196,7 @@ class AgentExchange:
         tools: bool,
         changed: bool,
     ) -> tuple[httpx.Response, dict[str, Json], bool] | None:
-        """A shorter request if it was too long, else the agent's own form. None: passed on."""
+        """Send a shorter request if it was too long, or else the agent's own. None: pass the refusal on."""
         refusal = await read_refusal(response)
         said = refusal.text.lower()
         too_long = response.status_code in (400, 413) and any(words in said for words in TOO_LONG_PHRASES)

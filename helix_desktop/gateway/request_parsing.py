@@ -18,7 +18,7 @@ from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.wire_message import Json, Speaker, Tool, Wired
 
 MOST_BODY_BYTES = 64 << 20
-# In bytes. A smaller request without tools counts as a side request, such as for a title.
+# Bytes. A smaller request without tools is a side request, such as one for a title.
 SIDE_REQUEST_BYTES = 8_000
 
 
@@ -44,9 +44,9 @@ class ParsedRequest:
         return self.body.messages[count_leading_instructions(self.body.messages) :]
 
     def with_all_messages(self) -> "ParsedRequest":
-        """The request with all of its messages, where only the first ones were made."""
+        """Return the request with all of its messages, if only the first ones were made."""
         body = (self.body.read_rest and self.body.read_rest()) or self.body
-        system, tools = body.head.system, body.head.tools  # Some protocols also put instructions between messages.
+        system, tools = body.head.system, body.head.tools  # Some protocols put instructions between messages.
         hashed = _hash_of_head(system, tools)
         return replace(
             self, body=body, arrival=replace(self.arrival, chain=body.chain, system=system, tools=tools, head=hashed)
@@ -54,7 +54,7 @@ class ParsedRequest:
 
 
 def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, folds: bool) -> ParsedRequest | None:
-    """None: it passes through. DecodedTooLarge where it stands for too much."""
+    """Parse a request. None: it is passed through. Raises DecodedTooLarge if it decompresses to too much."""
     route = incoming.route
     try:
         content = decompress_within_limit(incoming.content, incoming.headers.get("content-encoding", ""))
@@ -91,7 +91,7 @@ def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, f
 
 
 def _can_be_folded(route: RequestRoute, body: Mapping[str, Json]) -> bool:
-    """Whether the whole history is in the request. What the provider stores for the client cannot be folded."""
+    """Whether the request has the whole history. What the provider stores can't be folded."""
     if route.wire == responses_gateway.NAME:
         return not body.get("previous_response_id") and not body.get("conversation") and not body.get("background")
     return route.wire != gemini_gateway.NAME or not body.get("cachedContent")
@@ -103,7 +103,7 @@ def _hash_of_head(system: str, tools: Sequence[Tool]) -> str:
 
 
 def decompress_within_limit(content: BodyBytes, encoding: str) -> BodyBytes:
-    """Decompresses a body. Raises ValueError for an unknown encoding and DecodedTooLarge above the limit."""
+    """Decompress a body. Raises ValueError for an unknown encoding and DecodedTooLarge above the limit."""
     if encoding.strip().lower() in ("", "identity"):
         return content
     return decompress_body(content, encoding, MOST_BODY_BYTES)

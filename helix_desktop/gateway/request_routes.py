@@ -1,4 +1,4 @@
-"""Recognises requests by path and chooses the provider address they go to."""
+"""Recognises requests by path, and chooses the provider address for them."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -31,12 +31,12 @@ CONNECTION_HEADERS = frozenset((
 HELIX_HEADERS = frozenset(
     {"x-helix-token", "x-helix-agent", "x-helix-conversation", "x-helix-parent", "x-helix-upstream"}
 )
-NO_KEY = b"Bearer acp-proxy"  # Sent by Claude Code over ACP in addition to the key it got through `providers/set`.
+NO_KEY = b"Bearer acp-proxy"  # Claude Code over ACP sends it besides the key from `providers/set`.
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRoute:
-    """`wire`: the protocol; empty for what passes through. `counts_tokens`: it asks for a count of tokens alone."""
+    """`wire`: the protocol; empty for what is passed through. `counts_tokens`: it only asks to count tokens."""
 
     path: str
     wire: str = ""
@@ -49,7 +49,7 @@ class RequestRoute:
 
 
 def parse_route(raw_path: str) -> RequestRoute:
-    """`/t/TOKEN`, `/w/WORKSPACE`, `/a/AGENT` may stand before a path; quotation goes on as it is."""
+    """Parse a path, which may begin with `/t/TOKEN`, `/w/WORKSPACE` or `/a/AGENT`. Quoting is kept."""
     found = _PREFIX.match(raw_path)
     named = found.groupdict().items() if found else ()
     before: dict[str, Any] = {name: unquote(value) for name, value in named if value}
@@ -70,7 +70,7 @@ def parse_route(raw_path: str) -> RequestRoute:
 
 
 def guess_protocol(path: str, headers: Mapping[str, str]) -> str:
-    """Whose API a request that only passes through is meant for."""
+    """Return whose API a request that is passed through is meant for."""
     if "anthropic-version" in headers or "x-api-key" in headers:
         return anthropic_gateway.NAME
     if "x-goog-api-key" in headers or "/v1beta" in path or "/v1alpha" in path:
@@ -79,14 +79,14 @@ def guess_protocol(path: str, headers: Mapping[str, str]) -> str:
 
 
 def headers_to_forward(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Those that the provider is sent: none of this connection, and none that is for the gateway."""
+    """Return the headers for the provider, without those for this connection or the gateway."""
     kept_here = CONNECTION_HEADERS | HELIX_HEADERS
     return [each for each in headers if each[0].decode("latin-1").lower() not in kept_here and each[1] != NO_KEY]
 
 
 def join_provider_address(upstream: str, path: str, query: str) -> str:
-    """Where the request goes. A version that both the upstream's address and the path begin with stands there once."""
-    if not path.startswith("/"):  # `*@other.example` would become the name of a host.
+    """Return where the request goes. A version that ends the address and begins the path is used once."""
+    if not path.startswith("/"):  # `*@other.example` would become a host name.
         raise httpx.InvalidURL("the path does not begin with a slash")
     base = upstream.rstrip("/")
     last = urlsplit(base).path.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Remembers what users took out of agents' contexts, for requests that go on without a view."""
+"""Remembers what users took out of agents' contexts, for requests forwarded without a view."""
 
 from helix_desktop.errors import ActionRefused
 from helix_desktop.gateway.conversations_port import Arrival
@@ -16,13 +16,13 @@ NOT_SENT = (
 
 
 class TakenOutMessages:
-    """By the hash of a message and all before (`Arrival.chain`): its session, and what follows."""
+    """By the hash of a message and all before it (`Arrival.chain`): its session, and the changed message."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, Changed]] = {}
 
     def remember_taken_out(self, arrival: Arrival, taken_out: tuple[Changed, ...]) -> None:
-        """What the user has taken out of this request by now, in the place of what was known."""
+        """Remember what the user has taken out of this request, replacing what was known."""
         chain, session = arrival.chain, arrival.session
         fresh = {chain[one.at]: (session, one) for one in taken_out if one.at < len(chain)}
         if self._known or fresh:
@@ -30,7 +30,7 @@ class TakenOutMessages:
             self._known = {name: one for name, one in self._known.items() if name not in here} | fresh
 
     def build_body_without_taken_out(self, request: ParsedRequest) -> tuple[BodyPieces | None, dict[str, Json]]:
-        """The agent's request without what was taken out, in bytes (None: its own) and as value."""
+        """Return the agent's request without what was taken out, in bytes (None: its own) and as a value."""
         if self._known and request.body.read_rest:
             request = request.with_all_messages()
         read, chain = request.body, request.arrival.chain
@@ -45,6 +45,6 @@ class TakenOutMessages:
             raise ActionRefused(NOT_SENT) from error
 
     def refuse_if_anything_taken_out(self, session: str) -> None:
-        """ActionRefused if something was taken out of this session, whose request cannot be read."""
+        """Raise ActionRefused if something was taken out of this session, whose request can't be read."""
         if session and any(session == known for known, _ in self._known.values()):
             raise ActionRefused(NOT_SENT)

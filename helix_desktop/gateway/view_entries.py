@@ -1,6 +1,6 @@
 """Describes the view as one entry for each message: unchanged, changed, or replaced.
 
-Plain values, so that the process that holds the client's bytes can be another one than the one that holds the journal.
+Plain values, so the client's bytes and the journal can be in different processes.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.messages import Block, Image, Role, View
 from helix_desktop.fast_dataclass import dataclass
 
-SLICE_SECONDS = 0.002  # In seconds. Longer work is interrupted for other tasks.
+SLICE_SECONDS = 0.002  # Seconds. Longer work lets other tasks run.
 
 
 @dataclass(frozen=True, slots=True)
 class As:
-    """The message with this number as it came."""
+    """The message with this number, unchanged."""
 
     at: int
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part shown as `text`; None: left out. `kind`: result, call or said, and of a reply text or
-    reasoning; `name`: the call's id, of a text what it was; `place`: of said parts.
+    """A part shown as `text`, or left out (None). `kind`: result, call or said, or in replies
+    text or reasoning. `name`: the call's id, or a text's original. `place`: for said parts.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The message with some parts shown as something else. `answers`: the calls whose results are outputs here."""
+    """The message with some parts changed. `answers`: the calls whose results are outputs here."""
 
     at: int
     parts: tuple[Part, ...]
@@ -49,14 +49,14 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """A text of the user's that stands for what a fold covers."""
+    """A user's text in place of what a fold covers."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A reply the agent was not shown whole, as its provider wrote it; parts of it shown as something else."""
+    """A reply that the agent was not shown completely, as its provider wrote it, with some parts changed."""
 
     raw: str
     parts: tuple[Part, ...] = ()
@@ -77,8 +77,8 @@ Entry = As | Changed | Says | Hidden | Returned
 
 @dataclass(frozen=True, slots=True)
 class ViewEntries:
-    """The entries of a view, kept so that the next view is computed from where it differs.
-    `messages`: for how many messages; `seq`: the newest fact of the view; `taken_out`: as in `Sent`.
+    """A view's entries, kept so that the next view is only computed from where it differs.
+    `messages`: how many they are for. `seq`: the view's newest fact. `taken_out`: as in `Sent`.
     """
 
     entries: tuple[Entry, ...]
@@ -91,8 +91,8 @@ class ViewEntries:
 
 @dataclass(slots=True)
 class ViewEntriesBuilder:
-    """Makes the entries of one view. `seqs`: for each of the request's messages the last fact that stands for it. `missing`:
-    blocks whose content was wanted and is not in `contents`; `whole`: every block belongs to one of the messages.
+    """Builds one view's entries. `seqs`: each message's last fact. `missing`: blocks whose
+    content is needed but not in `contents`. `whole`: every block belongs to one of the messages.
     """
 
     conversation: Conversation
@@ -104,8 +104,8 @@ class ViewEntriesBuilder:
     whole: bool = True
 
     async def build_entries(self, view: View, before: ViewEntries | None = None) -> ViewEntries:
-        """What the request's messages become; `before`: what the last view came to, of the same line
-        of messages. After a fold it is worked out anew, and others are let in meanwhile.
+        """Return the entries for the request's messages. `before`: those of the last
+        view of this line. After a fold, all are computed anew, while others may run.
         """
         first = 0
         blocks: Sequence[Block] = view.blocks
@@ -118,12 +118,12 @@ class ViewEntriesBuilder:
         if self._is_history_unchanged(view):
             self.out = list(map(As, range(len(self.seqs))))
         elif self.seqs and (not self.out or (not isinstance(self.out[0], Says) and getattr(self.out[0], "at", 1) != 0)):
-            self.out.insert(0, Says(message_blocks.EXCLUDED))  # Providers want the user to begin.
+            self.out.insert(0, Says(message_blocks.EXCLUDED))  # Providers want the user to speak first.
         out, spans, taken_out = tuple(self.out), tuple(self.spans), tuple(self.find_taken_out())
         return ViewEntries(out, view.blocks, len(self.seqs), spans, view.seq, taken_out)
 
     def find_taken_out(self) -> Iterator[Changed]:
-        """The messages that the user took something out of, without it and without folds."""
+        """Yield messages of which the user took out something, without it and without folds."""
         branch = self.conversation.state.branch
         taken_out = (ref for cover in branch.exclusions for ref in branch.parts_within(cover))
         places = {bisect_left(self.seqs, ref.seq) for ref in taken_out}
@@ -133,8 +133,8 @@ class ViewEntriesBuilder:
             yield self._changed_message(at, recorded_facts, blocks)
 
     def _is_history_unchanged(self, view: View) -> bool:
-        """Whether nothing is folded, taken out or hidden. Then the agent's history goes on as it is,
-        however odd: what the view makes of two results of one call is for our own requests.
+        """Whether nothing is folded, taken out or hidden. Then the agent's history is sent as it
+        is, however odd: what the view makes of two results of one call is for our own requests.
         """
         folded = any(block.fold for block in view.blocks) or self.conversation.state.branch.exclusions
         return not folded and all(isinstance(entry, As | Changed) for entry in self.out)
@@ -155,7 +155,7 @@ class ViewEntriesBuilder:
                 self._append_entries_of_groups(groups)
                 self.out.append(Says(self._shown_text_of_block(block)))
             elif spans and spans[-1].first <= source.seq <= spans[-1].last:
-                # This part is within a fold that quotes it word for word.
+                # This part is inside a fold that quotes it word for word.
                 self.out.append(Says(self._text_kept_word_for_word(block)))
             else:
                 at = bisect_left(self.seqs, source.seq)
@@ -214,7 +214,7 @@ class ViewEntriesBuilder:
 
     @staticmethod
     def _is_exclusion_note(block: Block, part: object) -> bool:
-        """Whether a note stands for this part because the user excluded it."""
+        """Whether this part was replaced by a note because the user excluded it."""
         if isinstance(part, facts.ToolCall) and isinstance(block.content, facts.ToolCall):
             return block.content.arguments == message_blocks.EXCLUDED_ARGUMENTS != part.arguments
         return isinstance(part, facts.Stored) and isinstance(block.content, facts.Text)
@@ -228,7 +228,7 @@ class ViewEntriesBuilder:
         for recorded in recorded_facts:
             fact = recorded.fact
             if recorded.seq not in seen:
-                continue  # This step is completely replaced by a fold.
+                continue  # A fold replaces this whole step.
             if isinstance(fact, facts.ModelReplied):
                 changes = tuple(self._find_changed_parts(recorded, blocks))
                 yield Hidden(fact.raw, changes) if fact.raw else As(at)
@@ -239,8 +239,8 @@ class ViewEntriesBuilder:
                 yield Returned(fact.call, name, text, fact.ok)
 
     def _insert_messages_without_facts(self, first: int, known: int) -> None:
-        """Messages no fact stands for (empty ones) stay where they are, unless a fold covers the
-        place. Those before `first` are among the `known` entries.
+        """Leave messages without facts (empty ones) in place, unless a
+        fold covers it. Those before `first` are among the `known` entries.
         """
         seqs = self.seqs
         there = {entry.at for entry in self.out[known:] if isinstance(entry, As | Changed)}
@@ -268,13 +268,13 @@ class ViewEntriesBuilder:
 
 
 def without_taken_out(count: int, taken_out: Sequence[Changed]) -> tuple[Entry, ...]:
-    """So many messages as they came, without what the user took out."""
+    """Return so many messages unchanged, except for what the user took out."""
     changed = {one.at: one for one in taken_out}
     return tuple(changed.get(at, As(at)) for at in range(count)) if changed else ()
 
 
 def _only_adds_to_view(view: View, before: ViewEntries) -> bool:
-    """Whether the view only adds to what it was before; blocks are shared with the views before."""
+    """Whether the view only adds to the one before. Views share their blocks."""
     known = len(before.blocks)
     return len(view.blocks) >= known and all(map(operator.is_, view.blocks, before.blocks))
 

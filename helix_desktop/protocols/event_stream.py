@@ -15,15 +15,15 @@ from helix_desktop.protocols.wire_message import Json
 
 LONGEST_EVENT = 64 << 20
 LONGEST_PARSED_EVENT = 16 << 20
-MOST_EVENT_SIGNS = 200_000  # An event with more lists and objects is not parsed: that would block other threads.
-_MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark, which can come before the first event.
-MOST_EVENTS = 500_000  # More events than any model's reply has. After these, many events are passed on at once.
+MOST_EVENT_SIGNS = 200_000  # Events with more lists and objects are not parsed, which would block other threads.
+_MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark, which may precede the first event.
+MOST_EVENTS = 500_000  # More events than any model's reply. Beyond it, many events are passed on at once.
 # CR LF is one line end, so it does not end an event. All empty lines after it belong to the end.
 _END = re.compile(rb"(?>\r\n|[\r\n])(?:\r\n|[\r\n])++")
 
 
 class EventTooLong(ValueError):
-    """A server sent more than `LONGEST_EVENT` bytes without ending the event."""
+    """A server sent more than `LONGEST_EVENT` bytes in one event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ServerSentEvent:
 
 @dataclass(slots=True)
 class RawEventSplitter:
-    """Splits a byte stream into complete server-sent events, unchanged, each with the empty lines that end it."""
+    """Splits a byte stream into unchanged, complete events, each with the empty lines that end it."""
 
     unfinished: bytearray = field(default_factory=bytearray)
     events_left: int = MOST_EVENTS
@@ -79,10 +79,10 @@ class EventStreamParser:
 
 
 def _read_event_fields(raw: bytes) -> tuple[bytes | None, bytes]:
-    """The data, None where there is none, and the name."""
+    """Return an event's data, or None, and its name."""
     data: list[bytes] = []
     event = b""
-    # Split at CR and LF only: U+2028 may occur inside JSON.
+    # Split only at CR and LF: U+2028 may occur in JSON.
     for line in raw.removeprefix(_MARK).strip(b"\r\n").splitlines():
         name, _, value = line.partition(b":")
         if name == b"data":
@@ -93,7 +93,7 @@ def _read_event_fields(raw: bytes) -> tuple[bytes | None, bytes]:
 
 
 def parse_event_data(event: bytes) -> Json | None:
-    """The object of an event; None for a comment, `[DONE]`, what is none, or what has too many values to be made."""
+    """Return an event's object, or None for comments, `[DONE]`, other values and values too large to parse."""
     if len(event) > MOST_EVENT_SIGNS and (
         len(event) > LONGEST_PARSED_EVENT or sum(map(event.count, (b"[", b"{", b","))) > MOST_EVENT_SIGNS
     ):

@@ -1,7 +1,7 @@
-"""Hides calls of the recall tools, and the reasoning that led to them, from the replies the client sees.
+"""Hides calls of the recall tools, and the reasoning before them, from the replies the client sees.
 
-A veil is fed one event after the other of one or several replies that follow each other, and gives the bytes
-the client gets: one uninterrupted message. Where nothing is hidden these are the bytes that came.
+A filter takes the events of one reply, or of several in a row, and returns the client's
+bytes: one uninterrupted message. If nothing is hidden, these are the bytes that came.
 """
 
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ HIDDEN_TOOLS = frozenset({"recall_cached_content", "search_cached_content", "rec
 
 
 class HiddenCallFilter(ABC):
-    """`holds_reasoning`: reasoning is held back until it is known whether a hidden call follows."""
+    """`hold`: keep reasoning back until it is known whether a hidden call follows."""
 
     def __init__(self, *, hold: bool) -> None:
         self.holds_reasoning = hold
@@ -23,28 +23,28 @@ class HiddenCallFilter(ABC):
         self.hidden_count = 0  # Calls in this reply that the client does not see.
         self.visible_count = 0  # Calls in this reply that the client must answer.
         self.any_hidden = False
-        self.shown_count = 0  # Blocks or items that the client has seen so far.
+        self.shown_count = 0  # Blocks or items the client has seen so far.
         self.output_tokens_before = 0  # Output tokens of all replies before this one.
         self._held_events: list[tuple[bytes, Json]] = []
 
     def count_and_reset_reply(self, output_tokens: int) -> None:
-        """The reply so far came to nothing but hidden calls; the next one goes on in its place."""
+        """Note that the reply had only hidden calls. The next one continues it."""
         self.replies_before += 1
         self.output_tokens_before += output_tokens
         self.reset_for_retry()
 
     def reset_for_retry(self) -> None:
-        """The reply broke off before the agent saw anything of it; it comes once more."""
+        """Note that the reply broke off before the agent saw any of it, and will be repeated."""
         self.hidden_count = self.visible_count = 0
         self._held_events = []
 
     @property
     def has_only_hidden_calls(self) -> bool:
-        """Whether the reply only has hidden calls, so that the gateway continues it."""
+        """Whether the reply has only hidden calls, so that the gateway continues it."""
         return self.hidden_count > 0 and self.visible_count == 0
 
     def count_and_check_hidden(self, called_tool: str) -> bool:
-        """Whether the client does not see a call of this tool. To be asked once for every call of a reply."""
+        """Whether calls of this tool are hidden. Ask exactly once for every call of a reply."""
         ours = called_tool in HIDDEN_TOOLS
         self.hidden_count += ours
         self.any_hidden |= ours
@@ -53,15 +53,15 @@ class HiddenCallFilter(ABC):
 
     @abstractmethod
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
-        """The bytes for the client."""
+        """Return the bytes for the client."""
 
     @abstractmethod
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
-        """Replies that came without a stream, as one."""
+        """Merge replies that came without a stream."""
 
 
 class NumberedCallFilter(HiddenCallFilter):
-    """For protocols whose events number the blocks or items of a reply: the client's numbers leave out what is hidden."""
+    """For protocols that number a reply's blocks or items. The client's numbers skip hidden ones."""
 
     index_name: ClassVar[str]
 
@@ -75,7 +75,7 @@ class NumberedCallFilter(HiddenCallFilter):
         self._numbers, self._holding = {}, None
 
     def begin_reply_part(self, index: int, *, thinks: bool, call: str | None) -> bytes:
-        """Give a part its number; `call`: the tool it calls. What was held goes first, unless a hidden call follows it."""
+        """Number a part. `call`: the tool it calls. Shows what was held back, unless a hidden call follows."""
         if thinks and self.replies_before and self.shown_count:
             self._numbers[index] = None
             return b""
@@ -97,7 +97,7 @@ class NumberedCallFilter(HiddenCallFilter):
         self.shown_count += not hidden
 
     def hold_or_show_event(self, raw: bytes, event: Mapping[str, Json], index: int) -> bytes:
-        """An event of a part: nothing yet while the part is held."""
+        """Return a part's event for the client, or nothing while the part is held back."""
         if self._holding == index:
             self._held_events.append((raw, event))
             return b""
@@ -115,16 +115,16 @@ class NumberedCallFilter(HiddenCallFilter):
 
     @abstractmethod
     def renumber_event(self, raw: bytes, event: Mapping[str, Json], index: int, shown: int) -> bytes:
-        """An event of a part the client sees, with its number there."""
+        """Return an event of a visible part with the client's number."""
 
 
 def add_earlier_output(usage: Mapping[str, Json], earlier: int, output: str, read: str = "") -> dict[str, Json]:
-    """The figures of a reply with what the replies before it wrote. `read`: the figure of the input, where a total is told."""
+    """Add the output of earlier replies to a reply's usage. `read`: the input's field, if there is a total."""
     told = {**usage, output: number_at(usage, output) + earlier}
     return {**told, "total_tokens": number_at(told, read) + told[output]} if read else told
 
 
 def sum_output(values: Sequence[Mapping[str, Json]], output: str, read: str = "") -> dict[str, Json]:
-    """The figures of the last of these replies with what all of them wrote."""
+    """Return the usage of the last reply, with the output of all of them."""
     earlier = sum(number_at(value, "usage", output) for value in values[:-1])
     return add_earlier_output(object_at(values[-1], "usage"), earlier, output, read)

@@ -1,6 +1,6 @@
 """The interface of a provider's protocol: how to write a request, and how to read its stream.
 
-A dialect only translates. Connections, timeouts, retries and prices are the client's.
+It only translates. The client handles connections, timeouts, retries and prices.
 """
 
 from abc import ABC, abstractmethod
@@ -18,18 +18,18 @@ from helix_desktop.protocols.reply_reader import ReplyReaderBase
 
 @dataclass(frozen=True, slots=True)
 class ModelAbilities:
-    """What a dialect has to know of the model to write a request it will take."""
+    """What must be known of a model to write a request that it accepts."""
 
     max_output: int = 0
     images: bool = True
     tools: bool = True
-    reasoning: str = ""  # How effort is sent: "effort", "budget", "adaptive", "level"; "": not at all.
+    reasoning: str = ""  # How to send effort: "effort", "budget", "adaptive", "level"; "": not at all.
     temperature: bool = True  # True if the model accepts temperature and top_p.
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """A request that goes out: its path below the provider's address, own headers of the dialect, and body."""
+    """A request to send: its path after the provider's address, the protocol's headers, and the body."""
 
     path: str
     body: Object
@@ -38,7 +38,7 @@ class OutgoingRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolDialect(ABC):
-    """One protocol, set up for one configured provider. `where`: its name in sentences. `key_header`: another name for the key's."""
+    """One protocol for one configured provider. `where`: its name in sentences. `key_header`: the key's header, if unusual."""
 
     base_url: str
     where: str
@@ -51,7 +51,7 @@ class ProtocolDialect(ABC):
 
     @property
     def reasoning_tag(self) -> str:
-        """Marks reasoning that only this provider can read."""
+        """Return the mark of reasoning that only this provider can read."""
         return f"{self.kind} {self.host}"
 
     def key_headers(self, key: str) -> Mapping[str, str]:
@@ -65,14 +65,14 @@ class ProtocolDialect(ABC):
 
     @abstractmethod
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
-        """The same request without an optional part that the provider refuses by name, or None."""
+        """Return the request without an optional part that the provider refuses by name, or None."""
 
 
 SAMPLING = ("top_p", "temperature")
 
 
 def sampling_options(request: Request, abilities: ModelAbilities, top_p: str = "top_p") -> Object:
-    """What the user set of temperature and the like, for a model that takes it."""
+    """Return temperature and similar settings of the user, if the model accepts them."""
     if not abilities.temperature:
         return {}
     chosen: Object = {"temperature": request.temperature, top_p: request.top_p}
@@ -80,11 +80,11 @@ def sampling_options(request: Request, abilities: ModelAbilities, top_p: str = "
 
 
 def without_refused_option(body: Object, failure: ModelFailed, optional: tuple[str, ...]) -> Object | None:
-    """The body without the first optional parameter that the provider's message names, or None."""
+    """Return the body without the first optional parameter that the provider's message names, or None."""
     named = next((name for name in optional if name in body and name in failure.what), None)
     return None if named is None else without_fields(body, named)
 
 
 def find_error_in(value: Json) -> Json:
-    """The error an event or a body carries, in the shapes providers use, or None."""
+    """Return the error in an event or body, in any provider's form, or None."""
     return value_at(value, "error") or None

@@ -1,4 +1,4 @@
-"""The protocols by their names. A new one has its line in each of these tables."""
+"""The protocols by name. A new one needs a line in each of these tables."""
 
 from collections.abc import Callable, Mapping
 from types import ModuleType

@@ -1,7 +1,7 @@
-"""Turns a provider's refusal (status and body) into one error, with a sentence and a remedy.
+"""Converts a provider's refusal (status and body) to an error with a sentence and a remedy.
 
-Providers differ in where they put the sentence and agree on little else, so the sentence itself is
-looked at. The lists below are what the providers and the local servers are known to say.
+Providers agree on little, not even on where the sentence is, so the sentence itself is
+examined. The lists below contain what providers and local servers are known to say.
 """
 
 import re
@@ -21,7 +21,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, list_at, parse_json, text_at, value_at
 
 LONGEST_SENTENCE = 600
-# The patterns below take far more than twice as long for a text that is twice as long, so what they see is short.
+# These patterns take more than twice as long for a text twice as long, so they only see short texts.
 LONGEST_CODE, MOST_CODES = 80, 10
 
 _CONTEXT = re.compile(
@@ -40,7 +40,7 @@ _CONTEXT = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
-# Matches refusals that state the size of the window itself, not that of the request or the reply.
+# Matches refusals that state the window's size, not that of the request or reply.
 _WINDOW = re.compile(
     r"""(?:maximum\ (?:context|prompt|model)|model's\ context)\ length\ (?:is\ (?:only\ )?|of\ |\()(\d[\d,]*)
     | >\ (\d[\d,]*)(?:\ maximum|$)
@@ -82,7 +82,7 @@ _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(
 
 @dataclass(frozen=True, slots=True)
 class ProviderRefusal:
-    """An answer that is not a reply. `where`: the provider's name, for the sentence."""
+    """An answer that is no reply. `where`: the provider's name, for the sentence."""
 
     where: str
     status: int
@@ -92,7 +92,7 @@ class ProviderRefusal:
 
 
 def read_refusal_body(content: bytes) -> Json:
-    """A refusal's body: JSON where it is, else its text."""
+    """Return a refusal's body as JSON, or else as text."""
     try:
         return parse_json(content)
     except ValueError:
@@ -129,8 +129,8 @@ def _request_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> 
 
 
 def _window_in_refusal(body: Json, sentence: str) -> int:
-    """The model's window as the refusal names it, in tokens; 0 where it names none."""
-    exact = value_at(body, "error", "n_ctx")  # llama.cpp puts the window's size here.
+    """Return the model's window in tokens as the refusal states it, or 0."""
+    exact = value_at(body, "error", "n_ctx")  # llama.cpp's field for the window's size.
     if isinstance(exact, int) and not isinstance(exact, bool):
         return max(0, exact)
     found = _WINDOW.search(sentence)
@@ -170,7 +170,7 @@ def _load_failure(refusal: ProviderRefusal, evidence: str, sentence: str) -> Mod
 
 
 def provider_sentence(body: Json) -> str:
-    """The provider's own words, wherever it put them; one line, of a bearable length."""
+    """Return the provider's own words, wherever they are, as one line of limited length."""
     if isinstance(body, list) and body:
         return provider_sentence(body[0])
     paths = (
@@ -200,7 +200,7 @@ def _error_codes(body: Json) -> str:
 
 
 def retry_after_seconds(headers: Mapping[str, str], body: Json = None, now: datetime | None = None) -> float | None:
-    """How long the provider asks to wait: milliseconds, seconds, a date, Google's RetryInfo or a sentence; or None."""
+    """Return how many seconds the provider asks to wait, in any of the usual forms, or None."""
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         seconds = _non_negative_number(headers.get(name, ""))
         if seconds is not None:

@@ -1,7 +1,7 @@
-"""Puts a reply together from the pieces of a stream.
+"""Assembles a reply from the pieces of a stream.
 
-Every provider names the part a piece belongs to in its own way (an index, an item's id, nothing at
-all); the draft keeps parts by a `key` of the provider's choice, in the order in which they began.
+Providers identify a piece's part in different ways (an index, an item's id, or not at all). The
+draft keeps parts by a `key` that the provider's module chooses, in the order in which they began.
 """
 
 import re
@@ -15,11 +15,11 @@ from helix_desktop.engine.messages import CallDelta, Delta, ReasoningDelta, Text
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, format_json_value
 
-UNNAMED = "unnamed"  # Given to a nameless call: the model hears that no such tool exists.
+UNNAMED = "unnamed"  # The name of a nameless call. The model then hears that there is no such tool.
 LOST = "\N{REPLACEMENT CHARACTER}"
 _HALVES = re.compile("[\ud800-\udfff]")
-MOST_CALLS = 1_000  # In one reply; no model makes as many.
-SHORTEST_UNIQUE = 9  # In characters. Local servers reuse shorter ids ("0", "call_0") in each reply.
+MOST_CALLS = 1_000  # More calls than any model makes in a reply.
+SHORTEST_UNIQUE = 9  # Characters. Local servers reuse shorter ids ("0", "call_0") in each reply.
 
 
 @dataclass(slots=True)
@@ -30,10 +30,10 @@ class _DraftPart:
     id: str = ""
     name: str = ""
     index: int = 0
-    half: str = ""  # The first half of a surrogate pair, kept until the second arrives.
+    half: str = ""  # The first half of a surrogate pair, kept for the second.
 
     def add_piece(self, piece: str) -> str:
-        """Add a piece; what of it can be shown. A sign beyond the first 65,536 may come in two halves, one in each piece."""
+        """Add a piece, and return what can be shown. A character may be split over two pieces as a surrogate pair."""
         piece = self.half + piece
         self.half = piece[-1] if "\ud800" <= piece[-1:] <= "\udbff" else ""
         piece = piece.removesuffix(self.half) if self.half else piece
@@ -45,7 +45,7 @@ class _DraftPart:
 
 
 class ReplyDraft:
-    """`provider` marks the reasoning, so that only the same provider gets it back."""
+    """`provider` marks the reasoning, so that only this provider gets it back."""
 
     def __init__(self, provider: str, new_id: Callable[[], str] = lambda: secrets.token_hex(8)) -> None:
         self._provider = provider
@@ -84,11 +84,11 @@ class ReplyDraft:
         return [ReasoningDelta(piece)] if piece else []
 
     def seal_reasoning(self, key: Hashable, /, **needed: Json) -> None:
-        """What the provider needs back with this reasoning; replaces what was there."""
+        """Set what the provider needs back with this reasoning, replacing what was set before."""
         self._parts.setdefault(key, _DraftPart("reasoning")).opaque = format_json_value(needed)
 
     def add_call_piece(self, key: Hashable, *, call_id: str = "", name: str = "", arguments: str = "") -> list[Delta]:
-        """Begin or continue a call. The first delta of a call carries its id and name."""
+        """Begin or continue a call. Its first delta has its id and name."""
         part = self._parts.get(key)
         if part is None:
             part = _DraftPart("call", index=self.count_calls, id=self._unique_call_id(call_id))
@@ -102,7 +102,7 @@ class ReplyDraft:
         return [CallDelta(part.index, part.id, part.name, arguments)]
 
     def set_whole_arguments(self, key: Hashable, arguments: str) -> list[Delta]:
-        """The arguments as the provider gives them at the end; only what had not come is a delta."""
+        """Set the complete arguments that come at the end. Only what is new becomes a delta."""
         part = self._parts[key]
         sofar = "".join(part.pieces)
         if arguments == sofar:
@@ -112,8 +112,8 @@ class ReplyDraft:
         return [CallDelta(part.index, part.id, part.name, rest)]
 
     def finished_parts(self, *, cut: bool = False) -> tuple[ReplyPart, ...]:
-        """The parts so far. In a reply that was cut, or met its length limit, a call whose arguments had not
-        begun is left out: with nothing after its name it would look like a call without arguments.
+        """Return the parts so far. If the reply was cut or reached its limit, a call whose
+        arguments had not begun is left out, because it would look like a call without arguments.
         """
         made = (self._finish_part(part, cut=cut) for part in self._parts.values())
         return tuple(part for part in made if part is not None)

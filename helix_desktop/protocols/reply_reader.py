@@ -1,4 +1,4 @@
-"""The part of reading a reply that is the same for every protocol."""
+"""Reads replies as far as that is the same for all protocols."""
 
 from abc import ABC, abstractmethod
 
@@ -12,33 +12,33 @@ from helix_desktop.protocols.reply_draft import ReplyDraft
 
 
 class ReplyReaderBase(ABC):
-    """A stream, or one whole reply, being read. `tag` marks the reasoning it reads, `where` is the provider's name in sentences, `model` the one that was asked."""
+    """Reads a stream or a whole reply. `tag` marks its reasoning, `where` is the provider's name, `model` the one requested."""
 
     def __init__(self, tag: str, where: str, model: str) -> None:
         self._draft = ReplyDraft(tag)
         self._where = where
         self._asked = model
-        self._model = ""  # The model that answers, as the provider reports it.
+        self._model = ""  # The answering model, by the provider's report.
         self._usage = Usage()
-        self.is_stream_over = False  # Whether nothing more will come (the figures have been sent too).
+        self.is_stream_over = False  # Whether nothing more will come, usage included.
 
     @abstractmethod
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
-        """The deltas of this event. Raises a ModelFailed when the provider reports an error in the
-        stream, and ValueError when the event is not what the protocol knows.
+        """Return the event's deltas. Raises ModelFailed if the
+        provider reports an error, and ValueError for an unknown event.
         """
 
     @property
     @abstractmethod
     def is_reply_complete(self) -> bool:
-        """Whether the provider has said why the reply ended. Nothing that fails after that can take it back."""
+        """Whether the provider has said why the reply ended, after which no failure matters."""
 
     @abstractmethod
     def _ending_so_far(self, cut: str) -> tuple[Stop, str]:
-        """How the reply ended, and in a sentence why, where it is not whole."""
+        """Return how the reply ended, and a sentence that says why if it is incomplete."""
 
     def reply_so_far(self, cut: str = "") -> Reply:
-        """The reply so far; `cut` says in a sentence why the stream ended before its time."""
+        """Return the reply so far. `cut`: a sentence on why the stream ended early."""
         stop, why = self._ending_so_far(cut)
         if stop is Stop.END and self._draft.count_calls:
             stop = Stop.CALLS

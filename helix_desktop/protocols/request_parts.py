@@ -1,4 +1,4 @@
-"""Parts of a request as the protocols of providers need them: arguments, ids, images, reasoning. It must not know any single protocol."""
+"""Builds parts of requests for all protocols: arguments, ids, images, reasoning. Knows no single protocol."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ EMPTY_SCHEMA: Object = {"type": "object", "properties": {}}
 
 
 def arguments_as_object(call: ToolCall) -> Object:
-    """A call's arguments as an object. What the model wrote malformed is kept as one string, so it can see its mistake."""
+    """Return a call's arguments as an object. Malformed ones become one string, to show the model its mistake."""
     if not call.arguments.strip():
         return {}
     found = parse_object(call.arguments)
@@ -23,7 +23,7 @@ def arguments_as_object(call: ToolCall) -> Object:
 
 
 def arguments_as_json(call: ToolCall) -> str:
-    """A call's arguments as JSON text: exactly as the model wrote them where that is an object."""
+    """Return a call's arguments as JSON, exactly as the model wrote them if they are an object."""
     if parse_object(call.arguments) is not None:
         return call.arguments
     return dump_json(arguments_as_object(call)).decode()
@@ -34,12 +34,12 @@ def schema_of_tool(tool: ToolSpec | Tool) -> Object:
 
 
 def function_of_tool(tool: ToolSpec | Tool) -> Object:
-    """As OpenAI's protocols describe it."""
+    """Describe a tool as OpenAI's protocols do."""
     return {"name": tool.name, "description": tool.description, "parameters": schema_of_tool(tool)}
 
 
 def legal_ids(messages: Sequence[Message], legal: re.Pattern[str], length: int) -> dict[str, str]:
-    """Every call id of these messages → an id this provider takes: itself, or letters and digits made from it."""
+    """Map each call id to one that this provider accepts: itself, or letters and digits made from it."""
     ids = {
         part.id if isinstance(part, ToolCall) else part.call
         for message in messages
@@ -54,7 +54,7 @@ def _id_from_hash(call_id: str, length: int) -> str:
 
 
 def without_foreign_reasoning(request: Request) -> Request:
-    """Without the reasoning that another program recorded of another model: it can go back to its own alone."""
+    """Remove reasoning of other models that another program recorded, since only its own model can read it."""
 
     def own(part: MessagePart) -> bool:
         return not isinstance(part, Reasoning) or part.model in ("", request.model)
@@ -74,14 +74,14 @@ def data_url(image: Image) -> str:
 
 
 def text_for_omitted_image(image: Image) -> str:
-    """What stands in the place of an image a model cannot take."""
+    """Return the text in place of an image that a model cannot take."""
     return f"[An image ({image.media_type}, {len(image.data):,} bytes) is not shown: this model cannot take it.]"
 
 
 def start_of_open_tool_loop(messages: Sequence[Message]) -> int:
-    """Where the open tool loop begins: the position behind the last message the user wrote with no results in it.
+    """Return where the open tool loop begins: after the last user message without results.
 
-    Inside it some providers require the reasoning of their calls; before it they do not.
+    Inside it, some providers require the reasoning of their calls.
     """
     for position in range(len(messages) - 1, -1, -1):
         message = messages[position]

@@ -1,4 +1,4 @@
-"""The common form of a message of every protocol: a role, and pieces that know their position in the JSON."""
+"""The common form of every protocol's messages: a role, and pieces that know their place in the JSON."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ SLICE = 1 << 18
 
 
 class Speaker(StrEnum):
-    """Who says a message. Results of calls are `tool`, whatever role the protocol gives them."""
+    """A message's speaker. Results of calls are `tool`, whatever their role in the protocol."""
 
     SYSTEM = "system"
     USER = "user"
@@ -25,7 +25,7 @@ class Speaker(StrEnum):
 
 
 class PieceKind(StrEnum):
-    """What a piece is. `OTHER`: a block this program does not know; it goes on as it came."""
+    """A piece's kind. `OTHER`: a block unknown to this program, sent on as it came."""
 
     TEXT = "text"
     REASONING = "reasoning"
@@ -37,8 +37,8 @@ class PieceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One part of a message. `text`: of a call its arguments as JSON, of an image its base64. `id`:
-    of the call, also in its result; `path`: where the piece stands in the units of its message.
+    """A part of a message. `text`: a call's arguments as JSON, or an image's base64.
+    `id`: a call's, also in its result. `path`: where the piece is in the message's units.
     """
 
     kind: PieceKind
@@ -52,7 +52,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Wired:
-    """One message: the JSON values it came as (several items in OpenAI's Responses) and what they say."""
+    """A message: the JSON values it came as (in OpenAI's Responses several), and what they say."""
 
     speaker: Speaker
     units: tuple[Json, ...]
@@ -63,8 +63,8 @@ class Wired:
 
     @property
     def identity_key(self) -> str:
-        """What makes it the same message: the calls of a reply, or its words; of others all they say. Reasoning, marks
-        for the provider's cache and white space are no part of it, because clients change them.
+        """Return what identifies the message: a reply's calls, or else its words; for others,
+        everything. Reasoning, cache marks and white space do not count, because clients change them.
         """
         calls, words = self.pieces_of_kind(PieceKind.CALL), False
         if self.speaker is Speaker.ASSISTANT and calls:
@@ -83,7 +83,7 @@ class Wired:
 
 @dataclass(frozen=True, slots=True)
 class WireReply:
-    """A whole reply of a model as the provider wrote it."""
+    """A model's whole reply as the provider wrote it."""
 
     message: Wired
     stop: Stop
@@ -93,7 +93,7 @@ class WireReply:
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """`effort`: how the request asks for thinking, as JSON; empty: as the model is used to."""
+    """`effort`: the requested thinking as JSON, or an empty string."""
 
     model: str
     system: str
@@ -110,7 +110,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class PieceEdit:
-    """One piece of a message shown as something else. `at`: its place among the pieces; `text` None: left out."""
+    """A change to a message's piece. `at`: its position among the pieces. `text`: None removes it."""
 
     at: int
     text: str | None
@@ -118,10 +118,10 @@ class PieceEdit:
 
 @dataclass(slots=True)
 class CallNumbering:
-    """Numbers the calls of a protocol that gives them no ids."""
+    """Numbers calls in protocols without call ids."""
 
     given: int = 0
-    waiting: list[tuple[str, str]] = field(default_factory=list)  # Names and ids of calls that have no result so far.
+    waiting: list[tuple[str, str]] = field(default_factory=list)  # Names and ids of calls without results so far.
 
     def assign_call_number(self, name: str) -> str:
         self.given += 1
@@ -137,7 +137,7 @@ class CallNumbering:
 
 
 def slice_text(text: str) -> Iterator[str]:
-    """A text in parts: work on one of 30 MB at a stretch would hold all other threads up."""
+    """Yield a text in parts, because processing 30 MB at once would block other threads."""
     return (text[at : at + SLICE] for at in range(0, len(text), SLICE))
 
 
@@ -155,17 +155,17 @@ def text_of_content(content: Json) -> str:
 
 
 def read_effort(*asked: Json) -> str:
-    """The settings of a request that tell how long the model is to think, as one text."""
+    """Return a request's settings for the length of thinking as one text."""
     return " ".join(format_json_value(one) for one in asked if one)
 
 
 def read_tool(value: Mapping[str, Json], schema: Json, name: str = "") -> Tool:
-    """A tool as a client offers it. `name`: of one that has none."""
+    """Return a tool as a client offers it. `name`: used if it has none."""
     return Tool(text_at(value, "name") or name, text_at(value, "description"), format_json_value(schema))
 
 
 def piece_of_image_url(url: str, path: Path) -> Piece | None:
-    """The image in a `data:` address; None for any other."""
+    """Return the image in a `data:` address, or None for other addresses."""
     if not url.startswith("data:") or ";base64," not in url:
         return None
     media, _, data = url[5:].partition(";base64,")
@@ -173,27 +173,27 @@ def piece_of_image_url(url: str, path: Path) -> Piece | None:
 
 
 def unknown_piece(value: Mapping[str, Json], path: Path) -> Piece:
-    """A block this program does not know. The mark of the provider's cache is no part of it."""
+    """Return a piece for an unknown block, without its cache mark."""
     return Piece(PieceKind.OTHER, format_json_value(without_fields(value, "cache_control")), path)
 
 
 def edit_pieces(
     wired: Wired, edits: Sequence[PieceEdit], field_of: Callable[[Json, Piece, str], tuple[Path, Json]]
 ) -> list[Json]:
-    """The message with some pieces replaced. `field_of`: the field that holds a piece's text, and what to write."""
+    """Return the message with some pieces changed. `field_of`: the field with a piece's text, and its new value."""
     units: Any = list(wired.units)
     for edit in sorted(edits, key=lambda edit: -edit.at):
         piece = wired.pieces[edit.at]
         below, fresh = ((), None) if edit.text is None else field_of(units, piece, edit.text)
         path = (*piece.path, *below)
         if fresh is None and len(path) > 1 and len(list_at(units, *path[:-1])) == 1:
-            path = path[:-1]  # No provider accepts an empty list of parts.
+            path = path[:-1]  # No provider accepts an empty list.
         units = copy_with_change(units, path, fresh)
     return list(units)
 
 
 def replace_text_in_content(before: Json, text: str, kind: str) -> Json:
-    """A content as it was: a string, or a list; its pictures stay."""
+    """Replace a content's text, keeping its form (string or list) and its pictures."""
     if not isinstance(before, list):
         return text
     return [{"type": kind, "text": text}, *(part for part in before if "text" not in object_at(part))]
@@ -205,7 +205,7 @@ def join_added_messages(
     parts_of: Callable[[Json], list[Json]],
     result: Callable[[Json], bool],
 ) -> list[Json]:
-    """Messages of one role made one where one of them was added here (`True`); results come first in theirs."""
+    """Merge messages of one role if one of them was added here (`True`). Results come first."""
     if not any(map(itemgetter(1), units)):
         return list(map(itemgetter(0), units))
     out: list[tuple[Json, bool]] = []
@@ -219,7 +219,7 @@ def join_added_messages(
 
 
 def copy_with_change(value: Json, path: Path, fresh: Json) -> Json:
-    """A copy of `value` with `fresh` at `path`; what is not on the way is shared. `fresh` None: taken out."""
+    """Return a copy of `value` with `fresh` (None: nothing) at `path`. Everything else is shared."""
     if not path:
         return fresh
     step: Any = path[0]

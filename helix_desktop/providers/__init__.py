@@ -1,1 +1,1 @@
-"""Models over HTTP, compiled from one provider-neutral request."""
+"""Calls models over HTTP, by one request form for all providers."""

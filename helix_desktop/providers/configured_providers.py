@@ -50,17 +50,17 @@ class ConfiguredProviders:
         self._learned = file.with_name("models-learned.json")
 
     def change_stamp(self) -> tuple[object, ...]:
-        """Another one when something here has changed, by whomever."""
+        """Return a value that changes when anything here was changed, by whomever."""
         return (_file_stamp(self._file), _file_stamp(self._reported), _file_stamp(self._learned))
 
     def list_providers(self) -> tuple[ProviderConfig, ...]:
-        """All providers in the order of the file; ConfigFileMistake names the first mistake."""
+        """Return all providers in the file's order. ConfigFileMistake names the first mistake."""
         return tuple(
             self._config_from_table(name, table) for name, table in self._provider_tables(self._read_document()).items()
         )
 
     def find_provider(self, name: str) -> ProviderConfig:
-        """A provider that is set up, or a well-known one whose usual settings do."""
+        """Return a provider that is set up, or a well-known one whose usual settings suffice."""
         tables = self._provider_tables(self._read_document())
         if name in tables:
             return self._config_from_table(name, tables[name])
@@ -77,7 +77,7 @@ class ConfiguredProviders:
         )
 
     def save_provider(self, config: ProviderConfig) -> ProviderConfig:
-        """Adds it, or replaces the settings of the one with this name; model corrections stay."""
+        """Add a provider, or replace its settings. Corrections to models stay."""
         if not NAME.fullmatch(config.name):
             raise InvalidInput(
                 f"{config.name!r} is not a valid provider name.",
@@ -100,7 +100,7 @@ class ConfiguredProviders:
             del tables[name]
 
     def correct_model(self, provider: str, model: str, values: Mapping[str, float | str | bool]) -> None:
-        """What the user knows better than the catalogue about one model."""
+        """Save what the user knows better than the catalogue about a model."""
         unknown = next((name for name in values if name not in CORRECTABLE), None)
         if unknown:
             raise InvalidInput(
@@ -113,7 +113,7 @@ class ConfiguredProviders:
             models.setdefault(model, tomlkit.table()).update(values)
 
     def forget_corrections(self, provider: str, model: str) -> None:
-        """Forget what the user and refusals said about a model: the provider's list and the catalogue hold again."""
+        """Forget what the user and refusals said about a model, so that list and catalogue count again."""
         with self._changing_document() as document:
             self._provider_tables(document).get(provider, {}).get("models", {}).pop(model, None)
         known = _model_notes_of(self._learned, provider)
@@ -121,18 +121,18 @@ class ConfiguredProviders:
             _write_model_notes(self._learned, provider, {name: about for name, about in known.items() if name != model})
 
     def save_reported_models(self, provider: str, reported: Mapping[str, Object]) -> None:
-        """What a provider said about its models, so that a window is known without asking again."""
+        """Save what a provider said about its models, to know windows without asking again."""
         _write_model_notes(self._reported, provider, {**reported})
 
     def save_learned_window(self, provider: str, model: str, window: int) -> None:
-        """A refusal named the model's window. Only the user overrides it."""
+        """Save a window that a refusal named. Only the user overrides it."""
         _write_model_notes(
             self._learned, provider, {**_model_notes_of(self._learned, provider), model: {"window": window}}
         )
 
     @contextmanager
     def _changing_document(self) -> Iterator[tomlkit.TOMLDocument]:
-        """The file as it is now, and written when it was changed; by nobody else meanwhile."""
+        """Yield the current file, to be written if changed. Nobody else can change it meanwhile."""
         with atomic_files.hold_for_change(self._file):
             document = self._read_document()
             before = tomlkit.dumps(document)
@@ -197,7 +197,7 @@ class ConfiguredProviders:
         return {str(name): str(value) for name, value in values.items()}
 
     def _patience_setting(self, provider: str, table: Mapping[str, Any]) -> ProviderPatience:
-        """`[provider.name.patience]`: seconds and tries, where the defaults do not fit."""
+        """Return `[provider.name.patience]`: seconds and attempts that differ from the defaults."""
         given = self._table_setting(provider, table, "patience")
         known = {field.name for field in fields(ProviderPatience)}
         wrong = next((key for key, value in given.items() if key not in known or not _is_positive_number(value)), None)
@@ -212,7 +212,7 @@ def _read_model_notes(file: Path) -> Object:
     try:
         return parse_object(file.read_bytes()) or {}
     except OSError:
-        return {}  # Nothing is lost: all values in this file can be fetched again.
+        return {}  # Nothing is lost, as these values can be fetched again.
 
 
 def _model_notes_of(file: Path, provider: str) -> Mapping[str, Object]:
@@ -238,7 +238,7 @@ def _is_positive_number(value: object) -> bool:
 
 
 def _set_or_remove(table: Any, name: str, value: str | dict[str, str]) -> None:
-    """An empty value is left out of the file."""
+    """Set a value, or remove it from the file if empty."""
     if value:
         table[name] = value
     else:
@@ -246,13 +246,13 @@ def _set_or_remove(table: Any, name: str, value: str | dict[str, str]) -> None:
 
 
 def _plain_corrections(corrections: Mapping[str, Any]) -> dict[str, Object]:
-    """The corrections as plain values, without tomlkit's."""
+    """Return the corrections as plain values instead of tomlkit's."""
     unwrapped = corrections.unwrap() if hasattr(corrections, "unwrap") else corrections
     return {str(model): dict(values) for model, values in unwrapped.items() if isinstance(values, Mapping)}
 
 
 def find_config_mistake(file: Path) -> HelixError | None:
-    """What is wrong with the file, for the doctor; None when it can be read."""
+    """Return what is wrong with the file, or None, for the doctor."""
     try:
         ConfiguredProviders(file).list_providers()
     except (ConfigFileMistake, StoreFailed) as error:

@@ -1,4 +1,4 @@
-"""The language the demonstration speaks: the one it is written to, as agents do."""
+"""Finds the demonstration's language: the one in which people write to it."""
 
 import json
 import re
@@ -7,15 +7,15 @@ from functools import cache, partial
 
 from helix_desktop import resources
 
-Say = Callable[..., str]  # Translates a sentence of the demo's script and fills in the values.
+Say = Callable[..., str]  # Translates a sentence of the demo and fills in values.
 MARKS: Mapping[str, re.Pattern[str]] = {
     "zh_CN": re.compile("[\u4e00-\u9fff]"),
     "de": re.compile(r"\b(ich|mir|und|nicht|bitte|eine?|das|wie|zeige?|kannst)\b", re.IGNORECASE),
-}  # By language: what occurs in its texts but not in English ones.
+}  # By language: what is in its texts but not in English ones.
 
 
 def translator_for(texts: Iterable[str]) -> Say:
-    """`texts`: what the user wrote, the newest first. A message that may be of any language goes by those before."""
+    """`texts`: the user's, newest first. For a message that could be any language, earlier ones decide."""
     spoken = (name for text in texts for name, mark in MARKS.items() if mark.search(text))
     return partial(_translate_and_format, next(spoken, ""))
 
@@ -26,6 +26,6 @@ def _translate_and_format(language: str, text: str, /, **values: object) -> str:
 
 @cache
 def translations_of(language: str) -> Mapping[str, str]:
-    """From the English to the other text."""
+    """Return the other text by the English one."""
     file = resources.resources_folder() / "translations" / f"{language}.demo.json"
     return dict(json.loads(file.read_text("utf-8"))) if language else {}

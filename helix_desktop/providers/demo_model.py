@@ -1,8 +1,8 @@
 """The built-in scripted model: no key, no network, no intelligence, and it says so.
 
-It really calls the tools it is offered, on the folder the user really has, and shows what the program does: reading,
-searching, running, a large output, recall, the list of what is to do; and it writes the summaries it is asked for, from
-what really stands in the request. All it knows comes from the request, so folds, recalls and interruptions show.
+It really calls the tools it is offered, in the user's real folder, and shows what the program does:
+reading, searching, running, large output, recall, the to-do list. It also writes requested summaries
+from what is in the request. It knows only the request, so folds, recalls and interruptions show.
 """
 
 import json
@@ -18,7 +18,7 @@ from helix_desktop.providers.demo_language import Say, translator_for
 from helix_desktop.providers.demo_tour import DemoScene, ScriptedReply
 
 DEMO = "demo"
-PACE = 0.012  # In seconds for a word: fast, but slow enough to watch.
+PACE = 0.012  # Seconds per word: fast, but slow enough to watch.
 WHO = "I am a scripted demonstration, not a language model: I follow a script and understand a few words."
 WORDS = (
     "Write `tour` to see what this program does, in this folder. Single steps: `list`, `read <file>`, `search <pattern>`, "
@@ -35,7 +35,7 @@ _TOUR = re.compile(r"\b(tour|demo|demonstration|show me)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class DemoModel:
-    """A ModelClient. `sleep` sets the pace of the words; `count` measures tokens, for the figures of usage."""
+    """A ModelClient. `sleep` paces the words; `count` counts tokens for the usage."""
 
     name: str = "demo/demo"
     sleep: Callable[[float], Awaitable[None]] | None = None
@@ -61,7 +61,7 @@ class DemoModel:
         yield Reply(parts, Stop.CALLS if calls else Stop.END, self._estimate_usage(request, parts), self.name)
 
     def _estimate_usage(self, request: Request, parts: Sequence[ReplyPart]) -> Usage:
-        """What it would have been billed for; nothing where nobody counts."""
+        """Return what would be billed, or nothing without a counter."""
         if self.count is None:
             return Usage()
         written = [part.text if isinstance(part, Text) else getattr(part, "arguments", "") for part in parts]
@@ -97,7 +97,7 @@ def _quote_short(text: str) -> str:
 
 
 def build_demo_scene(request: Request) -> DemoScene:
-    """What the script goes by: the last thing the user asked, and what has been called and returned since."""
+    """Return what the script needs: the user's last question, and calls and results since."""
     start, asked = _last_question(request.messages)
     after = request.messages[start:]
     calls = [part for message in after for part in message.parts if isinstance(part, ToolCall)]
@@ -109,7 +109,7 @@ def build_demo_scene(request: Request) -> DemoScene:
 
 
 def _last_question(messages: Sequence[Message]) -> tuple[int, str]:
-    """The last message of the user alone: what stands beside results is a note to work under way."""
+    """Return the user's last separate message. Text beside results is a note during work."""
     for position in range(len(messages) - 1, -1, -1):
         own = _texts_by_user(messages[position])
         if own and not _user_text_beside_results(messages[position]):
@@ -118,20 +118,20 @@ def _last_question(messages: Sequence[Message]) -> tuple[int, str]:
 
 
 def _texts_by_user(message: Message) -> list[str]:
-    """What the user wrote: what stands in brackets was put there by the program."""
+    """Return what the user wrote. The program puts its own texts in brackets."""
     texts = [part.text for part in message.parts if isinstance(part, Text)] if message.role is Role.USER else []
     return [text for text in texts if text.lstrip()[:1] not in {"[", "("}]
 
 
 def _user_text_beside_results(message: Message) -> str:
-    """What the user said while the agent worked."""
+    """Return what the user said while the agent worked."""
     if not any(isinstance(part, ToolResult) for part in message.parts):
         return ""
     return " ".join(part.text for part in message.parts if isinstance(part, Text))
 
 
 def _call_named_tool(scene: DemoScene, word: str, rest: str) -> ScriptedReply:
-    """Call the tool the user named; once it has answered, say what came of it."""
+    """Call the tool that the user named. After its answer, say what happened."""
     if scene.done:
         return ScriptedReply("\n\n".join(_describe_outcome(call, result, scene.say) for call, result in scene.done))
     name, arguments = demo_tour.tool_call_for_word(word, rest)
@@ -153,7 +153,7 @@ def _describe_outcome(call: ToolCall, result: ToolResult | None, say: Say) -> st
 
 
 def _fence_first_lines(text: str) -> str:
-    """The first lines, fenced so that nothing in them is taken for mark-up."""
+    """Return the first lines, fenced, so that nothing in them counts as mark-up."""
     shown = "\n".join(line[:200] for line in text.splitlines()[:8])
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     return f"{fence}text\n{shown}\n{fence}"

@@ -1,7 +1,7 @@
-"""What the demonstration writes when it is asked for a summary, an excerpt or a title: taken from the request itself.
+"""Writes the demonstration's summaries, excerpts and titles from the request itself.
 
-No judgement goes into it. Paths, calls, failures, items and rules are looked for by their shape, in the messages or in
-the transcript that stands in their place, so every line of a summary can be found in what was summarised.
+It makes no judgements. It finds paths, calls, failures, items and rules by their form, in messages
+or in a transcript of them, so every line of a summary can be found in what was summarised.
 """
 
 import re
@@ -18,7 +18,7 @@ from helix_desktop.json_values import Object, list_at, parse_object, text_at
 
 MOST_LINES = 12
 MOST_EXCERPT = 24
-COMMON = 0.2  # A word in a larger share of the lines is too common to describe any.
+COMMON = 0.2  # A word in a larger share of the lines describes none of them.
 _PATH = re.compile(r"(?<![\w/.])(?:[\w.-]+/)*[\w-]+\.[A-Za-z]{1,5}\b")
 _WRONG = re.compile(r"\b(error|failed|failure|exception|traceback|not found|refused|denied)\b", re.IGNORECASE)
 _RULE = re.compile(r"\b(must|never|always|do not|don't|only|prefer|please use)\b", re.IGNORECASE)
@@ -50,7 +50,7 @@ class _SortedMaterial:
 
 
 def write_demo_answer(request: Request) -> str:
-    """The answer to a request that is no step of a conversation."""
+    """Answer a request that is no step of a conversation."""
     writers: Mapping[Purpose, Callable[[Request], str]] = {
         Purpose.HANDOVER: write_handover,
         Purpose.OBSERVATIONS: write_observations,
@@ -63,11 +63,11 @@ def write_demo_answer(request: Request) -> str:
     return write(request) if write is not None else "The scripted demonstration answers."
 
 
-# --- Handovers, observations and titles are written
+# --- Writing handovers, observations and titles
 
 
 def write_handover(request: Request) -> str:
-    """The six sections, each from the request; a section with nothing to say says so."""
+    """Write the six sections from the request. An empty section says so."""
     found = _sort_material(request)
     arguments = (text_at(values, "path") for _, values in found.calls)
     paths = _without_repeats(match for text in (*found.said, *arguments) for match in _PATH.findall(text))
@@ -87,7 +87,7 @@ def write_handover(request: Request) -> str:
 
 
 def write_observations(request: Request) -> str:
-    """A line for every message that says something, oldest first."""
+    """Write a line for every message that says something, oldest first."""
     found = _sort_material(request)
     lines = [f"!! The user said: {_cut_to_length(text, 160)}" for text in found.said]
     lines += [f"! Done: {_describe_call(name, values)}" for name, values in found.calls]
@@ -119,7 +119,7 @@ def _todo_lines(found: _SortedMaterial) -> list[str]:
 
 
 def _sort_material(request: Request) -> _SortedMaterial:
-    """All but the question, which is the last text; what stands in brackets was put there by the program."""
+    """Sort everything but the question, which is the last text. Texts in brackets are the program's."""
     found = _SortedMaterial()
     parts = [(message.role, part) for message in request.messages for part in message.parts]
     for role, part in parts[:-1] if len(parts) > 1 else parts:
@@ -135,7 +135,7 @@ def _sort_material(request: Request) -> _SortedMaterial:
 
 
 def _sort_transcript_lines(text: str, found: _SortedMaterial) -> None:
-    """A conversation written out as text: `[3] user: …`, `[4] call of read_file: {…}`, `[5] output of read_file:`."""
+    """Sort a transcript's lines: `[3] user: …`, `[4] call of read_file: {…}`, `[5] output of read_file:`."""
     heads = list(_PASSAGE.finditer(text))
     for head, end in zip(heads, [*(one.start() for one in heads[1:]), len(text)], strict=True):
         body = text[head.end() : end].strip().removesuffix("</material>").strip()
@@ -147,11 +147,11 @@ def _sort_transcript_lines(text: str, found: _SortedMaterial) -> None:
             found.outputs.append(body)
 
 
-# --- Large outputs are compacted
+# --- Compacting large outputs
 
 
 def write_compaction(request: Request) -> str:
-    """The lines of the output that hold the rarest words of what was asked for, in their order."""
+    """Return the output's lines with the rarest words of what was requested, in order."""
     texts = [part.text for message in request.messages for part in message.parts if isinstance(part, Text)]
     material = "\n".join(texts[:-1])
     lines = [line for line in material.splitlines() if line.strip() and not line.startswith(_NOT_OUTPUT)]
@@ -169,7 +169,7 @@ def write_compaction(request: Request) -> str:
 
 
 def _distinguishing_words(wish: str, lines: list[str]) -> set[str]:
-    """The words of the wish that are in some lines and not in most of them."""
+    """Return words of the wish that are in some of the lines, but not in most."""
     counts = Counter(word for line in lines for word in set(_lowercase_words(line)))
     return {word for word in _lowercase_words(wish) if 0 < counts[word] <= max(1, COMMON * len(lines))}
 

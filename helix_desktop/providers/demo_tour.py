@@ -1,4 +1,4 @@
-"""The demonstration's tour: eight stations, each with a real call. Where it is, the calls in the request tell."""
+"""The demonstration's tour: eight stations, each with a real call. The calls in the request show where it is."""
 
 import re
 import sys
@@ -13,12 +13,12 @@ from helix_desktop.json_values import Json, Object, object_at, parse_object
 from helix_desktop.providers.demo_language import Say
 
 Arguments = Mapping[str, Json]
-RECORDS, WANTED, RECALLED = 6000, 4711, 1234  # The excerpt keeps one line; another is recalled.
+RECORDS, WANTED, RECALLED = 6000, 4711, 1234  # The excerpt keeps one line; another one is recalled.
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _TEXT_FILE = re.compile(
     r"^(\S.*\.(?:md|txt|rst|csv|py|toml|json|js|ts|c|h|cpp|go|rs|java|html|css|yml|yaml|cfg|ini|sh))  ([\d,]+)$"
 )
-LARGEST_READ = 20_000  # In bytes. The tour reads larger files only if asked to.
+LARGEST_READ = 20_000  # Bytes. The tour only reads larger files if asked to.
 _WORD = re.compile(r"[A-Za-z]{5,20}")
 
 
@@ -30,7 +30,7 @@ class ScriptedReply:
 
 @dataclass(frozen=True, slots=True)
 class DemoScene:
-    """All the script knows. `done`: the calls since the user asked, each with its result as it is shown now."""
+    """What the script knows. `done`: calls since the user's question, each with its result as now shown."""
 
     asked: str
     done: tuple[tuple[ToolCall, ToolResult | None], ...]
@@ -67,7 +67,7 @@ PLAN = (
 
 
 def command_with_large_output() -> str:
-    """A command that prints some thousand lines, on this system's shell."""
+    """Return a command that prints several thousand lines in this system's shell."""
     if sys.platform == "win32":
         return f"for /L %i in (1,1,{RECORDS}) do @echo record %i value %i"
     return f"awk 'BEGIN {{ for (i = 1; i <= {RECORDS}; i++) printf \"record %d value %d\\n\", i, (i * 7919) % 10007 }}'"
@@ -91,7 +91,7 @@ def station_of_call(call: ToolCall) -> TourStation | None:
 
 
 def next_tour_step(scene: DemoScene) -> ScriptedReply:
-    """The first station behind the last visible one whose tool is offered; after the last, the closing words."""
+    """Return the first station after the last visible one whose tool is offered, or the closing words."""
     reached = max((one for call, _ in scene.done if (one := station_of_call(call)) is not None), default=None)
     note = " ".join(scene.note.split())[:120]
     heard = scene.say("I read your note: “{note}”. The script cannot act on it.", note=note) + "\n\n" if note else ""
@@ -105,7 +105,7 @@ def next_tour_step(scene: DemoScene) -> ScriptedReply:
     return ScriptedReply(heard + _closing_words(scene))
 
 
-# --- The stations of the tour: what each says and calls, or None if it has nothing to show
+# --- The tour's stations: what each says and calls, or None if it has nothing to show
 
 
 def _plan_step(scene: DemoScene) -> ScriptedReply:
@@ -118,7 +118,7 @@ def _plan_step(scene: DemoScene) -> ScriptedReply:
 
 
 def _todo_arguments(scene: DemoScene, first: str, done: int) -> Arguments:
-    """The plan with so many items done and the next one as `first` says."""
+    """Return the plan with so many items done, and the next in the state `first`."""
     states = ["done"] * done + [first] + ["open"] * len(PLAN)
     return {"items": [{"text": scene.say(text), "state": states[at]} for at, (text, _) in enumerate(PLAN)]}
 
@@ -139,7 +139,7 @@ def _read_step(scene: DemoScene) -> ScriptedReply | None:
 
 
 def _readable_listed_files(scene: DemoScene) -> list[str]:
-    """Text files of the listing, as the tool wrote it, that are not too long to be looked at."""
+    """Return the text files in the tool's listing that are short enough to read."""
     lines = [line for text in scene.results_of_station(TourStation.LIST) for line in text.splitlines()]
     matches = [match for line in lines if (match := _TEXT_FILE.match(line)) is not None]
     return [match[1] for match in matches if int(match[2].replace(",", "")) <= LARGEST_READ]
@@ -191,7 +191,7 @@ def _close_step(scene: DemoScene) -> ScriptedReply:
     return ScriptedReply("", ((ToolName.SET_TODO, _todo_arguments(scene, "done", len(PLAN))),))
 
 
-# By station: the tool it needs (a recall can use two), and what builds its reply.
+# By station: the tool it needs (a recall can use two), and its reply's builder.
 STATIONS: Mapping[TourStation, tuple[str, Callable[[DemoScene], ScriptedReply | None]]] = {
     TourStation.PLAN: (ToolName.SET_TODO, _plan_step),
     TourStation.LIST: (ToolName.LIST_FILES, _list_step),
@@ -205,7 +205,7 @@ STATIONS: Mapping[TourStation, tuple[str, Callable[[DemoScene], ScriptedReply | 
 
 
 def _closing_words(scene: DemoScene) -> str:
-    """What happened, with what can really be seen of it, refusals included."""
+    """Return what happened, as far as it can be seen, including refusals."""
     failed = [call.name for call, result in scene.done if result is not None and not result.ok]
     folded = sum(result.text.startswith("[CACHED]") for _, result in scene.done if result is not None)
     recalled = scene.results_of_station(TourStation.RECALL)
@@ -228,7 +228,7 @@ def _closing_words(scene: DemoScene) -> str:
     return "\n\n".join(lines)
 
 
-# --- A call on its own, if the user's message asks for one
+# --- A single call that the user's message requests
 
 
 def tool_call_for_word(word: str, rest: str) -> tuple[str, Arguments]:
@@ -258,7 +258,7 @@ _CALLS = {
 
 
 def add_wanted_content_if_large(arguments: Arguments, demo_word: str, scene: DemoScene) -> Arguments:
-    """With the words that say what is needed of a long output, where the tool offers an argument for them."""
+    """Add the words on what is needed of a long output, if the tool has an argument for them."""
     if demo_word != "large":
         return arguments
     tool = next((one for one in scene.tools if one.name == ToolName.RUN_COMMAND), None)

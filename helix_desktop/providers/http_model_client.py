@@ -1,7 +1,7 @@
-"""One configured model: sends requests, tries again where that helps, and reads the reply from the stream.
+"""One configured model: sends requests, retries if that helps, and reads the streamed reply.
 
-Another try is made only while nothing of the reply has been shown. A stream that breaks later is a Reply
-with CUT and what came; a stream that ends without a reason is one too, never a complete answer.
+A retry only happens while nothing of the reply was shown. A stream that breaks later, or
+ends without a reason, becomes a Reply with CUT and what came, never a complete answer.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from helix_desktop.protocols.request_parts import without_foreign_reasoning
 from helix_desktop.providers import http_transport
 from helix_desktop.providers.model_prices import ModelInfo, usage_cost
 
-SHORTEST_KEY = 8  # In characters. A shorter key is a placeholder for a server that needs none.
-MOST_RELAXED = 4  # How many optional parameters a refused request may lose, one after another.
+SHORTEST_KEY = 8  # Characters. A shorter key is a placeholder for servers that need none.
+MOST_RELAXED = 4  # The most optional parameters that a refused request may lose in turn.
 
 
 @dataclass(frozen=True, slots=True)
 class HttpModelClient:
-    """A ModelClient over HTTP. `info` carries the window and prices; `key` is used to keep it out of messages."""
+    """A ModelClient over HTTP. `info` has the window and prices; `key` is removed from messages."""
 
     info: ModelInfo
     dialect: ProtocolDialect
@@ -68,7 +68,7 @@ class HttpModelClient:
             attempt += 1
 
     async def _pause_before_retry(self, pause: float, woken: asyncio.Event) -> None:
-        """The pause, or as much of it as nobody cuts short."""
+        """Wait for the pause, or until somebody cuts it short."""
         async with aclosing(OwnedTasks("waiting")) as tasks:
             tasks.spawn_task(self.clock.sleep_seconds(pause), name="pause").add_done_callback(lambda _: woken.set())
             await woken.wait()
@@ -79,7 +79,7 @@ class HttpModelClient:
         )
 
     async def _try_once(self, post: OutgoingRequest, request: Request) -> AsyncGenerator[Delta]:
-        """One try: the deltas and the Reply; or the failure, which only comes while nothing has been shown."""
+        """Try once: yield deltas and the Reply, or raise a failure while nothing was shown."""
         reading = self.dialect.build_reply_reader(request)
         content = await asyncio.to_thread(dump_json_body, post.body)
         shown, cut = False, ""
@@ -148,7 +148,7 @@ class HttpModelClient:
         return float(pause * (0.75 + 0.5 * self.spread()))
 
     def _remove_key_from_error(self, failure: ModelFailed) -> ModelFailed:
-        """The failure without the key, which some providers quote."""
+        """Return the failure without the key, which some providers quote."""
         if len(self.key) >= SHORTEST_KEY and self.key in failure.what:
             failure.what = failure.what.replace(self.key, "•••")
             failure.args = (failure.what,)
@@ -166,12 +166,12 @@ def _most_tries(failure: ModelFailed, patience: http_transport.ProviderPatience,
 
 
 def fill_in_cost(usage: Usage, info: ModelInfo) -> Usage:
-    """With its cost from the catalogue, where the provider has not told the cost itself."""
+    """Return the usage with the catalogue's cost, unless the provider told the cost."""
     return usage if usage.cost else replace(usage, cost=usage_cost(usage, info.prices))
 
 
 async def _events_of_answer(answer: http_transport.HttpAnswer) -> AsyncGenerator[ServerSentEvent]:
-    """The events of a stream. A server that answers with one JSON document is taken at its word: one event."""
+    """Yield a stream's events. A server's single JSON document counts as one event."""
     if not answer.is_stream:
         yield ServerSentEvent((await answer.read_whole_body()).decode("utf-8", errors="replace"))
         return

@@ -22,11 +22,11 @@ from helix_desktop.errors import ModelFailed, ProviderKeyRefused, ProviderUnreac
 from helix_desktop.fast_dataclass import dataclass
 
 if TYPE_CHECKING:
-    import httpx  # Imported when it is needed: it takes 9 MB, which a window without a model can save.
+    import httpx  # Imported when needed: it takes 9 MB, which a window without a model saves.
 
 LONGEST_REFUSAL = 1024 * 1024
 LONGEST_BODY = 256 * 1024 * 1024
-# Environment variables of agents that name certificate files, and the client certificate with its key.
+# Variables of agents that name certificate files, and the client certificate with its key.
 EXTRA_CERTIFICATES = ("node_extra_ca_certs", "codex_ca_certificate", "requests_ca_bundle")
 CLIENT_CERTIFICATE = "claude_code_client_cert"
 _OF_CLIENT = [f"claude_code_client_{name}" for name in ("cert", "key", "key_passphrase")]
@@ -35,38 +35,38 @@ CERTIFICATE_VARIABLES = frozenset(("ssl_cert_file", "ssl_cert_dir", *EXTRA_CERTI
 
 @dataclass(frozen=True, slots=True)
 class ProviderPatience:
-    """Seconds and tries. Local servers read a long prompt for minutes before the first word."""
+    """Seconds and attempts. Local servers read a long prompt for minutes before the first word."""
 
     connect: float = 15.0
     first_byte: float = 600.0
-    silence: float = 300.0  # In seconds. Some models think for minutes without sending anything.
-    after_end: float = 5.0  # In seconds. After the stop reason, usage figures are awaited this long.
-    end_of_body: float = 0.1  # In seconds. A server that has said everything ends its answer within this time.
-    longest_wait: float = 600.0  # In seconds. If Retry-After asks for more, that is an error.
+    silence: float = 300.0  # Seconds. Some models think for minutes without sending anything.
+    after_end: float = 5.0  # Seconds to wait for usage figures after the stop reason.
+    end_of_body: float = 0.1  # Seconds within which a server that is done ends its answer.
+    longest_wait: float = 600.0  # Seconds. A longer Retry-After is an error.
     attempts: int = 8
     attempts_unreachable: int = 6
-    attempts_local: int = 3  # How often a server on this machine is tried that is not running.
+    attempts_local: int = 3  # Attempts for a server on this machine that is not running.
     first_pause: float = 1.0
     longest_pause: float = 60.0
 
 
 class UnmendableFailure(ProviderUnreachable):
-    """A failure that another try will not mend: an untrusted certificate, an address that makes no sense."""
+    """A failure that no retry can mend: an untrusted certificate, or an invalid address."""
 
 
 class NoConnection(ProviderUnreachable):
-    """No connection could be made at all."""
+    """No connection could be made."""
 
 
 class ProviderConnections:
-    """The open connections of a program: shared by all its models, closed once. Made when first used, on that loop."""
+    """A program's open connections, shared by all models and closed once. Created when first used, on that loop."""
 
     def __init__(self, *, connect: float = 15.0) -> None:
         self._connect = connect
         self._clients: dict[bool, httpx.AsyncClient] = {}
 
     def direct_or_proxied_client(self, url: str) -> httpx.AsyncClient:
-        """For this machine itself without the system's proxy, for all others with it."""
+        """Return a client without proxy for this machine, or one with the system's proxy for others."""
         local = is_loopback(url)
         if local not in self._clients:
             self._clients[local] = build_http_client(self._connect, write=120.0, uses_environment=not local, kept=16)
@@ -80,10 +80,10 @@ class ProviderConnections:
 
 
 def load_http_and_certificates() -> None:
-    """Import what requests need and read the certificates: a tenth of a second, for a thread, before the first message."""
+    """Import what requests need and read certificates. Takes 0.1 s, on a thread, before the first message."""
     import httpx  # noqa: F401
 
-    with suppress(UnmendableFailure):  # A failure is reported with the first request.
+    with suppress(UnmendableFailure):  # The first request reports failures.
         trusted_certificates()
 
 
@@ -95,8 +95,8 @@ def build_http_client(
     kept: int = 64,
     proxies: Mapping[str, str] | None = None,
 ) -> httpx.AsyncClient:
-    """A client for providers. `proxies`: the proxies and certificates of somebody else's environment,
-    under the names of its variables in lower case; `kept`: how many idle connections stay open.
+    """Build a client for providers. `proxies`: another environment's proxies and
+    certificates, by lower-case variable name. `kept`: how many idle connections stay open.
     """
     import httpx
 
@@ -122,7 +122,7 @@ def build_http_client(
 def _proxy_mounts(
     proxies: Mapping[str, str], limits: httpx.Limits, trusted: ssl.SSLContext
 ) -> dict[str, httpx.AsyncHTTPTransport | None]:
-    """Which addresses go through which proxy, as the variables of an environment say it."""
+    """Return which addresses use which proxy, by an environment's variables."""
     import httpx
 
     mounts: dict[str, httpx.AsyncHTTPTransport | None] = {}
@@ -140,8 +140,8 @@ def _proxy_mounts(
 
 @cache
 def trusted_certificates(variables: frozenset[tuple[str, str]] | None = None) -> ssl.SSLContext:
-    """Whom to trust: SSL_CERT_FILE or SSL_CERT_DIR where they are set, else what the system trusts and certifi's list; further
-    what agents read, and the certificate that shows who asks. `variables`: of somebody else's environment, in lower case.
+    """Return whom to trust: SSL_CERT_FILE or SSL_CERT_DIR, or else the system's and certifi's lists;
+    also what agents read, and the client certificate. `variables`: another environment's, in lower case.
     """
     own = {name.lower(): one for name, one in (os.environ.items() if variables is None else variables)}
     context = _load_base_certificates(own.get("ssl_cert_file"), own.get("ssl_cert_dir"))
@@ -183,7 +183,7 @@ def _load_base_certificates(own_file: str | None, own_folder: str | None) -> ssl
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the address is this machine itself."""
+    """Whether the address is this machine."""
     import httpx
 
     try:
@@ -199,7 +199,7 @@ def is_loopback(url: str) -> bool:
 
 
 def strip_and_check_key(key: str, provider: str) -> str:
-    """What cannot stand in a header is refused here, before a library quotes it in a message."""
+    """Strip a key. Refuse what can't be in a header, before a library quotes it in a message."""
     clean = key.strip()
     if not (clean.isascii() and clean.isprintable()) or " " in clean:
         raise ProviderKeyRefused(
@@ -210,7 +210,7 @@ def strip_and_check_key(key: str, provider: str) -> str:
 
 
 class HttpAnswer:
-    """A response whose head has come. Its body is read once, in chunks or whole."""
+    """A response whose head has arrived. Its body is read once, in chunks or whole."""
 
     def __init__(self, response: httpx.Response, where: str, patience: ProviderPatience) -> None:
         self._response = response
@@ -232,22 +232,22 @@ class HttpAnswer:
 
     @property
     def is_web_page(self) -> bool:
-        """A web page: somebody's front door instead of the interface behind it."""
+        """Whether it is a web page, such as a site's front page instead of its interface."""
         return self.response_headers.get("content-type", "").startswith("text/html")
 
     def shorten_wait_for_rest(self) -> None:
-        """The reply is whole; what may still come is waited for a moment only."""
+        """Wait only briefly for more, because the reply is complete."""
         self._ended = True
 
     async def read_to_end(self, rest: AsyncIterator[object]) -> None:
-        """Only a connection whose answer was read to its end can be used for the next request. Waits for that a moment only."""
+        """Read the answer briefly to its end, without which its connection cannot be reused."""
         with suppress(ProviderUnreachable, TimeoutError):
             async with asyncio.timeout(self._patience.end_of_body):
                 async for _ in rest:
                     pass
 
     async def body_chunks(self) -> AsyncGenerator[bytes]:
-        """The body as it comes. Silence and a lost connection are ProviderUnreachable."""
+        """Yield the body as it comes. Silence and a lost connection raise ProviderUnreachable."""
         import httpx
 
         limit = self._patience.first_byte
@@ -268,7 +268,7 @@ class HttpAnswer:
                 limit = self._patience.after_end if self._ended else self._patience.silence
 
     async def _decoded_pieces(self) -> AsyncGenerator[bytes]:
-        """Decompressed here and not by httpx, which makes all that a piece stands for at once."""
+        """Yield decompressed pieces. Not by httpx, which decompresses each piece completely at once."""
         try:
             body = BodyDecompressor(self.response_headers.get("content-encoding", ""), LONGEST_BODY)
             async for piece in self._response.aiter_raw():
@@ -278,7 +278,7 @@ class HttpAnswer:
             raise ProviderUnreachable(f"The reply from {self._where} cannot be read: {error}.") from error
 
     async def read_whole_body(self, longest: int = LONGEST_BODY) -> bytes:
-        """The body, or its first `longest` bytes."""
+        """Return the body, or its first `longest` bytes."""
         content = bytearray()
         async with aclosing(self.body_chunks()) as chunks:
             async for chunk in chunks:
@@ -351,7 +351,7 @@ CHECK = "Check the network connection, and make sure that the server is running.
 
 
 def _build_no_connection_error(error: BaseException, provider: str, url: str, library_message: str) -> NoConnection:
-    """By what began it: what the libraries say over it is "All connection attempts failed"."""
+    """Build an error from the original cause, above which libraries only say that all attempts failed."""
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
     there = f" at {url}" if url else ""

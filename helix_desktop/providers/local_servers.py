@@ -1,4 +1,4 @@
-"""Finds model servers on this machine by asking loopback's usual ports, all at once and briefly."""
+"""Finds model servers on this machine by asking the usual ports, all at once and briefly."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class LocalServer:
 async def detect_local_servers(
     connections: ProviderConnections, places: Sequence[ProviderConfig] = USUAL, seconds: float = SECONDS
 ) -> tuple[LocalServer, ...]:
-    """The servers that are there. Nothing else is touched, on this machine or beyond."""
+    """Return the servers that answer. Touches nothing else, here or elsewhere."""
     answers = await asyncio.gather(*(_probe_server(config, connections, seconds) for config in places))
     return tuple(answer for answer in answers if answer is not None)
 

@@ -1,4 +1,4 @@
-"""Lists the models a provider says it has, merged with what the catalogue knows and the user corrected."""
+"""Lists a provider's models, merged with the catalogue and the user's corrections."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ _NO_CHAT = (
 async def list_models(
     config: provider_catalog.ProviderConfig, key: str | None, connections: ProviderConnections, seconds: float = SECONDS
 ) -> tuple[ModelInfo, ...]:
-    """All models of a configured provider, by name. Raises a ModelFailed when the provider cannot be asked."""
+    """Return a provider's models by name. Raises ModelFailed if the provider can't be asked."""
     said = await fetch_reported_models(config, key, connections, seconds)
     return tuple(provider_catalog.describe_model(config, name, reported=said[name]) for name in sorted(said))
 
@@ -34,7 +34,7 @@ async def list_models(
 async def list_and_save_models(
     configured: ConfiguredProviders, provider: str, key: str | None, connections: ProviderConnections
 ) -> tuple[ModelInfo, ...]:
-    """All models of a provider, and what it said about them kept for the next time."""
+    """Return a provider's models, and save what it said about them."""
     config = configured.find_provider(provider)
     said = await fetch_reported_models(config, key, connections)
     configured.save_reported_models(provider, said)
@@ -44,7 +44,7 @@ async def list_and_save_models(
 async def fetch_reported_models(
     config: provider_catalog.ProviderConfig, key: str | None, connections: ProviderConnections, seconds: float = SECONDS
 ) -> Mapping[str, json_values.Object]:
-    """What the provider says about each model that can talk, under the catalogue's names."""
+    """Return what the provider says about each chat model, under the catalogue's names."""
     if config.kind == demo_model.DEMO:
         return {demo_model.DEMO: {}}
     config = provider_catalog.check_provider_config(config)
@@ -89,7 +89,7 @@ def _models_path(config: provider_catalog.ProviderConfig) -> str:
 
 
 async def fetch_json(transport: ProviderTransport, path: str, seconds: float) -> json_values.Object:
-    """One JSON document; a ModelFailed when it is refused or is none."""
+    """Fetch a JSON document. Raises ModelFailed if it is refused or is none."""
     try:
         async with asyncio.timeout(seconds), transport.open_get(path, seconds) as answer:
             status, headers, content = answer.status_code, dict(answer.response_headers), await answer.read_whole_body()
@@ -104,7 +104,7 @@ async def fetch_json(transport: ProviderTransport, path: str, seconds: float) ->
 
 
 def _reported_details(item: json_values.Json) -> json_values.Object:
-    """What a list says about a model, under the catalogue's names."""
+    """Return what a list says about a model, under the catalogue's names."""
     windows = (
         json_values.number_at(item, "context_length"),  # OpenRouter's name for the window's size
         json_values.number_at(item, "max_model_len"),  # vLLM's name for the window's size
@@ -126,7 +126,7 @@ def _reported_details(item: json_values.Json) -> json_values.Object:
 
 
 def _reported_prices(item: json_values.Json) -> json_values.Object:
-    """OpenRouter gives dollars per token, as text."""
+    """Convert OpenRouter's prices, which are dollars per token, as text."""
     names = {
         "input": "prompt",
         "output": "completion",
@@ -155,11 +155,11 @@ def _reported_abilities(item: json_values.Json) -> json_values.Object:
     return known
 
 
-# --- Local servers are asked for details of their models
+# --- Asking local servers for details of their models
 
 
 async def _local_details(transport: ProviderTransport, seconds: float) -> json_values.Object:
-    """What Ollama, LM Studio and llama.cpp tell beside the list: the window a model runs with."""
+    """Return details from Ollama, LM Studio or llama.cpp: the window with which a model runs."""
     root = replace(transport, base_url=transport.base_url.removesuffix("/v1"))
     for path, read in (
         ("/api/v0/models", _models_of_lm_studio),
@@ -186,7 +186,7 @@ def _models_of_lm_studio(found: json_values.Object) -> Iterator[tuple[str, json_
 
 
 def _models_of_ollama(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
-    """Only models in memory are listed here, each with the window it runs with; Ollama cuts what is longer, silently."""
+    """Yield models in memory, and the windows with which they run. Ollama silently cuts longer requests."""
     for item in json_values.list_at(found, "models"):
         window = json_values.number_at(item, "context_length")
         if window:
@@ -203,9 +203,8 @@ def _models_of_llama_cpp(found: json_values.Object) -> Iterator[tuple[str, json_
 async def learn_about_model(
     configured: ConfiguredProviders, provider: str, model: str, key: str | None, connections: ProviderConnections
 ) -> ModelInfo:
-    """What is known of a model somebody is choosing: asked of the provider, and for a server on this
-    machine loaded, to learn the window it really runs with. NotFound when a local server has no such
-    model; other providers' lists may lack models that can be used.
+    """Return what is known of a model being chosen: asks the provider, and loads it on a local server to
+    learn its real window. NotFound if a local server lacks it; other providers' lists may be incomplete.
     """
     config = configured.find_provider(provider)
     said = dict(await fetch_reported_models(config, key, connections))
@@ -223,7 +222,7 @@ async def learn_about_model(
 async def load_in_ollama(
     config: provider_catalog.ProviderConfig, model: str, connections: ProviderConnections
 ) -> json_values.Object:
-    """Have Ollama load a model, to learn the window it really runs with. Nothing where the server is another one."""
+    """Make Ollama load a model, to learn its real window. Does nothing for other servers."""
     dialect = provider_catalog.dialect_of_provider(config)
     there = provider_catalog.transport_to_provider(config, dialect, "", connections)
     root = replace(there, base_url=there.base_url.removesuffix("/v1"))

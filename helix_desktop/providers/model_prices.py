@@ -1,6 +1,6 @@
-"""What is known of models: windows, prices, abilities. Shipped as data, corrected by the provider's list and the user.
+"""Knows models: windows, prices, abilities. Shipped as data, corrected by the provider's list and the user.
 
-An unknown model gets a window of 128,000 tokens and says that this is a guess.
+An unknown model gets a window of 128,000 tokens and a note that this is a guess.
 """
 
 import re
@@ -16,13 +16,13 @@ from helix_desktop.protocols.protocol_dialect import ModelAbilities
 
 DEFAULT_WINDOW = 128_000
 
-# Endings of names to ignore: "-20251001", "-2025-08-07", "-preview-05-20", ":thinking", "-latest".
+# Endings to ignore in names: "-20251001", "-2025-08-07", "-preview-05-20", ":thinking", "-latest".
 _DATE = re.compile(r"([-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview(-\d\d-\d{2,4})?)|:[a-z0-9-]+)+$")
 _CODEX = re.compile(r"-codex(-max)?$")  # OpenAI's Codex models cost as much as their base models.
 
 
 def without_edition_date(model: str) -> str:
-    """A model's name without what only says which edition of it this is."""
+    """Return a model's name without the edition's date or label."""
     return _DATE.sub("", model)
 
 
@@ -37,7 +37,7 @@ class TokenPrices:
 
 
 class WindowFrom(StrEnum):
-    """Where a model's window is known from, the surest first."""
+    """How a model's window is known, most certain first."""
 
     USER = "user"
     LEARNED = "learned"
@@ -48,7 +48,7 @@ class WindowFrom(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """One model of one provider. `name` is `provider/id`, as commands and settings write it."""
+    """One model of a provider. `name` is `provider/id`, as in commands and settings."""
 
     provider: str
     id: str
@@ -57,7 +57,7 @@ class ModelInfo:
     prices: TokenPrices = TokenPrices()
     note: str = ""  # A note for the user, such as that a figure is a guess.
     window_from: WindowFrom = WindowFrom.ASSUMED
-    cache_seconds: int = 0  # In seconds. The provider keeps its cache this long after a request; 0: unknown.
+    cache_seconds: int = 0  # Seconds for which the provider keeps its cache after a request; 0: unknown.
 
     @property
     def name(self) -> str:
@@ -79,12 +79,12 @@ class ModelInfo:
 
 @cache
 def shipped_prices(model: str) -> ModelSet:
-    """The prices this program ships for a model, where nothing else has any."""
+    """Return the shipped prices of a model, for lack of others."""
     return merge_model_knowledge("", model).as_model_set(ModelRole.MAIN)
 
 
 def usage_cost(usage: Usage, prices: TokenPrices) -> float:
-    """Dollars. Cached parts at their own prices; where those are unknown, at the price of input."""
+    """Return dollars. Cached parts have their own prices or, if unknown, the input's."""
     read = prices.cache_read or prices.input
     write = prices.cache_write or prices.input
     fresh = max(0, usage.input - usage.cache_read - usage.cache_write)
@@ -92,7 +92,7 @@ def usage_cost(usage: Usage, prices: TokenPrices) -> float:
     return (fresh * prices.input + cached + usage.output * prices.output) / 1e6
 
 
-# --- The list of models that ships with the program
+# --- The list of models shipped with the program
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def shipped_models() -> ShippedModels:
 
 
 def model_info_from(provider: str, model: str, known: Object, note: str = "") -> ModelInfo:
-    """A model from an entry of the data file, or of the user's own corrections, which have the same fields."""
+    """Build a model from an entry of the data file or the user's corrections, which have the same fields."""
     abilities = ModelAbilities(
         max_output=number_at(known, "max_output"),
         images=value_at(known, "images") is not False,
@@ -146,7 +146,7 @@ def merge_model_knowledge(
     learned: Object | None = None,
     corrected: Object | None = None,
 ) -> ModelInfo:
-    """What is known of a model: by the user, then from its refusals, the provider's list, the shipped data."""
+    """Merge what is known: by the user, from refusals, from the provider's list, and from the shipped data."""
     ours = shipped_models().entry_for_model(model)
     layers = {
         WindowFrom.USER: corrected or {},

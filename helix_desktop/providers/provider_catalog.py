@@ -1,4 +1,4 @@
-"""Lists the providers, how each is addressed, and connects one as a ModelClient."""
+"""Lists the providers and how to reach each, and connects one as a ModelClient."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ from helix_desktop.providers.model_prices import ModelInfo, merge_model_knowledg
 from helix_desktop.secrets import ProviderKey
 
 _PORTS = {"https": 443, "http": 80}
-CACHE_SECONDS = 300  # In seconds. Anthropic's cache lasts this long, and OpenAI's at least this long.
+CACHE_SECONDS = 300  # Seconds. Anthropic's cache lasts this long, and OpenAI's at least this long.
 _KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"})
 
 
@@ -44,7 +44,7 @@ class ProviderConfig:
     kind: str = chat_client.KIND
     base_url: str = ""
     variable: str = ""
-    key_host: str = ""  # The host that the user entered the key for.
+    key_host: str = ""  # The host for which the user entered the key.
     key_header: str = ""  # The header that carries the key, if it is unusual, such as Azure's "api-key".
     headers: tuple[tuple[str, str], ...] = ()
     query: tuple[tuple[str, str], ...] = ()  # Parameters added to each address, such as Azure's api-version.
@@ -59,7 +59,7 @@ class ProviderConfig:
 
     @property
     def host(self) -> str:
-        """Where its key goes: the host of its address, with the port if it is not the usual one."""
+        """Return where the key goes: the address's host, with an unusual port."""
         try:
             parts = urlsplit(self.base_url)
             port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
@@ -69,14 +69,14 @@ class ProviderConfig:
 
     @property
     def provider_key(self) -> ProviderKey:
-        """Whose key it is, for `SecretStorage`. A server on this machine gets no well-known provider's key from the environment."""
+        """Return the key's name for `SecretStorage`. A local server gets no well-known provider's key from the environment."""
         own = tuple(config.host for config in PRESETS.values() if self.variable and config.variable == self.variable)
         variable = "" if own and self.is_local else self.variable
         return ProviderKey(self.name, self.host, self.key_host, variable, own)
 
     @property
     def is_local(self) -> bool:
-        """On this machine: no key, no proxy, nothing leaves it."""
+        """Whether it is on this machine: no key, no proxy, and nothing leaves it."""
         return self.kind == DEMO or http_transport.is_loopback(self.base_url)
 
 
@@ -110,7 +110,7 @@ KINDS = (*DIALECTS, DEMO)
 
 
 class SystemClock:
-    """The real clock, behind the engine's port."""
+    """The real clock, for the engine's port."""
 
     def current_time(self) -> float:
         return time.time()
@@ -120,7 +120,7 @@ class SystemClock:
 
 
 def check_provider_config(config: ProviderConfig) -> ProviderConfig:
-    """The configuration made regular, or InvalidInput saying what is wrong with it. A URL or a header is no place for a key."""
+    """Normalise the configuration, or raise InvalidInput. URLs and headers must not contain keys."""
     if config.kind not in KINDS:
         raise InvalidInput(f"Unknown provider type: {config.kind!r}.", remedy=f"Choose one of {', '.join(KINDS)}.")
     if config.kind == DEMO:
@@ -167,7 +167,7 @@ def _is_legal_header(name: str, value: str) -> bool:
 
 
 def may_carry_key(url: str) -> bool:
-    """Whether a key may go there: encrypted, or no further than this machine or its own network."""
+    """Whether a key may be sent there: encrypted, or within this machine or its network."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme == "https" or http_transport.is_loopback(url):
@@ -190,7 +190,7 @@ def connect_model_client(
     connections: http_transport.ProviderConnections | None = None,
     clock: Clock | None = None,
 ) -> ModelClient:
-    """Nothing is sent yet. `connections`: shared ones, closed by the program; else its own."""
+    """Create a client, which sends nothing yet. `connections`: shared ones, which the program closes."""
     config = check_provider_config(config)
     clock = clock or SystemClock()
     info = model if isinstance(model, ModelInfo) else describe_model(config, model)
@@ -210,20 +210,20 @@ def request_body_of(config: ProviderConfig, info: ModelInfo, request: Request) -
 
 
 def with_base_url(config: ProviderConfig, base_url: str) -> ProviderConfig:
-    """At another address; a key that is kept stays the one of the host it was entered for."""
+    """Return the provider with another address. A stored key stays that of its host."""
     there = replace(config, base_url=base_url)
     return there if there.host == config.host else replace(there, key_host=config.key_host or config.host)
 
 
 class KeySource(Protocol):
-    """Where keys are kept; `secrets.SecretStorage` is one."""
+    """Where keys are kept, such as `secrets.SecretStorage`."""
 
     async def read_secret(self, secret: ProviderKey) -> str | None: ...
 
 
 async def find_provider_key(config: ProviderConfig, keys: KeySource) -> str | None:
-    """The key of a provider, if there is one. A keyring that does not answer matters only where a key is needed or was entered,
-    and is then a ProviderKeyRefused with its own sentence; so is a key that was entered for another address. The demonstration has none.
+    """Return a provider's key, or None. A failing keyring matters only if a key is needed or was
+    entered, and then raises ProviderKeyRefused, as does a key that was entered for another address.
     """
     if config.kind == DEMO:
         return None
@@ -238,7 +238,7 @@ async def find_provider_key(config: ProviderConfig, keys: KeySource) -> str | No
 
 
 def require_usable_key(config: ProviderConfig, key: str | None) -> str:
-    """The key to send, empty where none is needed; ProviderKeyRefused says why there is none that could be sent."""
+    """Return the key to send, or an empty string. ProviderKeyRefused says why there is none to send."""
     if not key and config.needs_key:
         raise ProviderKeyRefused(
             f"There is no key for {config.name}.",
@@ -253,7 +253,7 @@ def require_usable_key(config: ProviderConfig, key: str | None) -> str:
 
 
 def describe_model(config: ProviderConfig, model: str, reported: Object | None = None) -> ModelInfo:
-    """What is known of a model: the user's corrections, what its refusals taught, what the provider's list says, the catalogue."""
+    """Return what is known of a model: corrections, refusals, the provider's list, the catalogue."""
     listed = config.reported.get(model) if reported is None else reported
     info = merge_model_knowledge(
         config.name, model, reported=listed, learned=config.learned.get(model), corrected=config.corrections.get(model)
@@ -262,7 +262,7 @@ def describe_model(config: ProviderConfig, model: str, reported: Object | None =
 
 
 def cache_life_seconds(config: ProviderConfig, model: str) -> int:
-    """The seconds a provider keeps a prompt in its cache after the last use, at least, as it documents; 0: it does not say."""
+    """Return how many seconds the provider's cache is documented to last after its last use, or 0."""
     documented = config.kind == anthropic_client.KIND or urlsplit(config.base_url).hostname == "api.openai.com"
     return CACHE_SECONDS if documented or model.startswith("anthropic/") else 0
 

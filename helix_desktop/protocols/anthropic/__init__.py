@@ -1,1 +1,1 @@
-"""Anthropic's Messages: what the program knows of them."""
+"""Anthropic's Messages protocol."""

@@ -1,8 +1,8 @@
 """Speaks Anthropic's Messages.
 
-Prompt caching is asked for at up to four places: behind tools and system prompt, where the last request was marked, behind the last
-message that a fold changed, and behind the last message: the cache looks back no more than 20 blocks from
-a mark. Thinking goes back word for word with its signature, and only to the provider that signed it.
+Prompt caching is asked for at up to four places: behind tools and system prompt, where the last request was marked,
+behind the last message that a fold changed, and behind the last message: the cache looks back no more than 20
+blocks from a mark. Thinking goes back word for word with its signature, and only to the provider that signed it.
 """
 
 import re
@@ -42,8 +42,8 @@ from helix_desktop.protocols.request_parts import arguments_as_object, base64_te
 
 KIND = "anthropic"
 VERSION = "2023-06-01"
-DEFAULT_OUTPUT = 8192  # In tokens. Each request must state a limit, and all models accept this one.
-MOST_ASKED = 32_000  # In tokens. A higher limit is sent only if the caller asked for it.
+DEFAULT_OUTPUT = 8192  # Tokens. Each request must state a limit, and all models accept this.
+MOST_ASKED = 32_000  # Tokens. More is only sent if the caller asked for it.
 BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 MARK: Object = {"type": "ephemeral"}
@@ -76,7 +76,7 @@ class AnthropicMessages(ProtocolDialect):
             body["system"] = [{"type": "text", "text": request.system, "cache_control": MARK}]
         writer = _AnthropicMessageWriter(self.reasoning_tag, legal_ids(request.messages, _ID, 40), abilities)
         written = [writer.write_message(message) for message in request.messages]
-        # Marks for the provider's cache are set after these numbers of messages.
+        # Cache marks are set after these numbers of messages.
         for place in (one - 1 for one in {request.stable, request.settled, len(written)} if 0 < one <= len(written)):
             blocks = [block for block in list_at(written[place], "content") if isinstance(block, dict)]
             markable = [block for block in blocks if block.get("type") not in anthropic_gateway.THINKING]
@@ -91,7 +91,7 @@ class AnthropicMessages(ProtocolDialect):
         return AnthropicReplyReader(self.reasoning_tag, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
-        """Without thinking that this provider cannot read any more, or without an effort it does not know."""
+        """Remove thinking that this provider cannot read any more, or an unknown effort."""
         if "signature" in failure.what or "`thinking`" in failure.what or "redacted_thinking" in failure.what:
             messages: list[Json] = []
             for message in list_at(body, "messages"):
@@ -110,7 +110,7 @@ class _AnthropicMessageWriter:
     abilities: ModelAbilities
 
     def write_message(self, message: Message) -> Object | None:
-        """None for a message with nothing in it, which this provider refuses."""
+        """Return the message, or None if it is empty, which this provider refuses."""
         # Tool results come first, as Anthropic requires.
         parts = sorted(message.parts, key=lambda part: not isinstance(part, ToolResult))
         blocks = [block for part in parts if (block := self.write_block(part)) is not None]
@@ -158,7 +158,7 @@ def _thinking_options(request: Request, abilities: ModelAbilities, limit: int, w
 
 
 def _anthropic_sampling(request: Request, abilities: ModelAbilities) -> Object:
-    """Not beside thinking. Temperatures go to 1 here."""
+    """Return sampling options, which exclude thinking. Temperatures end at 1 here."""
     chosen = sampling_options(request, abilities)
     if request.temperature is not None and "temperature" in chosen:
         chosen["temperature"] = min(request.temperature, 1.0)
@@ -166,7 +166,7 @@ def _anthropic_sampling(request: Request, abilities: ModelAbilities) -> Object:
 
 
 def _may_think(written: list[Object | None]) -> bool:
-    """Inside a tool loop that another model began there is no thinking to send back, and so none may be asked for."""
+    """Whether thinking is allowed. In a tool loop of another model there is no thinking to send back."""
     if not any(
         value_at(block, "type") == "tool_result" for block in list_at(written[-1] if written else None, "content")
     ):
@@ -176,13 +176,13 @@ def _may_think(written: list[Object | None]) -> bool:
 
 
 class AnthropicReplyReader(ReplyReaderBase):
-    """A stream of message events, or one whole message."""
+    """Reads a stream of message events, or a whole message."""
 
     def __init__(self, tag: str, where: str, model: str) -> None:
         super().__init__(tag, where, model)
         self._stop = ""
         self._figures: Object = {}
-        self._thinking: dict[int, tuple[list[str], list[str]]] = {}  # The pieces of each block and of its signature.
+        self._thinking: dict[int, tuple[list[str], list[str]]] = {}  # The pieces of each block and its signature.
 
     @property
     def is_reply_complete(self) -> bool:
@@ -213,7 +213,7 @@ class AnthropicReplyReader(ReplyReaderBase):
         self._add_usage(object_at(message, "usage"))
 
     def _add_usage(self, usage: Object) -> None:
-        """Figures are running totals; one that is missing, or null, keeps what was said before."""
+        """Update the running totals. A missing figure, or null, keeps its value."""
         self._figures |= {name: value for name, value in usage.items() if isinstance(value, int)}
         self._usage = anthropic_gateway.parse_usage(self._figures)
 
@@ -253,14 +253,14 @@ class AnthropicReplyReader(ReplyReaderBase):
         signatures.append(signature)
 
     def reply_so_far(self, cut: str = "") -> Reply:
-        """With each block of thinking as it has to go back. Without a signature it cannot go back at all."""
+        """Return the reply with its blocks of thinking as they must be sent back, which needs a signature."""
         for index, (texts, signatures) in self._thinking.items():
             if signature := "".join(signatures):
                 self._draft.seal_reasoning(index, type="thinking", thinking="".join(texts), signature=signature)
         return super().reply_so_far(cut)
 
     def _read_whole_message(self, message: Object) -> list[Delta]:
-        """A server that does not stream sends the message at once."""
+        """Read the whole message of a server that does not stream."""
         self._begin_message(message)
         self._stop, self.is_stream_over = text_at(message, "stop_reason"), True
         deltas: list[Delta] = []

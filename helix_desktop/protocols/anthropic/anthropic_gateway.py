@@ -38,7 +38,7 @@ STOPS = {
     "refusal": Stop.FILTERED,
 }
 THINKING = ("thinking", "redacted_thinking")
-# Some clients send a system block of this name that changes with every request.
+# Some clients send a system block of this name that changes with each request.
 _CHANGING = "x-anthropic-billing-header"
 
 
@@ -93,7 +93,7 @@ def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> P
 
 
 def apply_edits(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
-    """The message with some pieces shown as something else. Marks of the provider's cache stay where they are."""
+    """Return the message with some pieces changed. Cache marks stay in place."""
     return edit_pieces(wired, edits, _find_text_place)
 
 
@@ -116,7 +116,7 @@ def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 
 def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
-    """Messages of one role made one where one of them was added here (`True`); results come first in theirs."""
+    """Merge messages of one role if one of them was added here (`True`). Results come first."""
     return join_added_messages(units, "content", _content_blocks, lambda block: text_at(block, "type") == "tool_result")
 
 
@@ -137,14 +137,14 @@ def tools_as_json(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
     return [{"name": t.name, "description": t.description, "input_schema": schema_of_tool(t)} for t in tools]
 
 
-# --- Marks for the provider's cache are found and removed
+# --- Finding and removing marks for the provider's cache
 
 MOST_MARKS = 4
-LOOK_BACK = 20  # The provider looks for cached text in this many blocks before a mark.
+LOOK_BACK = 20  # The provider looks back so many blocks from a mark.
 
 
 def count_cache_marks(value: Json) -> int:
-    """How many `cache_control` marks stand in a request, or a part of it."""
+    """Return the number of `cache_control` marks in a request or a part of it."""
     if isinstance(value, Mapping):
         return int(isinstance(value.get("cache_control"), Mapping)) + sum(map(count_cache_marks, value.values()))
     return sum(map(count_cache_marks, value)) if isinstance(value, list) else 0
@@ -168,7 +168,7 @@ def without_cache_marks(unit: Json) -> Json:
 
 
 def with_cache_mark(unit: Json, mark: Json) -> Json:
-    """The message with a mark on its last block that may carry one."""
+    """Return the message with a mark on its last block that can have one."""
     blocks = _content_blocks(unit)
     for at in range(len(blocks) - 1, -1, -1):
         if blocks[at].get("type") not in THINKING and blocks[at].get("text") != "":
@@ -187,7 +187,7 @@ def parse_reply(value: Mapping[str, Json]) -> WireReply:
 
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:
-    """As the engine counts it: the input with what was cached of it."""
+    """Return the usage as the engine counts it: input includes its cached parts."""
     read, write = number_at(value, "cache_read_input_tokens"), number_at(value, "cache_creation_input_tokens")
     sent, output = number_at(value, "input_tokens") + read + write, number_at(value, "output_tokens")
     hour = min(write, number_at(value, "cache_creation", "ephemeral_1h_input_tokens"))
@@ -249,7 +249,7 @@ class ReplyAssembler:
 
 
 class AnthropicCallFilter(NumberedCallFilter):
-    """Content blocks are numbered; the client's numbers leave out what is hidden."""
+    """Content blocks are numbered. The client's numbers skip hidden ones."""
 
     index_name = "index"
 

@@ -1,1 +1,1 @@
-"""Google's Gemini: what the program knows of it."""
+"""Google's Gemini protocol."""

@@ -36,7 +36,7 @@ from helix_desktop.protocols.reply_reader import ReplyReaderBase
 KIND = "gemini"
 BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"})
-# Google's own placeholder for the signature of a call that another model made.
+# Google's own placeholder for the signature of another model's call.
 FOREIGN: Final = base64.b64encode(gemini_gateway.PLACEHOLDER.encode()).decode()
 
 
@@ -108,7 +108,7 @@ class _GeminiContentWriter:
         return {"role": "user", "parts": [*answers, *images, *rest] or [{"text": "(empty)"}]}
 
     def _reply_parts(self, message: Message, *, in_loop: bool) -> list[Object]:
-        """The parts of a reply, each with the signature that stood before it."""
+        """Return a reply's parts, each with the signature that preceded it."""
         written: list[Object] = []
         signature = ""
         for part in message.parts:
@@ -142,7 +142,7 @@ class _GeminiContentWriter:
 
 
 def _sign_first_call(parts: list[Object]) -> list[Object]:
-    """The first call of a reply in the open tool loop has to carry a signature, also when another model made it."""
+    """Sign the first call of a reply in the open tool loop, as required even for another model's calls."""
     first = next((part for part in parts if "functionCall" in part), None)
     if first is not None:
         first.setdefault("thoughtSignature", FOREIGN)
@@ -150,7 +150,7 @@ def _sign_first_call(parts: list[Object]) -> list[Object]:
 
 
 def _with_foreign_signatures(body: Object) -> Object | None:
-    """No signature but the stand-in: for signatures that this model cannot read any more."""
+    """Replace signatures that this model can no longer read by the placeholder."""
     contents: list[Json] = []
     for content in list_at(body, "contents"):
         parts = [without_fields(object_at(part), "thoughtSignature") for part in list_at(content, "parts")]
@@ -167,7 +167,7 @@ class GeminiReplyReader(ReplyReaderBase):
         self._finish = ""
         self._blocked = ""
         self._parts = 0
-        self._sealed: object = None  # The key of the reasoning part whose signature came last.
+        self._sealed: object = None  # The key of the reasoning that was signed last.
 
     @property
     def is_reply_complete(self) -> bool:
@@ -211,7 +211,7 @@ class GeminiReplyReader(ReplyReaderBase):
         return self._draft.add_text(self._key_for_part("text"), words) if words else []
 
     def _key_for_part(self, sort: str, *, fresh: bool = False) -> tuple[str, int]:
-        """The part being written when it is of this sort, else a new one."""
+        """Return the key of the current part if it is of this kind, or else a new one."""
         last = self._draft.last_key
         if not fresh and isinstance(last, tuple) and last[0] == sort:
             return (sort, last[1])

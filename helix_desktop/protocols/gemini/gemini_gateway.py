@@ -35,7 +35,7 @@ _DEEPEST = 24
 
 
 def gemini_parameters(schema: Object) -> Object:
-    """`{"parameters": …}` for a function's declaration; nothing for a function without arguments."""
+    """Return `{"parameters": …}` for a function's declaration, or nothing for one without arguments."""
     written = _convert_schema(schema, object_at(schema, "$defs") | object_at(schema, "definitions"), 0)
     return {"parameters": written} if written.get("properties") else {}
 
@@ -60,7 +60,7 @@ def _convert_schema(schema: Json, definitions: Object, depth: int) -> Object:
 
 
 def _resolve_reference(schema: Object, definitions: Object) -> Object:
-    """A reference becomes what it points at; what points at itself ends at the limit of depth."""
+    """Replace a reference by its target. The depth limit ends circular ones."""
     name = text_at(schema, "$ref").rpartition("/")[2]
     if not name:
         return schema
@@ -79,7 +79,7 @@ def _convert_alternatives(schema: Object, alternatives: list[Json], definitions:
 
 
 def _single_type(schema: Object) -> tuple[str, bool]:
-    """One type. Of several, the first that is not null; of none, what the rest tells."""
+    """Return one type: of several, the first that is not null; of none, what the rest suggests."""
     kind = value_at(schema, "type")
     if isinstance(kind, list):
         real = [one for one in kind if isinstance(one, str) and one != "null"]
@@ -123,12 +123,12 @@ STOPS = {"STOP": Stop.END, "MAX_TOKENS": Stop.LENGTH, "FUNCTION_CALL": Stop.CALL
 FILTERS = frozenset({
     "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "MODEL_ARMOR",
 })  # fmt: skip
-PLACEHOLDER = "skip_thought_signature_validator"  # Google's own value for calls that have no signature.
+PLACEHOLDER = "skip_thought_signature_validator"  # Google's value for calls without a signature.
 _TEXT_FIELDS = ("output", "error", "content", "result")
 
 
 def parse_head(body: Mapping[str, Json]) -> RequestHead:
-    """System text and tools of a request; the model stands in its address."""
+    """Return a request's system text and tools. The model is in the address."""
     system = object_at(body.get("systemInstruction") or body.get("system_instruction"))
     declared = [
         object_at(each)
@@ -141,7 +141,7 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
-    """The contents of a request. `before`: those at its beginning that were read already."""
+    """Return a request's contents. `before`: the first ones, if already parsed."""
     tally = CallNumbering()
     for piece in (piece for message in before for piece in message.pieces):
         if piece.kind is PieceKind.CALL:
@@ -184,7 +184,7 @@ def _piece_of_gemini_part(part: Mapping[str, Json], path: tuple[int | str, ...],
 
 
 def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
-    """The field of a result that holds its text, and the text; the whole as JSON where no single one does."""
+    """Return a result's field with its text, and the text, or the whole as JSON if there is no such field."""
     value = object_at(response, "response")
     for field in _TEXT_FIELDS:
         if isinstance(value.get(field), str) and len(value) == 1:
@@ -193,7 +193,7 @@ def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
 
 
 def apply_edits(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
-    """The content with some parts shown as something else. Signatures stay."""
+    """Return the content with some parts changed. Signatures stay."""
     return edit_pieces(wired, edits, _find_text_place)
 
 
@@ -218,7 +218,7 @@ def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 
 def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
-    """Contents of one role made one where one was added here; results come first in theirs."""
+    """Merge contents of one role if one of them was added here. Results come first."""
     return join_added_messages(
         units, "parts", lambda unit: list_at(unit, "parts"), lambda part: "functionResponse" in object_at(part)
     )
@@ -247,7 +247,7 @@ def tools_as_json(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
 
 
 def parse_reply(value: Mapping[str, Json]) -> WireReply:
-    """A whole reply: the first candidate."""
+    """Return a whole reply, the first candidate."""
     candidate = object_at(value, "candidates", 0)
     content = object_at(candidate, "content")
     wired = parse_message({"role": "model", "parts": list(list_at(content, "parts"))})
@@ -259,7 +259,7 @@ def parse_reply(value: Mapping[str, Json]) -> WireReply:
 
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:
-    """Thinking is billed as output and reported beside it."""
+    """Return the usage. Thinking is billed as output but reported separately."""
     thoughts = number_at(value, "thoughtsTokenCount")
     return Usage(
         input=number_at(value, "promptTokenCount") + number_at(value, "toolUsePromptTokenCount"),
@@ -289,7 +289,7 @@ class ReplyAssembler:
             self._add_gemini_part(dict(part))
 
     def _add_gemini_part(self, part: dict[str, Json]) -> None:
-        """Pieces of one text become one part, unless a signature stands between them."""
+        """Join pieces of one text into a part, unless a signature is between them."""
         last = self._parts[-1] if self._parts else {}
         alike = "text" in part and "text" in last and part.get("thought") == last.get("thought")
         if alike and "thoughtSignature" not in last:
@@ -307,7 +307,7 @@ class ReplyAssembler:
 
 
 class GeminiCallFilter(HiddenCallFilter):
-    """Calls come whole, as parts of a chunk; of parallel ones only the first has the signature."""
+    """Calls come whole, as parts of a chunk. Of parallel calls, only the first has a signature."""
 
     def __init__(self, *, hold: bool) -> None:
         super().__init__(hold=hold)
@@ -342,7 +342,7 @@ class GeminiCallFilter(HiddenCallFilter):
         content = {**object_at(candidate, "content"), "role": "model", "parts": kept}
         candidate = {**candidate, "content": content}
         if self.has_only_hidden_calls:
-            candidate.pop("finishReason", None)  # The next reply continues where this one ends.
+            candidate.pop("finishReason", None)  # The next reply continues this one.
         fresh = {**event, "candidates": [candidate, *list_at(event, "candidates")[1:]]}
         return out + encode_event(self._with_earlier_output(fresh, self.output_tokens_before))
 

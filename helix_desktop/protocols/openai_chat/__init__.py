@@ -1,1 +1,1 @@
-"""OpenAI's Chat Completions: what the program knows of them."""
+"""OpenAI's Chat Completions protocol."""

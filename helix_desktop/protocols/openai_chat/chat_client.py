@@ -1,9 +1,9 @@
 """Speaks Chat Completions, as OpenAI and everybody else understand them.
 
-The servers agree on the outline and differ in the details: some leave out the index of a tool call, send a call in one
-piece, its arguments as an object, the usage in a chunk of its own or inside the choice, reasoning under one of three
-names. Writing is conservative (what every server takes), reading liberal, but for one point: a
-stream that gives no reason for its end is not a complete answer.
+The servers agree on the outline and differ in the details: some leave out the index of a tool call,
+send a call in one piece, its arguments as an object, the usage in a chunk of its own or inside the
+choice, reasoning under one of three names. Writing is conservative (what every server takes), reading
+liberal, but for one point: a stream that gives no reason for its end is not a complete answer.
 """
 
 import re
@@ -60,7 +60,7 @@ class OpenAIChat(protocol_dialect.ProtocolDialect):
             return {"reasoning": {"effort": effort}}
         return {"reasoning_effort": effort}
 
-    # --- A request's messages are written
+    # --- Writing a request's messages
 
     def _write_messages(self, request: Request, abilities: protocol_dialect.ModelAbilities) -> list[Json]:
         strict = self.host.endswith("mistral.ai")
@@ -88,7 +88,7 @@ class _ChatMessageWriter:
     reasoning_needed: bool
 
     def write_user_message(self, message: Message) -> list[Json]:
-        """First the results, each a message of its own; then what the user says, with the results' images."""
+        """Write the results, each as a message, and then what the user says, with the results' images."""
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         rest: list[MessagePart] = [image for result in results for image in result.images]
         rest += [part for part in message.parts if not isinstance(part, ToolResult)]
@@ -136,7 +136,7 @@ class _ChatMessageWriter:
         return [written]
 
     def _reasoning_fields(self, message: Message) -> Object:
-        """The server's own reasoning under the name it used itself; another's is left out."""
+        """Return the server's own reasoning under the name that it used. Others' is left out."""
         own = [part for part in message.parts if isinstance(part, Reasoning) and part.provider == self.tag]
         if not own:
             return {"reasoning_content": " "} if self.reasoning_needed and self.abilities.reasoning else {}
@@ -148,7 +148,7 @@ class _ChatMessageWriter:
 
 
 def _change_reasoning(body: Object, *, needed: bool) -> Object | None:
-    """The messages without reasoning, or with a blank one where the server insists; None when that changes nothing."""
+    """Remove reasoning from the messages, or add a blank one if required. Return None if nothing changes."""
     names = ("reasoning_content", "reasoning_details", "reasoning")
     changed: list[Json] = []
     for message in list_at(body, "messages"):
@@ -162,7 +162,7 @@ def _change_reasoning(body: Object, *, needed: bool) -> Object | None:
 
 
 def _mark_cache(written: list[Json]) -> None:
-    """Breakpoints for a model behind OpenRouter that caches only where it is told to: the first and the last message."""
+    """Mark the first and last message for models behind OpenRouter that only cache on request."""
     for message in (written[0], written[-1]):
         content = value_at(message, "content")
         if isinstance(message, dict) and isinstance(content, str) and content:

@@ -1,4 +1,4 @@
-"""Reading a stream of chat completions, from whoever speaks them."""
+"""Reads a stream of chat completions, from any server."""
 
 from collections.abc import Hashable
 
@@ -16,19 +16,19 @@ _FAILED = frozenset(
 
 
 class ChatReplyReader(ReplyReaderBase):
-    """A stream of chunks, or one whole completion."""
+    """Reads a stream of chunks, or a whole completion."""
 
     def __init__(self, tag: str, where: str, model: str) -> None:
         super().__init__(tag, where, model)
         self._finish = ""
-        self._turn = 0  # Counts changes between text and reasoning, because each run becomes a part.
+        self._turn = 0  # Counts changes between text and reasoning: each run is a part.
         self._field = ""
         self._details: list[json_values.Json] = []
-        self._ids: dict[int, str] = {}  # For each index in the stream: the id of the call.
+        self._ids: dict[int, str] = {}  # Call ids by index in the stream.
 
     @property
     def is_reply_complete(self) -> bool:
-        """A server that ends its stream in form has ended the reply, whatever it says of why, unless it says that it failed."""
+        """Whether the reply ended. A properly ended stream suffices, unless the server reports a failure."""
         if self._finish:
             return self._finish not in _FAILED
         return self.is_stream_over and self._draft.has_begun
@@ -64,7 +64,7 @@ class ChatReplyReader(ReplyReaderBase):
         return deltas
 
     def _what_is_missing(self, message: json_values.Object) -> json_values.Object:
-        """Of a whole message behind its pieces, only what did not come before: a call that came twice would run twice."""
+        """Return what a final whole message adds to its pieces, since a call that came twice would run twice."""
         if not self._draft.has_begun:
             return message
         there = {"reasoning_content", "reasoning", "reasoning_details", "refusal"}
@@ -73,7 +73,7 @@ class ChatReplyReader(ReplyReaderBase):
         return {name: value for name, value in message.items() if name not in there}
 
     def _read_content(self, content: json_values.Json) -> list[Delta]:
-        """Content is a string, or with some servers a list of pieces, thinking among them."""
+        """Read content, which is a string or, for some servers, a list of pieces, including thinking."""
         if not isinstance(content, list):
             return self._add_to_part("text", json_values.checked_text_at({"content": content}, "content"))
         deltas: list[Delta] = []
@@ -104,7 +104,7 @@ class ChatReplyReader(ReplyReaderBase):
         return self._draft.add_text(key, piece) if sort == "text" else self._draft.add_reasoning(key, piece)
 
     def _current_key_of(self, sort: str) -> Hashable:
-        """The part that is being written, when it is of this sort."""
+        """Return the key of the current part if it is of this kind."""
         last = self._draft.last_key
         return last if last is not None and self._draft.sort_of(last) == sort else None
 
@@ -113,7 +113,7 @@ class ChatReplyReader(ReplyReaderBase):
         return (sort, self._turn)
 
     def _read_call(self, call: json_values.Json, position: int, *, is_only: bool) -> list[Delta]:
-        """A call or a piece of one. Without an index, a new id or a name where the last call has one begins a new call."""
+        """Read a piece of a call. Without an index, a new id, or a name when the last call has one, begins a new call."""
         arguments = json_values.value_at(call, "function", "arguments")
         if isinstance(arguments, dict | list):
             arguments = json_values.dump_json(arguments).decode()
@@ -137,14 +137,14 @@ class ChatReplyReader(ReplyReaderBase):
         return last
 
     def _key_of_indexed_call(self, index: int, call_id: str, name: str) -> Hashable:
-        """Some servers give every whole call the index 0: another id and a name under a known index is another call."""
+        """Return a call's key. Some servers give all whole calls index 0, so another id and name mean another call."""
         known = self._ids.setdefault(index, call_id)
         if call_id and name and known != call_id:
             self._ids[index] = known = call_id
         return ("call", index, known)
 
     def _set_chunk_usage(self, chunk: json_values.Object) -> None:
-        """Usage comes with the last chunk, with every chunk, or inside the choice."""
+        """Read the usage, which is in the last chunk, every chunk, or the choice."""
         found = (
             json_values.object_at(chunk, "usage"),
             json_values.object_at(chunk, "choices", 0, "usage"),
@@ -164,10 +164,10 @@ class ChatReplyReader(ReplyReaderBase):
         stop = chat_gateway.STOPS.get(self._finish, Stop.END)
         if stop is Stop.FILTERED:
             return stop, f"{self._where} held back the rest of the reply (content filter)."
-        return (Stop.END if stop is Stop.CALLS else stop), ""  # The draft says whether there are calls.
+        return (Stop.END if stop is Stop.CALLS else stop), ""  # The draft knows whether there are calls.
 
     def _seal_reasoning(self) -> None:
-        """What goes back with the reasoning: its name here, or the details word for word."""
+        """Set what to send back with the reasoning: its name here, or its details word for word."""
         key = self._draft.first_key_of_sort("reasoning")
         if key is None:
             return
@@ -178,13 +178,13 @@ class ChatReplyReader(ReplyReaderBase):
 
 
 def _object_or_none(value: json_values.Json, name: str) -> json_values.Object:
-    """Nothing there is an empty one; ValueError where something else stands in its place."""
+    """Return an object, empty if missing. Raises ValueError for any other value."""
     found = json_values.value_at(value, name)
     return {} if found is None else json_values.require_object(found)
 
 
 def merge_reasoning_details(details: list[json_values.Json]) -> list[json_values.Json]:
-    """The pieces of a stream of reasoning details, each joined with the one it continues."""
+    """Join each piece of streamed reasoning details with the one that it continues."""
     whole: list[json_values.Json] = []
     for piece in details:
         last = whole[-1] if whole else None

@@ -107,7 +107,7 @@ def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 
 def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
-    """Messages as they stand: here several of one role may follow each other."""
+    """Return the messages unchanged, because here several of one role may follow each other."""
     return [unit for unit, _ in units]
 
 
@@ -127,7 +127,7 @@ def tools_as_json(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
 
 
 def parse_reply(value: Mapping[str, Json]) -> WireReply:
-    """A whole reply: the first choice."""
+    """Return a whole reply, the first choice."""
     choice = object_at(value, "choices", 0)
     unit = {k: v for k, v in object_at(choice, "message").items() if v is not None or k == "content"}
     stop = STOPS.get(text_at(choice, "finish_reason"), Stop.CUT)
@@ -136,7 +136,7 @@ def parse_reply(value: Mapping[str, Json]) -> WireReply:
 
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:
-    """The figures under the names OpenAI, DeepSeek, OpenRouter and Moonshot use."""
+    """Return the usage, under the names that OpenAI, DeepSeek, OpenRouter and Moonshot use."""
     reads = (
         number_at(value, "prompt_tokens_details", "cached_tokens"),
         number_at(value, "prompt_cache_hit_tokens"),
@@ -206,7 +206,7 @@ class ReplyAssembler:
 
 
 class ChatCallFilter(HiddenCallFilter):
-    """Calls are numbered in the pieces of the stream, and every chunk may hold several."""
+    """Calls are numbered in a stream's pieces, and each chunk may have several."""
 
     def __init__(self, *, hold: bool) -> None:
         super().__init__(hold=hold)
@@ -238,7 +238,7 @@ class ChatCallFilter(HiddenCallFilter):
         if shows:
             out, self._held_events = b"".join(raw for raw, _ in self._held_events), []
         self.shown_count += bool(delta.get("content") or kept.get("tool_calls"))
-        goes_on = self.has_only_hidden_calls  # The next reply continues this one, so this one shows no end and no bill.
+        goes_on = self.has_only_hidden_calls  # The next reply continues this one, which thus has no end and no usage.
         if not (kept if not finish else kept.get("content") or not goes_on):
             return out
         if goes_on and (finish or "usage" in value):
@@ -248,7 +248,7 @@ class ChatCallFilter(HiddenCallFilter):
         return out + self._add_earlier_usage(b"", {**value, "id": self._id, "choices": [{**choice, "delta": kept}]})
 
     def _filter_delta(self, delta: Mapping[str, Json]) -> tuple[dict[str, Json], bool]:
-        """The delta without hidden pieces, and whether that changed it."""
+        """Return the delta without hidden pieces, and whether that changed it."""
         kept = dict(delta)
         if self.replies_before and "role" in kept:
             del kept["role"]
@@ -271,7 +271,7 @@ class ChatCallFilter(HiddenCallFilter):
         return None if shown is None else call if shown == index else {**call, "index": shown}
 
     def _add_earlier_usage(self, raw: bytes, value: Mapping[str, Json]) -> bytes:
-        """The usage told is that of all replies."""
+        """Report the usage of all replies together."""
         usage = value.get("usage")
         if not isinstance(usage, Mapping):
             return raw or encode_event(value)

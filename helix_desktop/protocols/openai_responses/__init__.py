@@ -1,1 +1,1 @@
-"""OpenAI's Responses: what the program knows of them."""
+"""OpenAI's Responses protocol."""

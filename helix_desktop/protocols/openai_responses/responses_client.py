@@ -1,7 +1,7 @@
-"""Speaks OpenAI's Responses API without the provider's memory: `store` is false and every item is sent again.
+"""OpenAI's Responses protocol without the provider's memory: `store` is false, and every item is sent again.
 
-Reasoning comes as encrypted items. They go back word for word in front of what they led to, and only
-to the same provider.
+Reasoning comes as encrypted items, which are sent back word for
+word, before what they led to, and only to the same provider.
 """
 
 import re
@@ -76,7 +76,7 @@ class OpenAIResponses(ProtocolDialect):
         return ResponsesReplyReader(self.reasoning_tag, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
-        """Without reasoning this organisation cannot decrypt, without summaries it may not see, without options."""
+        """Remove reasoning this organisation can't decrypt, summaries it may not see, or options."""
         if "encrypted" in failure.what or "reasoning' was provided without" in failure.what:
             kept = [item for item in list_at(body, "input") if value_at(item, "type") != "reasoning"]
             return None if kept == body["input"] else {**body, "input": kept}
@@ -133,7 +133,7 @@ class _ResponsesItemWriter:
 
 
 class ResponsesReplyReader(ReplyReaderBase):
-    """A stream of response events, or one whole response."""
+    """Reads a stream of response events, or a whole response."""
 
     def __init__(self, tag: str, where: str, model: str) -> None:
         super().__init__(tag, where, model)
@@ -201,7 +201,7 @@ class ResponsesReplyReader(ReplyReaderBase):
         return [*deltas, *self._draft.set_whole_arguments(index, text_at(item, "arguments"))] if done else deltas
 
     def _read_reasoning_item(self, index: int, item: Object) -> list[Delta]:
-        """The item goes back as it came, if it is readable: without the provider's memory only encrypted content is."""
+        """Keep the item to send it back as it came, which needs encrypted content without the provider's memory."""
         summary = "\n\n".join(text_at(piece, "text") for piece in list_at(item, "summary"))
         deltas = self._draft.add_reasoning(index, "" if self._draft.sort_of(index) else summary)
         if text_at(item, "encrypted_content"):
@@ -210,7 +210,7 @@ class ResponsesReplyReader(ReplyReaderBase):
         return deltas
 
     def _read_whole_response(self, response: Object) -> list[Delta]:
-        """A server that does not stream sends the response at once."""
+        """Read the whole response of a server that does not stream."""
         if find_error_in(response):
             raise self._failure_of_body(response)
         deltas: list[Delta] = []

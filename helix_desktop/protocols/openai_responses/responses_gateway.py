@@ -39,7 +39,7 @@ _SERVER = frozenset(
 
 
 def parse_head(body: Mapping[str, Json]) -> RequestHead:
-    # Codex sends some tools within the input.
+    # Codex also sends tools in the input.
     in_input = [tool for item in list_at(body, "input") for tool in list_at(item, "tools")]
     tools = [object_at(tool) for tool in (*list_at(body, "tools"), *in_input)]
     named = (read_tool(tool, tool.get("parameters", {}), text_at(tool, "type")) for tool in tools)
@@ -50,7 +50,7 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
-    """The messages of a request: items of one reply are one message. `before`: those at its beginning that were read already."""
+    """Return a request's messages, one for the items of each reply. `before`: the first ones, if already parsed."""
     given = body.get("input")
     if isinstance(given, str):
         return [Wired(Speaker.USER, (given,), (Piece(PieceKind.TEXT, given, (0,)),))]
@@ -109,7 +109,7 @@ def _piece_of_item_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -
 
 
 def apply_edits(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
-    """The items with some pieces shown as something else. A message with nothing left is none."""
+    """Return the items with some pieces changed. A message with nothing left is dropped."""
     units = edit_pieces(wired, edits, _find_text_place)
     return [u for u in units if isinstance(u, str) or u.get("content") or text_at(u, "type") not in ("", "message")]
 
@@ -159,7 +159,7 @@ def tools_as_json(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
 
 
 def parse_reply(value: Mapping[str, Json]) -> WireReply:
-    """A whole reply. `status` stays off its items: a client sends them back without."""
+    """Return a whole reply. Its items get no `status`, because clients send them back without it."""
     items = [dict(object_at(item)) for item in list_at(value, "output")]
     for item in items:
         item.pop("status", None)
@@ -213,7 +213,7 @@ class ReplyAssembler:
 
 
 class ResponsesCallFilter(NumberedCallFilter):
-    """Items and events are numbered; the last event holds the whole reply once more."""
+    """Items and events are numbered. The last event contains the whole reply again."""
 
     index_name = "output_index"
 
@@ -256,7 +256,7 @@ class ResponsesCallFilter(NumberedCallFilter):
         )
 
     def _number_sent_event(self, raw: bytes, event: Mapping[str, Json], *, changed: bool = False) -> bytes:
-        """Events are numbered as the client sees them."""
+        """Number an event as the client sees it."""
         given = event.get("sequence_number")
         self._rewriting |= changed or (given is not None and given != self._sent)
         if not self._rewriting:
