@@ -20,15 +20,9 @@ from acp.schema import (
 )
 from acp.utils import notify_model, serialize_params
 
-from helix_desktop.acp_agent import conversation_options
+from helix_desktop.acp_agent import conversation_options, conversation_updates
 from helix_desktop.acp_agent.agent_description import SIGN_IN
-from helix_desktop.acp_agent.conversation_updates import (
-    ClientAbilities,
-    ConversationUpdates,
-    kind_of_call,
-    title_of_call,
-    wrap_in_code_fence,
-)
+from helix_desktop.acp_agent.conversation_updates import ClientAbilities, ConversationUpdates
 from helix_desktop.engine import session_events
 from helix_desktop.engine.facts import TurnEnd, TurnEnded, UserPart
 from helix_desktop.engine.hidden_characters import mark_on_one_line, mark_text
@@ -261,11 +255,13 @@ class EditorConversation:
 def _build_question_card(question: PermissionQuestion) -> ToolCallUpdate:
     # The reason may quote a path that an editor would read as Markdown.
     why = re.sub(r"([^\w\s])", r"\\\1", mark_on_one_line(question.why[:1].upper() + question.why[1:]))
-    preview = question.preview if question.plan else wrap_in_code_fence(mark_text(question.preview))
+    preview = (
+        question.preview if question.plan else conversation_updates.wrap_in_code_fence(mark_text(question.preview))
+    )
     return ToolCallUpdate(
         tool_call_id=question.call.id,
-        title=mark_on_one_line(question.title) or title_of_call(question.call),
-        kind="switch_mode" if question.plan else kind_of_call(question.call),
+        title=mark_on_one_line(question.title) or conversation_updates.title_of_call(question.call),
+        kind="switch_mode" if question.plan else conversation_updates.kind_of_call(question.call),
         status="pending",
         content=[tool_content(text_block(f"{why}\n\n{preview}" if why else preview))],
     )

@@ -13,14 +13,9 @@ from helix_desktop.commands import (
     conversation_restore_command,
     format_local_minute,
     history_import_commands,
+    workspace_access,
 )
-from helix_desktop.commands.workspace_access import (
-    add_workspace_verb,
-    delete_if_confirmed,
-    find_conversation_by_prefix,
-    print_result,
-    run_if_confirmed,
-)
+from helix_desktop.commands.workspace_access import add_workspace_verb, find_conversation_by_prefix
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import session_export
@@ -44,7 +39,7 @@ def add_conversation_command(nouns: Subparsers) -> None:
     conversation_restore_command.add_restore_command(verbs)
     add_workspace_verb(
         verbs, "delete", "permanently delete conversations, along with cached content that nothing else uses",
-        delete_chosen_conversations, DELETE, run=lambda given: run_if_confirmed(given, "Delete these conversations? [y/N] "),
+        delete_chosen_conversations, DELETE, run=lambda given: workspace_access.run_if_confirmed(given, "Delete these conversations? [y/N] "),
     )  # fmt: skip
     options: Options = {
         **CONVERSATION,
@@ -67,7 +62,7 @@ async def print_conversation_list(arguments: argparse.Namespace, workspace: Stor
         told.append({"id": row.id, "title": title, "updated": row.updated, "parent": row.parent, "copy": copy})
         words = f"{title}  (copy of {copy})" if copy else title
         lines.append(f"{row.id}  {format_local_minute(row.updated)}  {words}".rstrip())
-    return await print_result(arguments, console, told, *lines)
+    return await workspace_access.print_result(arguments, console, told, *lines)
 
 
 async def delete_chosen_conversations(
@@ -81,7 +76,7 @@ async def delete_chosen_conversations(
     if arguments.agent or arguments.before:
         kinds, before = history_kinds_of_agents(arguments.agent), parse_date(arguments.before)
         chosen += await find_recorded_conversations(workspace, kinds, before)
-    return await delete_if_confirmed(arguments, workspace, console, chosen)
+    return await workspace_access.delete_if_confirmed(arguments, workspace, console, chosen)
 
 
 def parse_date(text: str) -> float:
@@ -98,4 +93,4 @@ async def export_conversation_file(arguments: argparse.Namespace, workspace: Sto
     lines = list(session_export.export_openai_lines(facts, contents.get))
     for line in lines if not arguments.json else ():
         await console.print_line(json.dumps(line, ensure_ascii=False))
-    return await print_result(arguments, console, lines)
+    return await workspace_access.print_result(arguments, console, lines)

@@ -18,18 +18,11 @@ from helix_desktop.engine.facts import Purpose, Text
 from helix_desktop.engine.messages import Message, Reply, Request, RetryDelay, Role
 from helix_desktop.errors import InvalidInput, NotFound, NoUsableKeyring, format_things
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.providers import local_servers
+from helix_desktop.providers import local_servers, provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, strip_and_check_key
 from helix_desktop.providers.model_listing import list_and_save_models
-from helix_desktop.providers.provider_catalog import (
-    PRESETS,
-    ProviderConfig,
-    SystemClock,
-    connect_model_client,
-    find_provider_key,
-    with_base_url,
-)
+from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, SystemClock
 from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage, environment_variable_name
 
 ADDING: Options = {
@@ -67,7 +60,7 @@ class ProviderTools:
     console: Terminal
 
     async def key_of_provider(self, config: ProviderConfig) -> str | None:
-        return await find_provider_key(config, self.secrets)
+        return await provider_catalog.find_provider_key(config, self.secrets)
 
 
 ProviderWork = Callable[[argparse.Namespace, ProviderTools], Awaitable[int]]
@@ -115,7 +108,7 @@ def _provider_from_arguments(arguments: argparse.Namespace, configured: Configur
     given["headers"] = _parse_name_value_pairs(arguments.header or [])
     given["query"] = _parse_name_value_pairs(arguments.query or [])
     if arguments.base_url:
-        config = with_base_url(config, arguments.base_url)
+        config = provider_catalog.with_base_url(config, arguments.base_url)
     config = replace(config, **{name: value for name, value in given.items() if value})
     if not config.base_url and config.kind != "demo":
         raise InvalidInput(
@@ -214,7 +207,7 @@ async def _request_test_reply(
     config: ProviderConfig, model: str, key: str | None, desk: ProviderTools
 ) -> dict[str, Any]:
     clock = SystemClock()
-    client = connect_model_client(config, model, key, connections=desk.connections, clock=clock)
+    client = provider_catalog.connect_model_client(config, model, key, connections=desk.connections, clock=clock)
     asked = Message(Role.USER, (Text("Answer with the single word: ready"),))
     request = Request(model, "", (asked,), max_output=1024, purpose=Purpose.TEST)
     started, reply = clock.current_time(), None

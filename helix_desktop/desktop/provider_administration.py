@@ -8,13 +8,8 @@ from dataclasses import replace
 
 from helix_desktop.errors import HelixError, ModelFailed, NotFound, NoUsableKeyring
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.model_setup_port import (
-    ModelChoice,
-    ProviderChoice,
-    ProviderTestResult,
-    RefreshedModels,
-    WindowSizeSource,
-)
+from helix_desktop.gui import model_setup_port
+from helix_desktop.gui.model_setup_port import ModelChoice, ProviderChoice, WindowSizeSource
 from helix_desktop.gui.translation import tr
 from helix_desktop.providers import provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
@@ -69,7 +64,7 @@ class ProviderAdministration:
             (_provider_for_window(each.config), [_model_for_window(info) for info in each.models]) for each in found
         ]
 
-    async def test_provider(self, provider: ProviderChoice, key: str) -> ProviderTestResult:
+    async def test_provider(self, provider: ProviderChoice, key: str) -> model_setup_port.ProviderTestResult:
         from helix_desktop.providers import model_listing
 
         config = self._config_of_provider(provider)
@@ -79,7 +74,7 @@ class ProviderAdministration:
         models = tuple(
             _model_for_window(info) for info in await model_listing.list_models(config, key or None, self.connections)
         )
-        return ProviderTestResult(models, best_first_model(models))
+        return model_setup_port.ProviderTestResult(models, best_first_model(models))
 
     async def add_provider_with_key(self, provider: ProviderChoice, key: str, keep: str = "keyring") -> None:
         """Stores the key before the provider, so that nothing changes if it cannot be stored."""
@@ -126,11 +121,11 @@ class ProviderAdministration:
             ),
         ]
 
-    async def refresh_model_lists(self) -> RefreshedModels:
+    async def refresh_model_lists(self) -> model_setup_port.RefreshedModels:
         configs = await asyncio.to_thread(self.configured.list_providers)
         failed = await asyncio.gather(*(self._refresh_provider_models(config.name) for config in configs))
         silent = tuple((_provider_title(config.name), why) for config, why in zip(configs, failed, strict=True) if why)
-        return RefreshedModels(tuple(await self.list_known_models()), silent)
+        return model_setup_port.RefreshedModels(tuple(await self.list_known_models()), silent)
 
     async def _refresh_provider_models(self, provider: str) -> str:
         """Why it could not be asked; empty when it answered."""

@@ -19,7 +19,7 @@ from PySide6.QtCore import QMessageLogContext, QObject, QSocketNotifier, Qt, QTi
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop import concurrency, glibc_memory, logs, resources, running_instance
+from helix_desktop import concurrency, glibc_memory, logs, program_settings, resources, running_instance
 from helix_desktop.desktop.event_loop import WindowEventLoop
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
@@ -34,20 +34,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import code_highlighting
 from helix_desktop.gui.window_state_file import WindowMemory
 from helix_desktop.program_folders import ProgramFolders, error_if_not_writable, make_folders_private
-from helix_desktop.program_settings import (
-    CODE_FONT,
-    FONT,
-    KEYS_IN_FILE,
-    LANGUAGE,
-    LOG_LEVEL,
-    LOG_SIZE,
-    RECORDER,
-    SEND_WITH,
-    THEME,
-    ZOOM,
-    ProgramSetting,
-    ProgramSettings,
-)
+from helix_desktop.program_settings import CODE_FONT, FONT, KEYS_IN_FILE, RECORDER, SEND_WITH, THEME
 
 if TYPE_CHECKING:
     from helix_desktop.console import Console
@@ -99,15 +86,18 @@ class WindowProgram:
         sys.setswitchinterval(TURN)
         self._where = where
         self._link = link
-        self._settings = ProgramSettings(where.settings_file)
+        self._settings = program_settings.ProgramSettings(where.settings_file)
         self._redaction = logs.LogRedaction()
         self._stop_log = logs.start_logging(
-            where.logs, self._redaction, level=self._settings[LOG_LEVEL], megabytes=self._settings[LOG_SIZE]
+            where.logs,
+            self._redaction,
+            level=self._settings[program_settings.LOG_LEVEL],
+            megabytes=self._settings[program_settings.LOG_SIZE],
         )
         make_folders_private(where)
         logs.log_uncaught_errors()
         qInstallMessageHandler(_log_qt_message)
-        translation.install_language(application, self._settings[LANGUAGE])
+        translation.install_language(application, self._settings[program_settings.LANGUAGE])
         self._application = application
         self._tasks = concurrency.OwnedTasks("window", report=self._report_failed_task)
         self._beginning = concurrency.OwnedTasks("window", report=self._report_failed_task)
@@ -231,8 +221,8 @@ class WindowProgram:
         if place.kind:
             self.window.go_to_place(place)
 
-    def _apply_changed_setting(self, setting: ProgramSetting[Any]) -> None:
-        if setting in (THEME, ZOOM, FONT, CODE_FONT):
+    def _apply_changed_setting(self, setting: program_settings.ProgramSetting[Any]) -> None:
+        if setting in (THEME, program_settings.ZOOM, FONT, CODE_FONT):
             self._apply_look_settings()
         elif setting is SEND_WITH:
             for chat in self.window.chats:
@@ -254,7 +244,7 @@ class WindowProgram:
 
     def _apply_look_settings(self) -> None:
         """Bring the settings' look into force, and keep what the first paint of the next start needs of it."""
-        scheme, zoom = self._settings[THEME], self._settings[ZOOM] / 100
+        scheme, zoom = self._settings[THEME], self._settings[program_settings.ZOOM] / 100
         sans, mono = self._settings[FONT], self._settings[CODE_FONT]
         self.theme.set_fonts(sans, mono)
         self.theme.set_scheme_and_zoom(scheme, zoom)

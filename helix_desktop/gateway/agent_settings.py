@@ -16,12 +16,8 @@ from helix_desktop import atomic_files
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway.agent_upstreams import (
-    USUAL_PROVIDERS,
-    AgentSurroundings,
-    AgentUpstream,
-    find_agent_upstreams,
-)
+from helix_desktop.gateway import agent_upstreams
+from helix_desktop.gateway.agent_upstreams import USUAL_PROVIDERS, AgentSurroundings, AgentUpstream
 from helix_desktop.gateway.gateway_socket import agent_address
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS, KnownAgent
 from helix_desktop.gateway.registration import GatewayRegistration, new_token
@@ -53,7 +49,7 @@ def plan_address_install(
     agent: KnownAgent, port: int, home: Path, environ: Mapping[str, str] = os.environ
 ) -> AgentSettingsChange:
     """Return what `install_address` would change. `port`: the resident's. The address has its own token."""
-    usual, *others = find_agent_upstreams(agent.name, AgentSurroundings(environ, home, home))
+    usual, *others = agent_upstreams.find_agent_upstreams(agent.name, AgentSurroundings(environ, home, home))
     if kept := next(
         (one for one in (usual, *others) if one.provider and (one is usual or one.provider in USUAL_PROVIDERS)), None
     ):

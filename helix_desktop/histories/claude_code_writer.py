@@ -12,14 +12,9 @@ from typing import Any
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
-from helix_desktop.histories import recorded_session
+from helix_desktop.histories import recorded_session, session_writing
 from helix_desktop.histories.session_export import arguments_object
-from helix_desktop.histories.session_writing import (
-    format_iso_time,
-    format_picture_data,
-    list_session_items,
-    plain_call_id,
-)
+from helix_desktop.histories.session_writing import format_iso_time, plain_call_id
 
 SEEN_VERSION = "2.1.197"
 _LONGEST_NAME = 200  # In characters. Claude Code shortens longer names of a project's folder in its own way.
@@ -34,7 +29,7 @@ def encode_project_folder(folder: str) -> str:
 
 def write_claude_code_session(session: recorded_session.RecordedSession, name: str) -> Iterator[Mapping[str, Any]]:
     before: str | None = None
-    for at, item in enumerate(list_session_items(session)):
+    for at, item in enumerate(session_writing.list_session_items(session)):
         if isinstance(item, recorded_session.RecordedCompaction):
             lines = _compaction_lines(item.text, item.time, before)
         else:
@@ -57,7 +52,7 @@ def _compaction_lines(text: str, time: float, before: str | None) -> list[Block]
 
 def _message_lines(message: recorded_session.RecordedMessage) -> list[Block]:
     when = format_iso_time(message.time)
-    sources = ((one.media_type, format_picture_data(one)) for one in message.pictures)
+    sources = ((one.media_type, session_writing.format_picture_data(one)) for one in message.pictures)
     pictures = [
         {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}} for kind, data in sources
     ]

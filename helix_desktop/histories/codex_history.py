@@ -15,15 +15,9 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import history_rows
+from helix_desktop.histories import history_rows, recorded_session
 from helix_desktop.histories.companion_files import read_file_below
-from helix_desktop.histories.recorded_session import (
-    RecordedMessage,
-    RecordedSession,
-    Speaker,
-    build_recorded_reply,
-    format_opaque_json,
-)
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, Speaker
 from helix_desktop.json_values import first_text, number_at, object_at, objects_at, parse_json_or_none, text_at
 
 KIND = "codex"
@@ -185,7 +179,7 @@ class _CodexMessages(history_rows.HistoryMessages):
             item.get("content")
         )
         kept = {name: value for name, value in item.items() if name in ("type", "id", "summary", "encrypted_content")}
-        opaque = format_opaque_json(**kept) if text_at(item, "encrypted_content") else ""
+        opaque = recorded_session.format_opaque_json(**kept) if text_at(item, "encrypted_content") else ""
         self._add_reply_part_to_draft(
             Reasoning(text, opaque=opaque, provider=TAG if opaque else "", model=self.model if opaque else "")
         )
@@ -279,6 +273,6 @@ class _CodexMessages(history_rows.HistoryMessages):
     def close(self) -> None:
         """The reply so far is whole."""
         if any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in self.parts):
-            self.made.append(build_recorded_reply(self.parts, model=self.model, time=self.begun))
+            self.made.append(recorded_session.build_recorded_reply(self.parts, model=self.model, time=self.begun))
             self.last_reply = len(self.made) - 1
         self.parts.clear()

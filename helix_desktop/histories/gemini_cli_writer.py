@@ -14,16 +14,11 @@ from typing import Any
 
 from helix_desktop.engine.facts import Text, ToolCall
 from helix_desktop.engine.request_building import with_plain_name
+from helix_desktop.histories import session_writing
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
 from helix_desktop.histories.session_export import arguments_object
-from helix_desktop.histories.session_writing import (
-    Line,
-    format_iso_time,
-    format_picture_data,
-    list_items_with_results,
-    plain_call_id,
-)
+from helix_desktop.histories.session_writing import Line, format_iso_time, format_picture_data
 from helix_desktop.json_values import object_at, text_at
 
 SEEN_VERSION = "0.61.0"
@@ -60,7 +55,7 @@ def name_gemini_file(name: str, begun: float) -> str:
 def write_gemini_session(session: RecordedSession, name: str, begun: float) -> Iterator[Mapping[str, Any]]:
     when = {"startTime": format_iso_time(begun), "lastUpdated": format_iso_time(begun), "kind": "main"}
     yield {"sessionId": name, "projectHash": hashlib.sha256(session.folder.encode()).hexdigest(), **when}
-    for number, (item, results) in enumerate(list_items_with_results(session)):
+    for number, (item, results) in enumerate(session_writing.list_items_with_results(session)):
         about: Line = {"id": f"{name}-{number}", "timestamp": format_iso_time(item.time)}
         if isinstance(item, RecordedCompaction):
             yield {"$set": {"messages": [{**about, "type": "user", "content": [{"text": item.text}]}]}}
@@ -88,7 +83,7 @@ def _gemini_reply(message: RecordedMessage, results: Mapping[str, RecordedMessag
 
 
 def _gemini_call(call: ToolCall, result: RecordedMessage | None) -> Line:
-    identity, name = plain_call_id(call.id), with_plain_name(call).name
+    identity, name = session_writing.plain_call_id(call.id), with_plain_name(call).name
     about = {"id": identity, "name": name, "args": arguments_object(call.arguments), "displayName": name}
     if result is None:
         return {**about, "status": "cancelled"}

@@ -15,13 +15,9 @@ from helix_desktop.engine.state.live_folds import DOCUMENTS
 from helix_desktop.engine.tool_call_outcomes import describe_call_as_source
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import recorded_session
 from helix_desktop.histories.leaked_keys import find_keys, mask_key
-from helix_desktop.histories.recorded_session import (
-    RecordedCompaction,
-    RecordedMessage,
-    RecordedPicture,
-    RecordedSession,
-)
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from helix_desktop.store.cache_folder import count_text_lines
 
 TITLE = 80
@@ -231,7 +227,7 @@ class _FactDrafting:
 
     # --- Compactions of the recording become folds
 
-    def draft_compaction(self, compaction: RecordedCompaction) -> None:
+    def draft_compaction(self, compaction: recorded_session.RecordedCompaction) -> None:
         """A fold over what came before, all of which is here; where it would save nothing, the summary is a message."""
         text = f"{SUMMARY}\n{compaction.text}"
         tokens = self.tokens.count_tokens(text)
@@ -250,7 +246,7 @@ class _FactDrafting:
             self.state = build_state(facts.Recorded("", at, one.time, one.fact) for at, one in enumerate(self.made, 1))
         self.add_draft(compaction.time, facts.UserSaid((facts.Text(compaction.text, tokens),), steering=self.talking))
 
-    def _cover_of_compaction(self, compaction: RecordedCompaction) -> facts.Span | None:
+    def _cover_of_compaction(self, compaction: recorded_session.RecordedCompaction) -> facts.Span | None:
         """All messages before the first that was kept; calls stay with their results."""
         end = self.places.get(compaction.keep, len(self.made) + 1)
         while end <= len(self.made) and isinstance(self.made[end - 1].fact, facts.ToolReturned | facts.Folded):
@@ -277,7 +273,7 @@ class _FactDrafting:
             return replace(part, tokens=self.tokens.count_tokens(part.name) + self.tokens.count_tokens(part.arguments))
         return replace(part, tokens=self.tokens.count_tokens(part.text))
 
-    def _picture_tokens(self, picture: RecordedPicture) -> int:
+    def _picture_tokens(self, picture: recorded_session.RecordedPicture) -> int:
         if picture.media_type.startswith("text/"):
             return self.tokens.count_tokens(picture.data.decode("utf-8", "replace"))
         return PICTURE_TOKENS

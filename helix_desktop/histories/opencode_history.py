@@ -11,18 +11,12 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from helix_desktop import json_values
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.histories import history_rows, recorded_session
 from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.foreign_sqlite import ForeignConnection, parse_json_column, query_until_damage
-from helix_desktop.json_values import (
-    first_text,
-    number_at,
-    object_at,
-    objects_at,
-    parse_json_or_none,
-    text_at,
-)
+from helix_desktop.json_values import first_text, number_at, object_at, parse_json_or_none, text_at
 
 KIND = "opencode"
 TABLES = frozenset({"session", "message", "part"})
@@ -214,7 +208,9 @@ def _opencode_result(part: Mapping[str, object], time: float) -> Iterator[record
     if status not in ("completed", "error"):
         return
     times, about = object_at(state, "time"), object_at(state, "metadata")
-    files = [found for one in objects_at(state, "attachments") if (found := _opencode_picture(one)) is not None]
+    files = [
+        found for one in json_values.objects_at(state, "attachments") if (found := _opencode_picture(one)) is not None
+    ]
     yield recorded_session.RecordedMessage(
         "tool",
         first_text(state, "output", "error"),

@@ -10,15 +10,9 @@ from dataclasses import replace
 from helix_desktop.engine import facts
 from helix_desktop.engine.state.live_folds import DOCUMENTS
 from helix_desktop.engine.view import build_state
-from helix_desktop.histories import session_export
+from helix_desktop.histories import recorded_session, session_export
 from helix_desktop.histories.history_facts import EXCERPT_ENDS, IMAGES, SHOWN_BY_OTHER, SUMMARY, SYSTEM_MESSAGE
-from helix_desktop.histories.recorded_session import (
-    RecordedCompaction,
-    RecordedMessage,
-    RecordedPicture,
-    RecordedSession,
-    build_recorded_reply,
-)
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPicture
 
 RECALLABLE = (
     "\n\n[recall_cached_content and recall_history are tools of the MCP server of Helix Desktop, if it is connected.]"
@@ -58,7 +52,7 @@ def build_session_from_facts(
     origin: facts.Origin,
     *,
     is_folded: bool = False,
-) -> RecordedSession:
+) -> recorded_session.RecordedSession:
     """The conversation with its compactions. `folder`: where its work was done; `origin`: also where `facts` are
     a part. `is_folded`: results as the folds made here show them, not only as the other program had.
     """
@@ -76,8 +70,8 @@ def build_session_from_facts(
             last = one.fact.cover.last
             at = bool(system) + sum(message.seq <= last for message in said)
             text = one.fact.text.removeprefix(f"{SUMMARY}\n") + (RECALLABLE if is_folded else "")
-            compactions.append(RecordedCompaction(at, at, text, one.time))
-    return RecordedSession(
+            compactions.append(recorded_session.RecordedCompaction(at, at, text, one.time))
+    return recorded_session.RecordedSession(
         "", tuple(messages), origin.kind, origin.session, folder=folder, version=origin.version,
         compactions=tuple(compactions),
     )  # fmt: skip
@@ -98,7 +92,7 @@ def _message_of_fact(
 ) -> RecordedMessage:
     fact = recorded.fact
     if isinstance(fact, facts.ModelReplied):
-        return build_recorded_reply(fact.parts, model=fact.model, time=recorded.time, usage=fact.usage)
+        return recorded_session.build_recorded_reply(fact.parts, model=fact.model, time=recorded.time, usage=fact.usage)
     if isinstance(fact, facts.ToolReturned):
         pictures = tuple(
             RecordedPicture(image.media_type, data)

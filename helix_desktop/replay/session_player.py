@@ -25,16 +25,8 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession
-from helix_desktop.replay.cache_billing import (
-    HEAD_TOKENS,
-    BillingLedger,
-    Piece,
-    RecallReason,
-    bill_without_folds,
-    billing_pieces,
-    count_output_tokens,
-    request_times,
-)
+from helix_desktop.replay import cache_billing
+from helix_desktop.replay.cache_billing import HEAD_TOKENS, BillingLedger, Piece, RecallReason
 from helix_desktop.replay.missed_references import RecalledPage, RecallMode, group_by_round
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.replay_observer import ReplayObserver
@@ -91,7 +83,7 @@ class SessionPlayer:
         self._system_text = "\n\n".join([SYSTEM, *said])
         self._system_tokens = terms.head + sum(self._tokens.count_tokens(text) for text in said)
         self._ledger = BillingLedger(terms.prices, terms.window)
-        self._times = request_times(recording.messages)
+        self._times = cache_billing.request_times(recording.messages)
         self._recalled = 0
         self._words_with_recall = _format_words_with_calls(recording.messages, self._tokens)
         self._plain_tokens = self._system_tokens  # The tokens of a request without any fold.
@@ -166,7 +158,7 @@ class SessionPlayer:
                 batch.append(message)
             self._watching.observe_recorded_message(message, self._tokens.count_tokens(message.text))
             if message.role != "system":
-                self._plain_tokens += count_output_tokens(message, self._tokens.count_tokens)
+                self._plain_tokens += cache_billing.count_output_tokens(message, self._tokens.count_tokens)
             moved(number)
         if batch:
             await self._play_outputs(batch)
@@ -186,7 +178,7 @@ class SessionPlayer:
             request = await self._play_recalls(request, pages)
         saw, pieces = self._conversation.state.last_seq, self._billing_pieces_of(request)
         # The tokens that the provider bills as output.
-        output = count_output_tokens(message, self._tokens.count_tokens)
+        output = cache_billing.count_output_tokens(message, self._tokens.count_tokens)
         left_out = max(0.0, 1 - sum(tokens for _, tokens in pieces) / self._plain_tokens) if self._plain_tokens else 0.0
         output = round(output * (1 + self._terms.output_growth * left_out))
         usage = self._ledger.bill_step(pieces, output, loop.time(), self._recall_reason_of)
@@ -242,7 +234,7 @@ class SessionPlayer:
         ]
         self._recalled += len(named)
         reply = RecordedMessage("assistant", self._words_with_recall, tuple(named))
-        output = count_output_tokens(reply, self._tokens.count_tokens)
+        output = cache_billing.count_output_tokens(reply, self._tokens.count_tokens)
         now = asyncio.get_running_loop().time()
         usage = self._ledger.bill_recall(
             self._billing_pieces_of(request), output, now, asks=asks, why=self._recall_reason_of
@@ -290,12 +282,12 @@ class SessionPlayer:
     def _billing_pieces_of(self, request: Request) -> Sequence[Piece]:
         own = request.system == self._system_text
         system = self._system_tokens if own else self._tokens.count_tokens(request.system)
-        return billing_pieces(request, system, self._tokens.count_tokens)
+        return cache_billing.billing_pieces(request, system, self._tokens.count_tokens)
 
     async def _collect_figures(self) -> ReplayFigures:
         terms, messages = self._terms, self._recording.messages
         unfolded = BillingLedger(terms.prices, terms.window)
-        plain = bill_without_folds(messages, unfolded, self._tokens.count_tokens, terms.head)
+        plain = cache_billing.bill_without_folds(messages, unfolded, self._tokens.count_tokens, terms.head)
         self._waited = max(self._waited, self._waited_now)
         billed = ReplayFigures(
             name=self._recording.name,

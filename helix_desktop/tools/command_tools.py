@@ -25,19 +25,10 @@ from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.running_command import RunningCommand, shell_command_line
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
-from helix_desktop.tools import workspace_roots
+from helix_desktop.tools import built_in_tool, workspace_roots
 from helix_desktop.tools.autorun_guard import AutorunGuard
 from helix_desktop.tools.background_command import ADDRESS_PATTERN, NO_NETWORK_NOTE, BackgroundCommand
-from helix_desktop.tools.built_in_tool import (
-    BuiltInTool,
-    ToolArguments,
-    ToolOutput,
-    ToolResources,
-    flag_schema,
-    object_schema,
-    text_schema,
-    whole_number_schema,
-)
+from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources
 from helix_desktop.tools.checks_after_command import CommandCheck
 from helix_desktop.tools.file_tools import find_changes_by_command
 from helix_desktop.tools.hidden_path_hint import hint_about_hidden_paths
@@ -509,35 +500,35 @@ _RUN = f"Run a {_SHELL} command. "
 _SANDBOXED = "It runs in a sandbox: it can write only in the workspace, and has no network without `network`. "
 _ASKED_FOR = "There is no sandbox on this system, so the user is asked for every command. "
 _BACKGROUND = "Servers and watchers go to the `background`; read_command_output, list_commands and stop_command follow them (call_tool)."
-_NAME = text_schema("Its name, such as bg1")
+_NAME = built_in_tool.text_schema("Its name, such as bg1")
 _SPECS = (
     (
         ToolName.RUN_COMMAND,
         _RUN,
-        object_schema(
+        built_in_tool.object_schema(
             "command",
-            folder=text_schema(),
-            seconds=whole_number_schema("Time limit", 1),
-            network=flag_schema(),
-            background=flag_schema(),
-            outside_sandbox=flag_schema("Only after the sandbox was in the way"),
-            needs=text_schema(),  # A command that fails because something was hidden is told the possible values.
+            folder=built_in_tool.text_schema(),
+            seconds=built_in_tool.whole_number_schema("Time limit", 1),
+            network=built_in_tool.flag_schema(),
+            background=built_in_tool.flag_schema(),
+            outside_sandbox=built_in_tool.flag_schema("Only after the sandbox was in the way"),
+            needs=built_in_tool.text_schema(),  # A command that fails because something was hidden is told the possible values.
         ),
     ),
-    (ToolName.LIST_COMMANDS, "List the commands running in the background.", object_schema()),
+    (ToolName.LIST_COMMANDS, "List the commands running in the background.", built_in_tool.object_schema()),
     (
         ToolName.READ_COMMAND_OUTPUT,
         "Read what a command in the background has printed since the last look.",
-        object_schema(
+        built_in_tool.object_schema(
             "name",
             name=_NAME,
-            wait=whole_number_schema("Wait up to this many seconds for something new"),
-            all=flag_schema("From the beginning again"),
+            wait=built_in_tool.whole_number_schema("Wait up to this many seconds for something new"),
+            all=built_in_tool.flag_schema("From the beginning again"),
         ),
     ),
     (
         ToolName.STOP_COMMAND,
         "Stop a command running in the background, and all it started.",
-        object_schema("name", name=_NAME),
+        built_in_tool.object_schema("name", name=_NAME),
     ),
 )

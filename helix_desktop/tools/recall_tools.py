@@ -5,16 +5,8 @@ from collections.abc import Awaitable, Callable
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.tool_names import ToolName
-from helix_desktop.tools.built_in_tool import (
-    BuiltInTool,
-    RunTool,
-    ToolArguments,
-    ToolOutput,
-    ToolResources,
-    object_schema,
-    text_schema,
-    whole_number_schema,
-)
+from helix_desktop.tools import built_in_tool
+from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, text_schema
 from helix_desktop.tools.grep import grep_entry_lines
 
 CompactForPurpose = Callable[[Digest, str], Awaitable[str]]  # Given the entry's digest and what is needed of it.
@@ -37,7 +29,7 @@ def build_recall_tools(
     return tuple(out)
 
 
-async def recall_cached_content(args: ToolArguments, use: ToolResources) -> ToolOutput:
+async def recall_cached_content(args: ToolArguments, use: built_in_tool.ToolResources) -> ToolOutput:
     said = await content_recall.recall_entry(
         use.cache,
         use.tokens,
@@ -53,23 +45,23 @@ async def recall_cached_content(args: ToolArguments, use: ToolResources) -> Tool
     return ToolOutput(said, source=" ".join(filter(None, asked))[:100])
 
 
-async def search_cached_content(args: ToolArguments, use: ToolResources) -> ToolOutput:
+async def search_cached_content(args: ToolArguments, use: built_in_tool.ToolResources) -> ToolOutput:
     query = args.text_argument("query")
     tool, limit = args.text_argument("tool"), args.number_argument("limit", 10)
     said = await content_recall.search_entries(use.index, query, tool=tool, limit=limit, cache=use.cache)
     return ToolOutput(said, source=query[:100])
 
 
-def _build_compact_tool(compact: CompactForPurpose) -> RunTool:
-    async def compact_cached_content(args: ToolArguments, use: ToolResources) -> ToolOutput:
+def _build_compact_tool(compact: CompactForPurpose) -> built_in_tool.RunTool:
+    async def compact_cached_content(args: ToolArguments, use: built_in_tool.ToolResources) -> ToolOutput:
         digest = (await content_recall.find_entry(use.cache, args.text_argument("sha256"))).stored.digest
         return ToolOutput(await compact(digest, args.text_argument("keep")), source=digest.short_hex)
 
     return compact_cached_content
 
 
-def _build_history_tool(history: ReadHistory) -> RunTool:
-    async def recall_history(args: ToolArguments, _: ToolResources) -> ToolOutput:
+def _build_history_tool(history: ReadHistory) -> built_in_tool.RunTool:
+    async def recall_history(args: ToolArguments, _: built_in_tool.ToolResources) -> ToolOutput:
         fold, words = args.text_argument("fold"), args.text_argument("find")
         return ToolOutput(await history(fold, words), source=" ".join(filter(None, (fold, words)))[:100])
 
@@ -78,7 +70,7 @@ def _build_history_tool(history: ReadHistory) -> RunTool:
 
 _HASH = text_schema("The hash, or its first digits")
 _RECALL = "Bring back what is behind a hash."
-_RECALL_SCHEMA = object_schema(
+_RECALL_SCHEMA = built_in_tool.object_schema(
     "sha256",
     sha256=_HASH,
     find=text_schema("Words of the part"),
@@ -86,10 +78,13 @@ _RECALL_SCHEMA = object_schema(
     grep=text_schema("Only lines that match"),
 )
 _SEARCH = "Search everything ever seen in this workspace."
-_SEARCH_SCHEMA = object_schema(
-    "query", query=text_schema(), tool=text_schema("Only outputs of this tool"), limit=whole_number_schema(least=1)
+_SEARCH_SCHEMA = built_in_tool.object_schema(
+    "query",
+    query=text_schema(),
+    tool=text_schema("Only outputs of this tool"),
+    limit=built_in_tool.whole_number_schema(least=1),
 )
 _COMPACT = "Have a model read an entry of the cache, however long, and write down what you need of it."
-_COMPACT_SCHEMA = object_schema("sha256", "keep", sha256=_HASH, keep=text_schema("What you need of it"))
+_COMPACT_SCHEMA = built_in_tool.object_schema("sha256", "keep", sha256=_HASH, keep=text_schema("What you need of it"))
 _HISTORY = "Show what summaries stand for, or find words in it."
-_HISTORY_SCHEMA = object_schema(fold=text_schema(), find=text_schema())
+_HISTORY_SCHEMA = built_in_tool.object_schema(fold=text_schema(), find=text_schema())

@@ -18,17 +18,8 @@ from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
-from helix_desktop.tools import glob_patterns
-from helix_desktop.tools.built_in_tool import (
-    BuiltInTool,
-    ToolArguments,
-    ToolOutput,
-    ToolResources,
-    flag_schema,
-    object_schema,
-    text_schema,
-    whole_number_schema,
-)
+from helix_desktop.tools import built_in_tool, glob_patterns
+from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources
 from helix_desktop.tools.file_tools import printable_name
 from helix_desktop.tools.grep import SECONDS, FoundLine, GrepPiece, GrepResult, format_found_lines, grep_pieces
 from helix_desktop.tools.permission import ActionEffect, ToolAction
@@ -208,12 +199,12 @@ def _list_file_names(use: ToolResources, place: RootPath, files: list[str]) -> l
 
 
 _ABOUT = "Search the text of files with a regular expression."
-_SCHEMA = object_schema(
+_SCHEMA = built_in_tool.object_schema(
     "pattern",
-    pattern=text_schema(),
-    path=text_schema("Folder or file"),
-    files=text_schema("Only names that fit, such as *.py or src/**/*.{ts,tsx}"),
-    context=whole_number_schema("Lines around each match"),
-    ignore_case=flag_schema(),
-    limit=whole_number_schema(f"Up to {MOST_HITS}", 1),
+    pattern=built_in_tool.text_schema(),
+    path=built_in_tool.text_schema("Folder or file"),
+    files=built_in_tool.text_schema("Only names that fit, such as *.py or src/**/*.{ts,tsx}"),
+    context=built_in_tool.whole_number_schema("Lines around each match"),
+    ignore_case=built_in_tool.flag_schema(),
+    limit=built_in_tool.whole_number_schema(f"Up to {MOST_HITS}", 1),
 )

@@ -16,27 +16,10 @@ from helix_desktop.engine.tool_call_parsing import USER_WORDS
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, RefusedByUser, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools import argument_schema
-from helix_desktop.tools.built_in_tool import (
-    BuiltInTool,
-    FilesSeen,
-    PermitAction,
-    ToolArguments,
-    ToolOutput,
-    ToolResources,
-    WorkspaceResources,
-)
+from helix_desktop.tools import argument_schema, built_in_tool, permission
+from helix_desktop.tools.built_in_tool import BuiltInTool, FilesSeen, PermitAction, ToolOutput
 from helix_desktop.tools.changes.open_steps import OpenStep
-from helix_desktop.tools.permission import (
-    ActionEffect,
-    PermissionDecision,
-    PermissionMode,
-    PermissionRule,
-    ToolAction,
-    decide_permission,
-    describe_allowing_rule,
-    rules_to_offer,
-)
+from helix_desktop.tools.permission import ActionEffect, PermissionMode, PermissionRule, ToolAction
 from helix_desktop.tools.tools_on_demand import OnDemandTools, check_foreign_arguments
 
 
@@ -58,9 +41,9 @@ class WorkspacePermissions:
     save_rule: Callable[[PermissionRule], None] = lambda rule: None  # noqa: ARG005
     rules_by_conversation: dict[str, tuple[PermissionRule, ...]] = field(default_factory=dict)
 
-    def decide_for_conversation(self, action: ToolAction, conversation: str) -> PermissionDecision:
+    def decide_for_conversation(self, action: ToolAction, conversation: str) -> permission.PermissionDecision:
         rules = (*self.rules, *self.rules_by_conversation.get(conversation, ()))
-        return decide_permission(action, self.mode, rules, sandboxed=self.sandboxed)
+        return permission.decide_permission(action, self.mode, rules, sandboxed=self.sandboxed)
 
     async def ensure_permitted(
         self, call: ToolCall, action: ToolAction, context: CallContext, asked: PermissionOutcome
@@ -74,7 +57,11 @@ class WorkspacePermissions:
             raise ActionRefused(f"Not done: {decision.reason}.")
         if decision.verdict != "ask":
             return
-        rules = tuple(map(describe_allowing_rule, rules_to_offer(action))) if "always" in decision.scopes else ()
+        rules = (
+            tuple(map(permission.describe_allowing_rule, permission.rules_to_offer(action)))
+            if "always" in decision.scopes
+            else ()
+        )
         why, scopes, apart = decision.reason, decision.scopes, decision.separate_permission
         question = PermissionQuestion(call, action.title, action.preview, why, scopes, rules=rules, apart=apart)
         answer = await context.ask(question)
@@ -89,7 +76,7 @@ class WorkspacePermissions:
 
     def _save_answer_as_rule(self, action: ToolAction, conversation: str, answer: PermissionAnswer) -> None:
         """Keep the user's answer beyond this call, as the rule that the user chose."""
-        rules, scope = rules_to_offer(action), answer.scope
+        rules, scope = permission.rules_to_offer(action), answer.scope
         if not 0 <= answer.rule < len(rules):
             return
         rule = rules[answer.rule]
@@ -157,7 +144,7 @@ class Toolbox:
     def __init__(
         self,
         tools: Sequence[BuiltInTool],
-        around: WorkspaceResources,
+        around: built_in_tool.WorkspaceResources,
         *,
         permissions: WorkspacePermissions,
         more: Callable[[], Sequence[ForeignTool]] = tuple,
@@ -268,10 +255,13 @@ class Toolbox:
                 self._foreign_tools_by_name()[call.name], call, values, context, permit
             )
         tool = self._tools[call.name]
-        args = ToolArguments(argument_schema.fit_arguments_to_schema(values, tool.schema, tool.name))
+        args = built_in_tool.ToolArguments(argument_schema.fit_arguments_to_schema(values, tool.schema, tool.name))
         seen = self._around.files_seen.setdefault(context.conversation, FilesSeen())
         return await tool.run_tool(
-            args, ToolResources(call, context, permit, self._around, seen, self._read_check_for(context.conversation))
+            args,
+            built_in_tool.ToolResources(
+                call, context, permit, self._around, seen, self._read_check_for(context.conversation)
+            ),
         )
 
     async def _ask_and_run_foreign(

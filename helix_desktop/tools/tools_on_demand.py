@@ -17,15 +17,9 @@ from helix_desktop.engine.tool_call_parsing import CALL_TOOL, FIND_TOOLS
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import object_at, parse_json_or_none
+from helix_desktop.tools import built_in_tool
 from helix_desktop.tools.argument_schema import build_spec
-from helix_desktop.tools.built_in_tool import (
-    BuiltInTool,
-    ToolArguments,
-    ToolOutput,
-    ToolResources,
-    object_schema,
-    whole_number_schema,
-)
+from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources
 from helix_desktop.tools.tool_ranking import TextRanking
 
 MOST_FOUND = 20
@@ -35,8 +29,8 @@ _ABOUT_FIND = (
 )
 _ABOUT_CALL = "Call a tool find_tools returned."
 _HEADING = "\nMore tools, by source:\n"
-_FIND = object_schema("query", limit=whole_number_schema(least=1))
-_CALL = object_schema("name", arguments={"type": "object"})
+_FIND = built_in_tool.object_schema("query", limit=built_in_tool.whole_number_schema(least=1))
+_CALL = built_in_tool.object_schema("name", arguments={"type": "object"})
 _SHOWN = 600  # Characters. Results show this much of a description.
 _SCHEMA_SHOWN = 4_000
 _LEAST_LINE = 12  # Tokens. Enough for a source's name and little else.

@@ -19,22 +19,9 @@ from helix_desktop.errors import ActionRefused, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.project.agent_files import agents_it_may_call, tools_of_agent
 from helix_desktop.project.project_item import ProjectItem
-from helix_desktop.tools.built_in_tool import (
-    BuiltInTool,
-    ToolArguments,
-    ToolOutput,
-    ToolResources,
-    object_schema,
-    text_schema,
-)
-from helix_desktop.tools.delegate_tool import (
-    AgentPlace,
-    AgentRole,
-    AgentTree,
-    Delegation,
-    DelegationBounds,
-    DelegationResult,
-)
+from helix_desktop.tools import built_in_tool, delegate_tool
+from helix_desktop.tools.built_in_tool import BuiltInTool, ToolArguments, ToolOutput, ToolResources
+from helix_desktop.tools.delegate_tool import AgentPlace, AgentRole, Delegation, DelegationResult
 from helix_desktop.workbench.rules_and_skills import ProjectInUse
 
 _CLAUDE: Mapping[str, tuple[str, ...]] = {
@@ -76,7 +63,7 @@ class DelegatedAgent:
 
 
 @dataclass(slots=True)
-class AgentTeam(AgentTree):
+class AgentTeam(delegate_tool.AgentTree):
     """All agents below one conversation of the user's. `working`: how many work now; `freed`: one
     of them has ended or waits; `stops`: how often all were stopped.
     """
@@ -152,9 +139,9 @@ class AgentWorkforce:
             return 0.0, 0.0
         return self.team_of(conversation).cost, self.limits().agents_cost
 
-    def _agent_limits(self) -> DelegationBounds:
+    def _agent_limits(self) -> delegate_tool.DelegationBounds:
         limits = self.limits()
-        return DelegationBounds(limits.agents_depth, limits.agents)
+        return delegate_tool.DelegationBounds(limits.agents_depth, limits.agents)
 
     # --- Delegating work to a new agent
 
@@ -339,7 +326,7 @@ class AgentWorkforce:
         about_list, tool = "The agents you delegated to: state and cost.", partial(BuiltInTool, is_rare=True)
         return (
             tool("message_agent", "Tell a running agent of yours something.", _MESSAGE, self._run_message_agent),
-            tool("list_agents", about_list, object_schema(), self._run_list_agents),
+            tool("list_agents", about_list, built_in_tool.object_schema(), self._run_list_agents),
             tool("stop_agent", "Stop a running agent of yours.", _STOP, self._run_stop_agent),
         )
 
@@ -371,8 +358,10 @@ class AgentWorkforce:
         return found
 
 
-_MESSAGE = object_schema("agent", "text", agent=text_schema("Its id"), text=text_schema("What it should know"))
-_STOP = object_schema("agent", agent=text_schema("Its id"))
+_MESSAGE = built_in_tool.object_schema(
+    "agent", "text", agent=built_in_tool.text_schema("Its id"), text=built_in_tool.text_schema("What it should know")
+)
+_STOP = built_in_tool.object_schema("agent", agent=built_in_tool.text_schema("Its id"))
 
 
 def _tools_named_by_role(item: ProjectItem) -> tuple[str, ...]:

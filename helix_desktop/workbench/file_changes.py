@@ -13,14 +13,7 @@ from helix_desktop.concurrency import OwnedTasks
 from helix_desktop.engine.changes import diff_hunks, folder_state, turn_changes
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.changes.git_patch import format_git_patch
-from helix_desktop.engine.changes.turn_changes import (
-    ChangeSource,
-    FileChange,
-    PlannedUndo,
-    TurnOfChanges,
-    UncoveredPath,
-    UndoOutlook,
-)
+from helix_desktop.engine.changes.turn_changes import ChangeSource, FileChange, PlannedUndo
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ChangeKept, FilesChanged, Recorded
 from helix_desktop.engine.session import Session
@@ -124,9 +117,11 @@ class FileChanges:
         listeners.append(listener)
         return lambda: listeners.remove(listener)
 
-    def list_uncovered_paths(self) -> Sequence[UncoveredPath]:
+    def list_uncovered_paths(self) -> Sequence[turn_changes.UncoveredPath]:
         return [
-            UncoveredPath(self.workspace_checkpoints.displayed_path(left.path), left.why, left.is_beyond_limits)
+            turn_changes.UncoveredPath(
+                self.workspace_checkpoints.displayed_path(left.path), left.why, left.is_beyond_limits
+            )
             for left in self.workspace_checkpoints.folders.uncovered_entries()
         ]
 
@@ -148,7 +143,7 @@ class FileChanges:
             changes["changes.leave_out"] = list(leave_out)
         await self._bench.change_settings(changes)
 
-    async def turns_with_changes(self, conversation: str) -> Sequence[TurnOfChanges]:
+    async def turns_with_changes(self, conversation: str) -> Sequence[turn_changes.TurnOfChanges]:
         """The turns that changed files, with what their sub-agents changed."""
         found = []
         facts = await self._bench.read_conversation_facts(conversation)
@@ -242,7 +237,7 @@ class FileChanges:
         chosen: dict[str, TreeItem | None] = {}
         left: list[tuple[str, str]] = []
         for one in planned:
-            if one.how is not UndoOutlook.CONFLICT:
+            if one.how is not turn_changes.UndoOutlook.CONFLICT:
                 continue
             match choices.get(one.path, ""):
                 case "before":
@@ -256,7 +251,7 @@ class FileChanges:
                 case _:
                     left.append((one.path, "it was changed by somebody else since"))
         wanted = change_restoring.restore_steps(planned, chosen)
-        already = [one for one in planned if one.how is UndoOutlook.ALREADY]
+        already = [one for one in planned if one.how is turn_changes.UndoOutlook.ALREADY]
         done = await change_restoring.restore_paths(self.workspace_checkpoints, wanted, already=already)
         return await self._record_undo(done, wanted, left, conversation, undoes)
 

@@ -21,15 +21,9 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.running_command import RunningCommand, shell_command_line
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.project import project_files as brought
+from helix_desktop.project import project_hooks
 from helix_desktop.project.hook_dependencies import runs_only_own_scripts, search_path_outside
-from helix_desktop.project.project_hooks import (
-    HookAnswer,
-    ProjectHook,
-    hook_of_item,
-    parse_hook_answer,
-    reread_hook,
-    translate_call_for_claude,
-)
+from helix_desktop.project.project_hooks import HookAnswer, ProjectHook, hook_of_item
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools.autorun_guard import AutorunGuard
@@ -111,7 +105,7 @@ class HookRunner:
         if not self._has_hooks_for(event):
             return []
         given = parse_arguments(call.arguments) or {}
-        name, values = translate_call_for_claude(call.name, given, self._first_folder)
+        name, values = project_hooks.translate_call_for_claude(call.name, given, self._first_folder)
         payload = {"tool_name": name, "tool_input": values, **more}
         use = ToolResources(call, context, _refuse_every_action, self.kit.resources, FilesSeen())
         return await self._run_all_hooks(event, context.conversation, name, payload, use)
@@ -171,7 +165,7 @@ class HookRunner:
         if self.kit.sandbox.kind is SandboxKind.NONE and not hook.is_of_user:
             return HookAnswer(note="this system has no sandbox, so hooks of a folder don't run.")
         try:
-            now = await asyncio.to_thread(reread_hook, item, hook.folder)
+            now = await asyncio.to_thread(project_hooks.reread_hook, item, hook.folder)
             if now is None or now.content_sha256 != item.content_sha256:
                 return HookAnswer(note="it, or a file it names, was changed since you trusted it, so it did not run.")
             if hook.is_of_user and not await asyncio.to_thread(self._is_still_users_own, item, hook.folder):
@@ -200,7 +194,7 @@ class HookRunner:
             await asyncio.shield(command.end_and_wait())
         if printed is None or complained is None:
             return HookAnswer(note=f"it printed more than {MOST_PRINTED:,} bytes and was stopped.")
-        return parse_hook_answer(hook.event, code, printed, complained)
+        return project_hooks.parse_hook_answer(hook.event, code, printed, complained)
 
     async def _start_hook_in_sandbox(
         self, hook: ProjectHook, hook_variables: dict[str, str], watched: CommandCheck, stdin: int

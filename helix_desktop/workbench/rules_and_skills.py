@@ -19,14 +19,8 @@ from helix_desktop.project import project_files
 from helix_desktop.project.project_files import ProjectItems
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.tools import built_in_tool, hidden_files
-from helix_desktop.tools.tools_on_demand import (
-    OnDemandTools,
-    RequestHeadRoom,
-    SourceCatalogue,
-    SourceSummary,
-    ToolFinder,
-)
+from helix_desktop.tools import built_in_tool, hidden_files, tools_on_demand
+from helix_desktop.tools.tools_on_demand import OnDemandTools, RequestHeadRoom, SourceCatalogue
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 from helix_desktop.workbench import system_prompt_and_settings
 
@@ -133,11 +127,11 @@ class ProjectInUse:
         )
 
     def list_usable_skills_and_agents(self) -> Sequence[SourceCatalogue]:
-        skills = [SourceSummary(item.name, item.about) for item in self._skills_for_agents()]
+        skills = [tools_on_demand.SourceSummary(item.name, item.about) for item in self._skills_for_agents()]
         found = [
             SourceCatalogue(f'Skills; read one with call_tool("{USE_SKILL}") before work it is for:', tuple(skills))
         ]
-        agents = [SourceSummary(item.name, item.about) for item in self.now.items_in_force("agent")]
+        agents = [tools_on_demand.SourceSummary(item.name, item.about) for item in self.now.items_in_force("agent")]
         found.append(SourceCatalogue("Agents to delegate to by name:", tuple(agents)))
         return found
 
@@ -168,7 +162,7 @@ class ProjectInUse:
         await self.reread_project_folders()
 
     def build_tools_on_demand(
-        self, conversation: Conversation, tokens: TokenCounter, finder: ToolFinder
+        self, conversation: Conversation, tokens: TokenCounter, finder: tools_on_demand.ToolFinder
     ) -> OnDemandTools:
         """What a conversation's requests may spend on naming tools, by its policy and its model's window."""
 

@@ -8,35 +8,16 @@ blocks from a mark. Thinking goes back word for word with its signature, and onl
 import re
 from collections.abc import Mapping
 
+from helix_desktop import json_values
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
 from helix_desktop.engine.messages import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import (
-    Json,
-    Object,
-    checked_text_at,
-    dump_json,
-    list_at,
-    number_at,
-    object_at,
-    parse_json,
-    parse_object,
-    require_object,
-    text_at,
-    value_at,
-    without_fields,
-)
+from helix_desktop.json_values import Json, Object, checked_text_at, list_at, object_at, text_at
+from helix_desktop.protocols import protocol_dialect
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.protocols.event_stream import ServerSentEvent
-from helix_desktop.protocols.protocol_dialect import (
-    SAMPLING,
-    ModelAbilities,
-    OutgoingRequest,
-    ProtocolDialect,
-    sampling_options,
-    without_refused_option,
-)
+from helix_desktop.protocols.protocol_dialect import SAMPLING, ModelAbilities, OutgoingRequest
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
 from helix_desktop.protocols.request_parts import arguments_as_object, base64_text, legal_ids, text_for_omitted_image
 
@@ -56,7 +37,7 @@ _STATUS_OF = {
 }  # fmt: skip
 
 
-class AnthropicMessages(ProtocolDialect):
+class AnthropicMessages(protocol_dialect.ProtocolDialect):
     kind = KIND
 
     def key_headers(self, key: str) -> Mapping[str, str]:
@@ -96,11 +77,13 @@ class AnthropicMessages(ProtocolDialect):
             messages: list[Json] = []
             for message in list_at(body, "messages"):
                 blocks = list_at(message, "content")
-                if kept := [block for block in blocks if value_at(block, "type") not in anthropic_gateway.THINKING]:
+                if kept := [
+                    block for block in blocks if json_values.value_at(block, "type") not in anthropic_gateway.THINKING
+                ]:
                     messages.append({**object_at(message), "content": kept})
-            changed = without_fields(body, "thinking") | {"messages": messages}
+            changed = json_values.without_fields(body, "thinking") | {"messages": messages}
             return None if changed == body else changed
-        return without_refused_option(body, failure, ("output_config", "thinking", *SAMPLING))
+        return protocol_dialect.without_refused_option(body, failure, ("output_config", "thinking", *SAMPLING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +106,7 @@ class _AnthropicMessageWriter:
         if isinstance(part, Text):
             return {"type": "text", "text": part.text} if part.text.strip() else None
         if isinstance(part, Reasoning):
-            return parse_object(part.opaque) if part.provider == self.tag and part.opaque else None
+            return json_values.parse_object(part.opaque) if part.provider == self.tag and part.opaque else None
         if isinstance(part, ToolCall):
             return {"type": "tool_use", "id": self.ids[part.id], "name": part.name, "input": arguments_as_object(part)}
         if isinstance(part, ToolResult):
@@ -159,7 +142,7 @@ def _thinking_options(request: Request, abilities: ModelAbilities, limit: int, w
 
 def _anthropic_sampling(request: Request, abilities: ModelAbilities) -> Object:
     """Return sampling options, which exclude thinking. Temperatures end at 1 here."""
-    chosen = sampling_options(request, abilities)
+    chosen = protocol_dialect.sampling_options(request, abilities)
     if request.temperature is not None and "temperature" in chosen:
         chosen["temperature"] = min(request.temperature, 1.0)
     return chosen
@@ -168,11 +151,14 @@ def _anthropic_sampling(request: Request, abilities: ModelAbilities) -> Object:
 def _may_think(written: list[Object | None]) -> bool:
     """Whether thinking is allowed. In a tool loop of another model there is no thinking to send back."""
     if not any(
-        value_at(block, "type") == "tool_result" for block in list_at(written[-1] if written else None, "content")
+        json_values.value_at(block, "type") == "tool_result"
+        for block in list_at(written[-1] if written else None, "content")
     ):
         return True
-    last = next((message for message in reversed(written) if value_at(message, "role") == "assistant"), None)
-    return value_at(last, "content", 0, "type") in anthropic_gateway.THINKING
+    last = next(
+        (message for message in reversed(written) if json_values.value_at(message, "role") == "assistant"), None
+    )
+    return json_values.value_at(last, "content", 0, "type") in anthropic_gateway.THINKING
 
 
 class AnthropicReplyReader(ReplyReaderBase):
@@ -189,16 +175,16 @@ class AnthropicReplyReader(ReplyReaderBase):
         return bool(self._stop) and self._stop != _PAUSED
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
-        value = require_object(parse_json(event.data))
+        value = json_values.require_object(json_values.parse_json(event.data))
         match text_at(value, "type"):
             case "error":
                 raise self._failure_in_stream(_STATUS_OF.get(text_at(value, "error", "type"), 500), value)
             case "message_start":
                 self._begin_message(object_at(value, "message"))
             case "content_block_start":
-                return self._start_block(number_at(value, "index"), object_at(value, "content_block"))
+                return self._start_block(json_values.number_at(value, "index"), object_at(value, "content_block"))
             case "content_block_delta":
-                return self._block_delta(number_at(value, "index"), object_at(value, "delta"))
+                return self._block_delta(json_values.number_at(value, "index"), object_at(value, "delta"))
             case "message_delta":
                 self._stop = text_at(value, "delta", "stop_reason") or self._stop
                 self._add_usage(object_at(value, "usage"))
@@ -228,7 +214,7 @@ class AnthropicReplyReader(ReplyReaderBase):
                 self._draft.seal_reasoning(index, type="redacted_thinking", data=text_at(block, "data"))
             case "tool_use":
                 given = object_at(block, "input")
-                arguments = dump_json(given).decode() if given else ""
+                arguments = json_values.dump_json(given).decode() if given else ""
                 return self._draft.add_call_piece(
                     index, call_id=text_at(block, "id"), name=checked_text_at(block, "name"), arguments=arguments
                 )

@@ -9,25 +9,12 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+from helix_desktop import json_values
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
 from helix_desktop.engine.messages import Delta, Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import (
-    Json,
-    Object,
-    checked_text_at,
-    dump_json,
-    list_at,
-    number_at,
-    object_at,
-    parse_json,
-    parse_object,
-    require_object,
-    text_at,
-    value_at,
-    without_fields,
-)
+from helix_desktop.json_values import Json, Object, checked_text_at, list_at, object_at, text_at
 from helix_desktop.protocols import protocol_dialect, request_parts
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.gemini import gemini_gateway
@@ -73,8 +60,11 @@ class GeminiProtocol(protocol_dialect.ProtocolDialect):
         said = failure.what.lower()
         if "signature" in said:
             return _with_foreign_signatures(body)
-        if "thinking" in said and value_at(body, "generationConfig", "thinkingConfig"):
-            return {**body, "generationConfig": without_fields(object_at(body, "generationConfig"), "thinkingConfig")}
+        if "thinking" in said and json_values.value_at(body, "generationConfig", "thinkingConfig"):
+            return {
+                **body,
+                "generationConfig": json_values.without_fields(object_at(body, "generationConfig"), "thinkingConfig"),
+            }
         return None
 
 
@@ -114,7 +104,7 @@ class _GeminiContentWriter:
         for part in message.parts:
             if isinstance(part, Reasoning):
                 if part.provider == self.tag and part.opaque:
-                    signature = text_at(parse_object(part.opaque), "signature") or signature
+                    signature = text_at(json_values.parse_object(part.opaque), "signature") or signature
                 continue
             piece = self._write_part(part)
             if piece is not None:
@@ -153,7 +143,7 @@ def _with_foreign_signatures(body: Object) -> Object | None:
     """Replace signatures that this model can no longer read by the placeholder."""
     contents: list[Json] = []
     for content in list_at(body, "contents"):
-        parts = [without_fields(object_at(part), "thoughtSignature") for part in list_at(content, "parts")]
+        parts = [json_values.without_fields(object_at(part), "thoughtSignature") for part in list_at(content, "parts")]
         kept = [part for part in parts if part != {"text": ""}]
         contents.append({**object_at(content), "parts": [*_sign_first_call(kept)]})
     return None if contents == body["contents"] else {**body, "contents": contents}
@@ -174,14 +164,14 @@ class GeminiReplyReader(ReplyReaderBase):
         return bool(self._blocked) or self._finish in gemini_gateway.STOPS or self._finish in gemini_gateway.FILTERS
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
-        value = parse_json(event.data)
+        value = json_values.parse_json(event.data)
         if isinstance(value, list):
             return [delta for one in value for delta in self._read_response(object_at(one))]
-        return self._read_response(require_object(value))
+        return self._read_response(json_values.require_object(value))
 
     def _read_response(self, value: Object) -> list[Delta]:
         if protocol_dialect.find_error_in(value):
-            raise self._failure_in_stream(number_at(value, "error", "code") or 500, value)
+            raise self._failure_in_stream(json_values.number_at(value, "error", "code") or 500, value)
         self._model = text_at(value, "modelVersion") or self._model
         self._blocked = text_at(value, "promptFeedback", "blockReason") or self._blocked
         if object_at(value, "usageMetadata"):
@@ -194,7 +184,7 @@ class GeminiReplyReader(ReplyReaderBase):
     def _read_part(self, part: Object) -> list[Delta]:
         signature = text_at(part, "thoughtSignature")
         call = object_at(part, "functionCall")
-        if value_at(part, "thought") is True:
+        if json_values.value_at(part, "thought") is True:
             return self._draft.add_reasoning(self._key_for_part("reasoning"), text_at(part, "text"))
         if signature:
             last_is_sealed = self._sealed is not None and self._draft.last_key == self._sealed
@@ -202,7 +192,7 @@ class GeminiReplyReader(ReplyReaderBase):
             self._draft.seal_reasoning(key, signature=signature)
             self._sealed = self._draft.last_key
         if call:
-            arguments = dump_json(object_at(call, "args")).decode()
+            arguments = json_values.dump_json(object_at(call, "args")).decode()
             key = self._key_for_part("call", fresh=True)
             return self._draft.add_call_piece(
                 key, call_id=text_at(call, "id"), name=checked_text_at(call, "name"), arguments=arguments

@@ -25,18 +25,10 @@ from helix_desktop.json_values import (
     value_at,
     without_fields,
 )
-from helix_desktop.protocols import request_parts
+from helix_desktop.protocols import protocol_dialect, request_parts
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.openai_responses import responses_gateway
-from helix_desktop.protocols.protocol_dialect import (
-    SAMPLING,
-    ModelAbilities,
-    OutgoingRequest,
-    ProtocolDialect,
-    find_error_in,
-    sampling_options,
-    without_refused_option,
-)
+from helix_desktop.protocols.protocol_dialect import SAMPLING, ModelAbilities, OutgoingRequest
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
 
 KIND = "openai-responses"
@@ -52,7 +44,7 @@ _STATUS_OF = {
 }
 
 
-class OpenAIResponses(ProtocolDialect):
+class OpenAIResponses(protocol_dialect.ProtocolDialect):
     kind = KIND
 
     def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest:
@@ -69,7 +61,7 @@ class OpenAIResponses(ProtocolDialect):
             body["include"] = ["reasoning.encrypted_content"]
             effort: Object = {"effort": request.reasoning} if request.reasoning else {}
             body["reasoning"] = {"summary": "auto", **effort}
-        body.update(sampling_options(request, abilities))
+        body.update(protocol_dialect.sampling_options(request, abilities))
         return OutgoingRequest("/responses", body)
 
     def build_reply_reader(self, request: Request) -> "ResponsesReplyReader":
@@ -82,7 +74,7 @@ class OpenAIResponses(ProtocolDialect):
             return None if kept == body["input"] else {**body, "input": kept}
         if "reasoning.summary" in failure.what and value_at(body, "reasoning", "summary"):
             return {**body, "reasoning": without_fields(object_at(body, "reasoning"), "summary")}
-        return without_refused_option(body, failure, _OPTIONAL)
+        return protocol_dialect.without_refused_option(body, failure, _OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +143,7 @@ class ResponsesReplyReader(ReplyReaderBase):
             return self._read_whole_response(value)
         match text_at(value, "type"):
             case "error":
-                raise self._failure_of_body(value if find_error_in(value) else {"error": value})
+                raise self._failure_of_body(value if protocol_dialect.find_error_in(value) else {"error": value})
             case "response.failed":
                 raise self._failure_of_body(object_at(value, "response"))
             case "response.completed" | "response.incomplete" as kind:
@@ -161,7 +153,7 @@ class ResponsesReplyReader(ReplyReaderBase):
                 return self._read_item(
                     number_at(value, "output_index"), object_at(value, "item"), done=kind.endswith("done")
                 )
-        if find_error_in(value):
+        if protocol_dialect.find_error_in(value):
             raise self._failure_of_body(value)
         return self._read_event(value)
 
@@ -211,7 +203,7 @@ class ResponsesReplyReader(ReplyReaderBase):
 
     def _read_whole_response(self, response: Object) -> list[Delta]:
         """Read the whole response of a server that does not stream."""
-        if find_error_in(response):
+        if protocol_dialect.find_error_in(response):
             raise self._failure_of_body(response)
         deltas: list[Delta] = []
         for index, item in enumerate(list_at(response, "output")):

@@ -16,15 +16,9 @@ from typing import TYPE_CHECKING, Any
 import certifi
 
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed, StoreFull
-from helix_desktop.store.shared import postgres_pool
+from helix_desktop.store.shared import postgres_pool, row_store
 from helix_desktop.store.shared.row_encryption import INSTALL
-from helix_desktop.store.shared.row_store import (
-    ROW_KEY_BYTES,
-    RowUsage,
-    Tombstone,
-    is_private_host,
-    quota_reached_error,
-)
+from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone, is_private_host
 
 if TYPE_CHECKING:
     import psycopg
@@ -114,7 +108,7 @@ class PostgresRowStore:
         if self._left < 0:
             used = self.fetch_row_usage()
             if used.quota and used.bytes + added_bytes > used.quota:
-                raise quota_reached_error(used.quota)
+                raise row_store.quota_reached_error(used.quota)
             near = used.quota and used.bytes + _LOOKED_AGAIN * max(added_bytes, 1 << 20) > used.quota
             self._left = 0 if near else _LOOKED_AGAIN
 

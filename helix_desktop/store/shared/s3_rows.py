@@ -23,15 +23,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 from helix_desktop import errors
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.shared import row_store
 from helix_desktop.store.shared.known_leases import seconds_since_start_of_computer
 from helix_desktop.store.shared.row_encryption import INSTALL
-from helix_desktop.store.shared.row_store import (
-    ROW_KEY_BYTES,
-    RowUsage,
-    Tombstone,
-    is_private_host,
-    quota_reached_error,
-)
+from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone, is_private_host
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -84,7 +79,7 @@ class S3RowStore:
                 return
             used = self.fetch_row_usage()
             if used.quota and used.bytes + sum(map(len, new.values())) > used.quota:
-                raise quota_reached_error(used.quota)
+                raise row_store.quota_reached_error(used.quota)
             pack = self._create_pack(new)
             self._fetch_forgotten_names()
             if self._gone.intersection(new):  # Another machine forgot rows of this pack meanwhile.

@@ -9,15 +9,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.command_lines import program_tables
-from helix_desktop.tools.command_lines.program_finder import (
-    ProgramFinder,
-    StartedProgram,
-    WrapperReader,
-    WrittenCommand,
-    find_end_of_options,
-    option_values,
-)
+from helix_desktop.tools.command_lines import program_finder, program_tables
+from helix_desktop.tools.command_lines.program_finder import ProgramFinder, StartedProgram
 from helix_desktop.tools.command_lines.program_tables import WrapperProgram, word_set
 from helix_desktop.tools.command_lines.shell_parser import ANY, MANY, UnreadableCommand, is_certain_word
 
@@ -70,9 +63,9 @@ def _find_behind_git_subcommand(finder: ProgramFinder, words: list[str]) -> list
     short = "-s" if name in ("merge", "pull", "rebase") else "--stra"
     if any(word.startswith((short, "--stra")) and not word.startswith("--strategy-") for word in rest):
         finder.doubts.append("git is told which program merges")
-    found = option_values(rest, tuple(program_tables.GIT_COMMAND_OPTIONS - {"-u", "-x"}))
+    found = program_finder.option_values(rest, tuple(program_tables.GIT_COMMAND_OPTIONS - {"-u", "-x"}))
     if name == "rebase":
-        found += option_values(rest, ("-x",), clusters=True)
+        found += program_finder.option_values(rest, ("-x",), clusters=True)
     if name in ("clone", "fetch", "ls-remote", "pull") and any("::" in word for word in rest):
         finder.doubts.append("git is given an address that runs a program")
     if any(re.match(r"-O.|-O$|-u$|-c$|--config", word) for word in rest) and name in ("grep", "clone"):
@@ -195,7 +188,7 @@ def find_behind_env(finder: ProgramFinder, rest: list[str]) -> list[StartedProgr
 
 
 def find_behind_sudo(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
-    at = find_end_of_options(program_tables.WRAPPERS["sudo"], rest)
+    at = program_finder.find_end_of_options(program_tables.WRAPPERS["sudo"], rest)
     opens = any(re.match(r"-[A-Za-z]*[sie]|--(?:shell|login|edit)", word) for word in rest[:at])
     if opens and (at is None or at >= len(rest)):
         raise UnreadableCommand("another shell reads commands that are not part of this command")
@@ -209,11 +202,11 @@ def find_behind_xargs(finder: ProgramFinder, rest: list[str]) -> list[StartedPro
     )  # fmt: skip
     rest = ["-I{}" if word in ("-i", "--replace") else word for word in rest]
     rest = [f"-I{word[2:]}" if re.match(r"-i.", word) else word for word in rest if not re.fullmatch(r"-l\d*", word)]
-    at = find_end_of_options(prefix, rest)
+    at = program_finder.find_end_of_options(prefix, rest)
     if at is None:
         return finder.guess_programs(rest)
     words = rest[at:]
-    for mark in option_values(rest[:at], ("-I", "-J", "--replace")):
+    for mark in program_finder.option_values(rest[:at], ("-I", "-J", "--replace")):
         words = [word.replace(mark, MANY) if mark else word for word in words]
     return finder.find_in_words((*words, MANY), sure=True) if words else []
 
@@ -256,7 +249,7 @@ def find_behind_parallel(finder: ProgramFinder, rest: list[str]) -> list[Started
 def find_behind_flock(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     bare = program_tables.word_set("shared exclusive nonblock nb unlock close no-fork verbose")
     prefix = WrapperProgram("sexnuFo", "wE", bare, program_tables.word_set("timeout wait conflict-exit-code"))
-    at = find_end_of_options(prefix, rest)
+    at = program_finder.find_end_of_options(prefix, rest)
     if at is None:
         return finder.guess_programs(rest)
     behind = rest[at + 1 :]
@@ -267,7 +260,7 @@ def find_behind_flock(finder: ProgramFinder, rest: list[str]) -> list[StartedPro
 
 def find_behind_su_or_script(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     """Find programs in `script -c text` and `su -c text`. Without that, a shell reads what to run."""
-    found = option_values(rest, ("-c", "--command", "--session-command"), clusters=True)
+    found = program_finder.option_values(rest, ("-c", "--command", "--session-command"), clusters=True)
     if "--" in rest:
         return finder.guess_programs(rest)
     if not found and not any(word in ("--version", "--help", "-V", "-h") for word in rest):
@@ -284,7 +277,7 @@ def find_behind_runuser(finder: ProgramFinder, rest: list[str]) -> list[StartedP
 def find_behind_watch(finder: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
     bare = program_tables.word_set("beep color errexit chgexit no-title exec precise no-wrap differences")
     prefix = WrapperProgram("bcCdegprtwx", "nq", bare, program_tables.word_set("interval"))
-    at = find_end_of_options(prefix, rest)
+    at = program_finder.find_end_of_options(prefix, rest)
     if at is None:
         return finder.guess_programs(rest)
     return [*finder.find_in_text(" ".join(rest[at:])), *finder.find_in_words(tuple(rest[at:]), sure=False)]
@@ -316,7 +309,7 @@ def _split_env_text(text: str) -> list[str]:
         raise UnreadableCommand("it has an unclosed quote") from None
 
 
-WRAPPER_READERS: dict[str, WrapperReader] = {
+WRAPPER_READERS: dict[str, program_finder.WrapperReader] = {
     "sh": find_behind_shell, "eval": find_behind_eval, "source": find_behind_source, ".": find_behind_source,
     "trap": find_behind_trap, "command": find_behind_command, "env": find_behind_env, "sudo": find_behind_sudo,
     "xargs": find_behind_xargs, "find": find_behind_find, "parallel": find_behind_parallel, "flock": find_behind_flock,
@@ -338,7 +331,7 @@ class KnownPrograms:
     programs in ways not understood. `texts`: words that may name another program.
     """
 
-    commands: tuple[WrittenCommand, ...]
+    commands: tuple[program_finder.WrittenCommand, ...]
     is_plain: bool
     doubts: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
@@ -420,7 +413,7 @@ def is_safe_prefix(words: Sequence[str]) -> bool:
     return name in SAFE_PROGRAMS or (len(words) > 1 and words[1] in SAFE_SUBCOMMANDS.get(name, ()))
 
 
-def rule_commands_for(one: WrittenCommand) -> list[str]:
+def rule_commands_for(one: program_finder.WrittenCommand) -> list[str]:
     """What a rule could say: `git log *`, `git log -3 *`, `git log -3`. Where another program could follow, the words alone.
 
     The first is what the user gets with one click, so for a command that changes or deletes it is the command itself.

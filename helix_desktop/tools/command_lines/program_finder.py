@@ -8,16 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.command_lines import program_tables
+from helix_desktop.tools.command_lines import program_tables, shell_parser
 from helix_desktop.tools.command_lines.program_tables import WrapperProgram
-from helix_desktop.tools.command_lines.shell_parser import (
-    MANY,
-    RESERVED,
-    SimpleCommand,
-    UnreadableCommand,
-    is_certain_word,
-    parse_command_line,
-)
+from helix_desktop.tools.command_lines.shell_parser import MANY, UnreadableCommand, is_certain_word
 
 _VERSION = re.compile(r"[\d.]+$")
 # No two parts match the same characters, so a model's long words cannot make these slow.
@@ -85,7 +78,7 @@ def may_start_programs(text: str) -> bool:
 
 
 _DEEPEST = 10
-_NO_PROGRAMS = RESERVED - {"time"}  # Words of the shell that start no program.
+_NO_PROGRAMS = shell_parser.RESERVED - {"time"}  # Words of the shell that start no program.
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +131,7 @@ class ProgramFinder:
         self.depth += 1
         if self.depth > _DEEPEST:
             raise UnreadableCommand("it nests too many shells")
-        reading = parse_command_line(text)
+        reading = shell_parser.parse_command_line(text)
         if reading.only_bash and not bash:
             raise UnreadableCommand("different shells interpret it differently")
         self.written_files += reading.written_files
@@ -160,7 +153,7 @@ class ProgramFinder:
         if self.has_arithmetic and self.has_quoted_substitution:
             raise UnreadableCommand("an arithmetic expression can run text as a command")
 
-    def find_in_simple_command(self, simple: SimpleCommand) -> list[WrittenCommand]:
+    def find_in_simple_command(self, simple: shell_parser.SimpleCommand) -> list[WrittenCommand]:
         self.texts += [value for _, value in simple.assignments]
         starts = [one for name, value in simple.assignments for one in self.find_in_variable(name, value)]
         if not simple.words:
