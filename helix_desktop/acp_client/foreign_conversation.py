@@ -110,7 +110,7 @@ class ForeignConversation:
         stops = {facts.TurnEnd.STOPPED: facts.Stop.STOPPED, facts.TurnEnd.FAILED: facts.Stop.CUT}
         await turn.recorder.finish_turn(stops.get(end.reason, facts.Stop.END), usage)
         await self._record_setup(turn.conversation)
-        changes = await turn.kit.record_unfinished_changes(turn.conversation.id)
+        changes = await turn.kit.collect_unfinished_changes(turn.conversation.id)
         await turn.conversation.append_facts(*changes, end)
 
     async def _record_setup(self, conversation: Conversation) -> None:

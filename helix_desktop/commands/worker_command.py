@@ -146,4 +146,4 @@ async def _work_on_tasks(bench: Workbench, arguments: argparse.Namespace, consol
         finally:
             forget()
             own.remove(worker)
-    return AGAIN if worker.is_wanted_elsewhere and not arguments.is_draining else 0
+    return AGAIN if worker.must_release_workspace and not arguments.is_draining else 0

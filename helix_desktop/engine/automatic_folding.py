@@ -179,7 +179,7 @@ class FoldSteward:
             raise NotFound(f"There is no fold {fold!r} in this conversation.")
         if fold not in state.branch.live:
             raise ActionRefused("This fold has already been undone.")
-        if state.is_forgotten(folded):
+        if state.is_output_forgotten(folded):
             raise ActionRefused("The output was permanently removed at your request, so it cannot be restored.")
         meter = self.current_situation(self.conversation.expected_state).meter
         more = round((state.branch.view_tokens_without_fold(fold) - state.branch.total_tokens) * meter.factor)

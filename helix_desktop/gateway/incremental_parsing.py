@@ -70,7 +70,7 @@ BodyBytes = bytes | bytearray
 BodyPieces = Sequence[bytes | bytearray | memoryview]
 
 
-class ValuePlaces(NamedTuple):
+class ValueOffsets(NamedTuple):
     """Where each value of a body's list is in its bytes. Empty if unknown."""
 
     content: BodyBytes
@@ -85,7 +85,7 @@ class ValueInBytes(dict[str, Json]):
 
     __slots__ = ("at", "places")
 
-    def __init__(self, places: ValuePlaces, at: int) -> None:
+    def __init__(self, places: ValueOffsets, at: int) -> None:
         self.places = places
         self.at = at
 
@@ -139,7 +139,7 @@ class ParsedBody:
     """
 
     wire: str
-    places: ValuePlaces
+    places: ValueOffsets
     value: dict[str, Json]
     messages: list[Wired]
     chain: tuple[str, ...]
@@ -238,7 +238,7 @@ class BodyParser:
 class _MessageReader:
     """Makes messages from values while a body is parsed, and keeps no values. Stops after about `most`."""
 
-    def __init__(self, wire: str, places: ValuePlaces, most: int | None = None) -> None:
+    def __init__(self, wire: str, places: ValueOffsets, most: int | None = None) -> None:
         self.places = places
         self.values: list[Json] = []
         self.messages: list[Wired] = []
@@ -294,7 +294,7 @@ def _parse_messages(wire: str, values: Sequence[Json], before: Sequence[Wired] =
 def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> ParsedBody | None:
     """`first`: about how many values to keep and make messages of; None: all."""
     check_bracket_count(content, 0)
-    places = ValuePlaces(content, array("q"), array("q"))
+    places = ValueOffsets(content, array("q"), array("q"))
     reader = _MessageReader(wire, places, first)
     try:
         read_values_of_list(places, MESSAGE_FIELDS[wire].encode(), reader.add_values)
@@ -305,7 +305,7 @@ def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> P
             return None
         messages = WIRE_MODULES[wire].parse_messages(value)
         chain = compute_message_hashes(wire, messages[count_leading_instructions(messages) :])
-        places = ValuePlaces(content, array("q"), array("q"))
+        places = ValueOffsets(content, array("q"), array("q"))
         return ParsedBody(wire, places, value, messages, chain, WIRE_MODULES[wire].parse_head(value), None)
     reader.add_last_message()
     head = WIRE_MODULES[wire].parse_head({**value, MESSAGE_FIELDS[wire]: reader.instructions})
@@ -318,7 +318,7 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
     content_before, begins, ends = before.places
     known = bisect_right(ends, same)
     check_bracket_count(content, ends[known - 1])
-    places = ValuePlaces(content, begins[:known], ends[:known])
+    places = ValueOffsets(content, begins[:known], ends[:known])
     reader = _MessageReader(wire, places)
     reader.reuse_from_previous_body(before, known)
     try:
@@ -337,7 +337,7 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
     return ParsedBody(wire, places, value, messages, chain, head, marked, reader.instructions, before.previous)
 
 
-def _find_marked_values(places: ValuePlaces, known: int = 0, before: Iterable[int] = ()) -> frozenset[int]:
+def _find_marked_values(places: ValueOffsets, known: int = 0, before: Iterable[int] = ()) -> frozenset[int]:
     """Return the values that may have a mark. `before`: earlier ones; `known` values are the same."""
     content, begins, ends = places
     marks = _find_all_in_steps(content, b'"cache_control"', begins[known], ends[-1]) if known < len(begins) else ()
@@ -348,7 +348,7 @@ def _is_instruction_or_tools(unit: Json) -> bool:
     return object_at(unit).get("role") in _SYSTEM or "tools" in object_at(unit)
 
 
-def _parse_body_without_message_list(wire: str, places: ValuePlaces, units: list[Json]) -> dict[str, Json]:
+def _parse_body_without_message_list(wire: str, places: ValueOffsets, units: list[Json]) -> dict[str, Json]:
     name = MESSAGE_FIELDS[wire]
     content, begins, ends = places
     if not begins:
@@ -468,7 +468,7 @@ def check_bracket_count(content: BodyBytes, at: int, most: int = MOST_OPENING_SI
             raise ValueError(f"There are more than {most:,} lists and objects.")
 
 
-def read_values_of_list(places: ValuePlaces, name: bytes, add: Callable[[list[Json]], object]) -> None:
+def read_values_of_list(places: ValueOffsets, name: bytes, add: Callable[[list[Json]], object]) -> None:
     """Read the list of that name: note its objects' places, and pass them to `add`. Raises MessagesNotFound."""
     content = places.content
     at = _end_of_repeat(_SPACE, content, 0)
@@ -497,7 +497,7 @@ def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
     return end, _end_of_repeat(_SPACE, content, at + 1)
 
 
-def _read_values_from(places: ValuePlaces, at: int, add: Callable[[list[Json]], object]) -> None:
+def _read_values_from(places: ValueOffsets, at: int, add: Callable[[list[Json]], object]) -> None:
     """Read a list's objects, many small ones at once, or for a while one by one if that fails."""
     content, begins, ends = places
     one_by_one_until = at

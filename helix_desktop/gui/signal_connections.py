@@ -134,7 +134,7 @@ def _wire_sidebar(window: MainWindow) -> None:
     side.sharing_wanted.connect(window.window_actions["share-workspace"].trigger)
     side.new_wanted.connect(window.window_actions["new"].trigger)
     side.search.search_everywhere_wanted.connect(window.palette_box.open_palette)
-    side.workspace_menu_wanted.connect(lambda at: window.rail.open_workspace_menu(window.showing.workspace_id, at))
+    side.workspace_menu_wanted.connect(lambda at: window.rail.show_workspace_menu(window.showing.workspace_id, at))
     window.palette_box.search_wanted.connect(partial(message_sending.search_everywhere, window))
     window.palette_box.closed.connect(lambda: _focus_composer_in_chat(window))
     on("palette", lambda: window.palette_box.open_palette(window.sidebar.search.text()))

@@ -96,7 +96,7 @@ def _jail_and_exec_command(options: dict[str, Any], group: str, command: list[st
         if options.get("landlock"):
             restrict_this_process(options)
         elif options.get("scoped"):
-            close_abstract_sockets()
+            block_abstract_sockets()
         if options.get("filter"):
             command = [command[0], "--seccomp", str(_open_seccomp_filter()), *command[1:]]
         os.execvp(command[0], command)  # noqa: S606 -- to run this command is the purpose
@@ -330,7 +330,7 @@ def restrict_this_process(options: dict[str, Any]) -> None:
     _refuse_sockets(network=bool(options.get("network")))
 
 
-def close_abstract_sockets() -> None:
+def block_abstract_sockets() -> None:
     """Cut this process off from abstract sockets of others (X11, D-Bus), which network access would reach.
 
     Does nothing if the kernel cannot do that.

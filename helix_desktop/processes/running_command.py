@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from helix_desktop import concurrency
+from helix_desktop.concurrency import finish_making
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes import jobs_windows, starter
 from helix_desktop.processes.jail import jail_command_line, list_descendants
@@ -50,9 +50,7 @@ class RunningCommand:
         """Start the command locked in. Its output and error output are one stream, unless `stderr`
         is a pipe. If this is cancelled, end the command, since asyncio would kill only its keeper.
         """
-        return await concurrency.finish_making(
-            cls._start_with_lifeline(launch, command_line, stdin, stderr), cls.end_and_wait
-        )
+        return await finish_making(cls._start_with_lifeline(launch, command_line, stdin, stderr), cls.end_and_wait)
 
     @classmethod
     async def _start_with_lifeline(

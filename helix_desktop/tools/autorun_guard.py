@@ -264,12 +264,12 @@ class _AutorunScan:
             if not stat.S_ISDIR(found.st_mode):
                 return None
             settled = 0 <= found.st_ctime_ns < time.time_ns() - _SETTLED
-            entries = self._list_folder(path)
+            entries = self._list_folder_or_suspect_it(path)
             return _sort_folder_entries(stamp, entries, inside, self.guard.is_file_hidden, settled=settled)
         except OSError:
             return None
 
-    def _list_folder(self, path: str) -> list[os.DirEntry[str]]:
+    def _list_folder_or_suspect_it(self, path: str) -> list[os.DirEntry[str]]:
         """List a folder. One that can't be listed, though its files can be opened by name, is suspect."""
         if self._open_closed_entry(path, os.R_OK | os.X_OK):
             self.shut.append(path)
@@ -296,7 +296,7 @@ class _AutorunScan:
         folders = [path] if self._is_inside_roots(os.path.realpath(path)) else []
         for folder in folders:  # The loop itself appends to this list.
             with suppress(OSError):
-                for entry in self._list_folder(folder):
+                for entry in self._list_folder_or_suspect_it(folder):
                     if entry.is_dir(follow_symlinks=False):
                         folders += [entry.path] if len(folders) < _MOST_FOLDERS else []
                     else:
@@ -465,7 +465,7 @@ class _AutorunScan:
         if os.path.islink(path):
             self.found[path] = AutorunFile("", None, os.readlink(path))
         with suppress(OSError):
-            for entry in self._list_folder(path):
+            for entry in self._list_folder_or_suspect_it(path):
                 if not entry.name.endswith(".sample"):
                     if entry.is_dir():
                         self._add_all_files(entry.path)

@@ -167,7 +167,7 @@ async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: Too
     await asyncio.to_thread(workspace_roots.list_folder, use.roots, place)
     folder = place.full_path
     network, free = args.flag_argument("network"), args.flag_argument("outside_sandbox")
-    needs = await _parse_needs(commands, use, args, network=network)
+    needs = await _check_command_needs(commands, use, args, network=network)
     action = _action_of_command(commands, line, use.roots.folders[0], folder, network=network, outside=free)
     await use.permit(action if free else await _action_with_needs(commands, use, action, needs))
     if args.flag_argument("background"):
@@ -192,7 +192,7 @@ async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: Too
     return await followed.follow_to_end()
 
 
-async def _parse_needs(
+async def _check_command_needs(
     commands: WorkspaceCommands, use: ToolResources, args: ToolArguments, *, network: bool
 ) -> CommandNeeds:
     names = [name.strip() for name in args.text_argument("needs").split(",") if name.strip()]

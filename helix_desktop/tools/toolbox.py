@@ -260,7 +260,7 @@ class Toolbox:
         return await tool.run_tool(
             args,
             built_in_tool.ToolResources(
-                call, context, permit, self._around, seen, self._read_check_for(context.conversation)
+                call, context, permit, self._around, seen, self._build_read_check(context.conversation)
             ),
         )
 
@@ -288,7 +288,7 @@ class Toolbox:
 
         return ensure_permitted
 
-    def _read_check_for(self, conversation: str) -> Callable[[str], bool]:
+    def _build_read_check(self, conversation: str) -> Callable[[str], bool]:
         def is_readable(path: str) -> bool:
             action = ToolAction(ToolName.READ_FILE, ActionEffect.READ, "", "", path=path)
             return self._permissions.decide_for_conversation(action, conversation).verdict == "allow"

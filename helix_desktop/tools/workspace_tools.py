@@ -126,7 +126,7 @@ class WorkspaceTools:
         """Restore files as they were before these facts, with a sentence for each."""
         return await restore_files_to_before(facts, self.resources)
 
-    async def record_unfinished_changes(self, conversation: str) -> Sequence[FilesChanged]:
+    async def collect_unfinished_changes(self, conversation: str) -> Sequence[FilesChanged]:
         """Return, at a turn's end, the changes of steps that were stopped or go on in the background."""
         checkpoints = self.resources.checkpoints
         if checkpoints is None:

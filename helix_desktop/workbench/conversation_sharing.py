@@ -162,7 +162,7 @@ class WorkspaceSharing:
         if strict or self.sharing_state.state != "away":
             try:
                 await self.acquire_lease_for_turn(conversation)
-                if not self.unsent.has_room():
+                if not self.unsent.may_write_more_facts():
                     await self.wait_until_sent()
             except ActionRefused:
                 raise
@@ -258,7 +258,7 @@ class WorkspaceSharing:
     @asynccontextmanager
     async def _hold_while_writing(self, conversation: str, count: int) -> AsyncIterator[None]:
         """Facts are written within. ActionRefused when another machine writes there, unless a turn began earlier: it becomes a branch."""
-        async with self.unsent.hold_room(count, partial(self._may_wait_for_room, conversation), self._poke.set):
+        async with self.unsent.reserve_facts(count, partial(self._may_wait_for_room, conversation), self._poke.set):
             if machine := self.machine_writing_now(conversation):
                 raise ActionRefused(
                     f"{machine} is working in this conversation.",
@@ -415,7 +415,7 @@ class UnsentFacts:
         if written >= self._written_at_count:
             self._counted, self._written_at_count = unsent, written
 
-    def has_room(self, place: object = None) -> bool:
+    def may_write_more_facts(self, place: object = None) -> bool:
         """For the line up to `place`, or all of it. What is larger than the bound goes alone."""
         line = list(self._line)
         ahead = line[: line.index(place) + 1] if place else line
@@ -424,14 +424,14 @@ class UnsentFacts:
         return unsent + sum(map(self._line.__getitem__, ahead)) <= most or (unsent <= 0 and ahead == line[:1])
 
     @asynccontextmanager
-    async def hold_room(
+    async def reserve_facts(
         self, count: int, may_wait: Callable[[], bool], send: Callable[[], object]
     ) -> AsyncIterator[None]:
         """So many facts are written within. Waits for room, in turn, while `may_wait`; `send` asks for what is unsent to be sent."""
         place = object()
         self._line[place] = count
         try:
-            while may_wait() and not self.has_room(place):
+            while may_wait() and not self.may_write_more_facts(place):
                 send()
                 await asyncio.sleep(_LOOK_SECONDS)
             yield

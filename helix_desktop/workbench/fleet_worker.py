@@ -120,7 +120,7 @@ class FleetWorker:
         self._is_draining.set()
 
     @property
-    def is_wanted_elsewhere(self) -> bool:
+    def must_release_workspace(self) -> bool:
         """Whether somebody else wants the workspace at once."""
         return not self._drain_seconds
 
@@ -160,7 +160,7 @@ class FleetWorker:
         room = self._at_once - sum(not one.waiting for one in self._claimed.values())
         notes, unsent = self._list.notes, self._bench.sharing.unsent
         try:
-            if room <= 0 or not unsent.has_room() or (await notes.read_state()).dollars_left("") <= 0:
+            if room <= 0 or not unsent.may_write_more_facts() or (await notes.read_state()).dollars_left("") <= 0:
                 return 0
             asked = seconds_since_start_of_computer()
             found = await self._list.claim_fleet_tasks(self._name, room, TASK_LEASE_SECONDS)

@@ -57,6 +57,7 @@ from helix_desktop.workbench.repository_copies import FolderCopy, RepositoryCopi
 from helix_desktop.workbench.rules_and_skills import ProjectInUse
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 from helix_desktop.workbench.slash_expansion import SlashCommands
+from helix_desktop.workbench.system_prompt_and_settings import build_system_prompt, model_of_role
 from helix_desktop.workbench.worker_claims import ConversationFences
 
 Listener = Callable[[session_events.Event], None]
@@ -422,7 +423,7 @@ class Workbench:
             setup=partial(self._build_step_setup, conversation),
             spawn=self.tasks.spawn_task,
             restore=kit.restore_files_before,
-            collect_file_changes=kit.record_unfinished_changes,
+            collect_file_changes=kit.collect_unfinished_changes,
             limits=lambda: self.fences.limit_conversation_cost(
                 conversation.id, system_prompt_and_settings.parse_turn_limits(self.workspace.settings.limits)
             ),
@@ -462,7 +463,7 @@ class Workbench:
         async with self.sessions.opening:  # Nobody may open the conversation before its tools are limited.
             await self._create_conversation(replace(started, copy=copy), new)
             self.workforce.add_agent_to_tree(new, wish)
-            if model := system_prompt_and_settings.model_of_role(
+            if model := model_of_role(
                 self.workforce.roles.find_role_file(wish.role), self.workspace.settings.models, self.models
             ):
                 self._instead[new] = model
@@ -696,9 +697,7 @@ class Workbench:
     def _build_system_prompt(self, settings: WorkspaceConfig, copy: str) -> facts.SystemSet:
         own = self._shared.instructions()
         roots = list(map(str, self.copies.tools_of_copy(copy).resources.roots.folders)) if copy else settings.roots
-        return system_prompt_and_settings.build_system_prompt(
-            self.name, roots, self.token_counter, own, settings.instructions
-        )
+        return build_system_prompt(self.name, roots, self.token_counter, own, settings.instructions)
 
     def _on_event(self, event: session_events.Event) -> None:
         self._partial.update_partial_reply(event)

@@ -21,7 +21,7 @@ from helix_desktop.gateway.folded_request import PreviousBody, build_folded_body
 from helix_desktop.gateway.incremental_parsing import (
     FIRST_VALUES,
     BodyParser,
-    ValuePlaces,
+    ValueOffsets,
     count_common_bytes,
     read_values_of_list,
 )
@@ -32,7 +32,7 @@ from tests.gateway.written import bodies, dumped, units
 
 
 def _values_of_list(content: bytes) -> tuple[Any, Any, list[Any]]:
-    places, values = ValuePlaces(content, array("q"), array("q")), list[Any]()
+    places, values = ValueOffsets(content, array("q"), array("q")), list[Any]()
     read_values_of_list(places, b"messages", values.extend)
     return places.begins, places.ends, values
 
@@ -429,7 +429,7 @@ def test_a_changed_list_has_the_bytes_of_all_other_values(monkeypatch: pytest.Mo
     assert b"".join(found.encode_changed_body({**found.value, "messages": units})) == changed, "of a body behind it"
 
 
-_NO_PLACES: Any = incremental_parsing.ValuePlaces(b"", array("q"), array("q"))
+_NO_PLACES: Any = incremental_parsing.ValueOffsets(b"", array("q"), array("q"))
 _WITHOUT_PLACES = incremental_parsing.ParsedBody("anthropic", _NO_PLACES, {}, [], (), SimpleNamespace(), None)  # type: ignore[arg-type]
 
 

@@ -240,7 +240,7 @@ class TestCommandInTheBackground:
         await self.session.conversation.append_facts(*filter(None, [outcome.files]))
 
     async def end_turn(self) -> None:
-        await self.session.conversation.append_facts(*await self.bench.kit.record_unfinished_changes(self.session.id))
+        await self.session.conversation.append_facts(*await self.bench.kit.collect_unfinished_changes(self.session.id))
 
     async def go_on_to_the_end(self, folder: Path) -> None:
         await asyncio.to_thread((folder / "go").write_text, "go")

@@ -554,7 +554,7 @@ async def test_a_file_that_two_copies_change_is_said_while_it_happens(desks: Des
         assert step is not None
         (kit.resources.roots.folders[0] / name).write_text(f"by {session.id}\n")
         heard.clear()
-        await session.conversation.append_facts(*await kit.record_unfinished_changes(session.id))
+        await session.conversation.append_facts(*await kit.collect_unfinished_changes(session.id))
         await asyncio.wait_for(heard.wait(), 30)
     rows = [bench.conversation_row(session.id) for session in (one, two)]
     assert [row.overlaps for row in rows if row is not None] == [(f"{project}/a",)] * 2

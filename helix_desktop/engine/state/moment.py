@@ -46,7 +46,7 @@ class Moment:
         """The fold, live or undone, with the user's wording where there is one; None where the branch has none."""
         return self.branch.folds.get(name)
 
-    def is_forgotten(self, fold: Folded) -> bool:
+    def is_output_forgotten(self, fold: Folded) -> bool:
         """Whether the output that a marker or an excerpt stands for was permanently removed; nothing brings it back."""
         gone = (self.record.forgotten.get(entry, self.seq + 1) <= self.seq for entry in fold.entries)
         return fold.kind in RECALLED and bool(fold.entries) and all(gone)
@@ -55,7 +55,7 @@ class Moment:
         """The tokens of the originals shown as markers and excerpts, without those that were permanently removed."""
         originals: dict[Cover, int] = {}
         for fold in map(self.branch.folds.__getitem__, self.branch.live):
-            if fold.kind in RECALLED and not self.is_forgotten(fold):
+            if fold.kind in RECALLED and not self.is_output_forgotten(fold):
                 originals[fold.cover] = max(originals.get(fold.cover, 0), fold.tokens_before)
         return sum(originals.values())
 

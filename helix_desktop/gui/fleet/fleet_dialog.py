@@ -175,7 +175,7 @@ class FleetDialog(TransientDialog):
         new = build_push_button(tr("New schedule…"), self, self._ask_for_schedule)
         self._switch = build_push_button(tr("Turn off"), self, self._switch_chosen_schedule)
         self._remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
-        self._schedule_list.currentItemChanged.connect(lambda _now, _before: self._show_schedule_buttons())
+        self._schedule_list.currentItemChanged.connect(lambda _now, _before: self._update_schedule_buttons())
         return self._build_list_page(self._schedule_list, build_row(new, 1, self._switch, self._remove, spacing=8))
 
     def _build_conversations_page(self) -> QWidget:
@@ -212,11 +212,11 @@ class FleetDialog(TransientDialog):
         def show_schedules(found: list[WorkSchedule]) -> None:
             self._schedules = found
             self._schedule_list.show_rows({one.id: fleet_rows.schedule_cells(one, self._names) for one in found})
-            self._show_schedule_buttons()
+            self._update_schedule_buttons()
 
         self._run_fleet_work(asyncio.to_thread(read_schedules, self._places.data), show_schedules)
 
-    def _show_schedule_buttons(self) -> None:
+    def _update_schedule_buttons(self) -> None:
         chosen = next((one for one in self._schedules if one.id == self._schedule_list.chosen_row()), None)
         for button in (self._switch, self._remove):
             button.setEnabled(chosen is not None)

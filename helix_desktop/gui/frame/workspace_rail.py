@@ -172,7 +172,7 @@ class WorkspaceRail(QWidget):
             self._column.addWidget(button)
             button.clicked.connect(lambda _checked=False, b=button: self.chosen.emit(b.workspace))
             button.customContextMenuRequested.connect(
-                lambda _at, b=button: self.open_workspace_menu(b.workspace, b.mapToGlobal(b.rect().topRight()))
+                lambda _at, b=button: self.show_workspace_menu(b.workspace, b.mapToGlobal(b.rect().topRight()))
             )
             button.dragged.connect(partial(self._drag_workspace_button, button))
             button.dropped.connect(partial(self._drop_workspace_button, button))
@@ -233,7 +233,7 @@ class WorkspaceRail(QWidget):
         self._layout.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
         return button
 
-    def open_workspace_menu(self, workspace: str, at: QPoint) -> None:
+    def show_workspace_menu(self, workspace: str, at: QPoint) -> None:
         """What can be done with a workspace, at a place of the screen."""
         menu = widgets.build_popup_menu(self)
         for steps, text in ((-1, tr("Move up")), (1, tr("Move down"))):

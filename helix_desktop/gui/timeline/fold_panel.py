@@ -57,7 +57,7 @@ class ShownFold:
 
     def list_foldable(self) -> list[Folded]:
         """The folds of the event that can be undone or redone: an output that was permanently removed can't be restored."""
-        return [fold for fold in self.event.current_folds if not self.event.history.is_forgotten(fold)]
+        return [fold for fold in self.event.current_folds if not self.event.history.is_output_forgotten(fold)]
 
 
 class FoldPanel(QWidget):
@@ -262,7 +262,7 @@ def _build_covered_output_boxes(shown: ShownFold, ink: DrawingStyle, width: floa
     for number, fold in enumerate(event.current_folds[:200]):
         undone = shown.is_fold_undone(fold.fold)
         about = fold_sentences.name_covered_part(event, fold.cover) if isinstance(fold.cover, PartRef) else ""
-        gone = event.history.is_forgotten(fold)
+        gone = event.history.is_output_forgotten(fold)
         right = tr("permanently removed") if gone else tr("Cache again") if undone else tr("Restore")
         status, chips = CallStatus.DONE if undone else CallStatus.CACHED, tuple(map(build_entry_chip, fold.entries[:1]))
         line = ToolCallLine(about or tr("output"), status, chips, right)

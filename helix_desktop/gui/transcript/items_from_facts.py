@@ -379,7 +379,7 @@ class TranscriptItems:
             self._append_item(TranscriptItem(TranscriptItemKind.PLAN, recorded))
         return ()
 
-    def _show_turn_end(self, recorded: facts.Recorded, fact: facts.TurnEnded) -> Iterable[int]:
+    def _add_turn_end_items(self, recorded: facts.Recorded, fact: facts.TurnEnded) -> Iterable[int]:
         stopped = self.calls.close_all_calls()
         stopped += self._clear_latest_failure()
         if fact.reason is facts.TurnEnd.FAILED:
@@ -550,7 +550,7 @@ _STEPS: dict[type, Callable[..., Iterable[int]]] = {
     facts.FoldFailed: TranscriptItems._add_fact_note,  # noqa: SLF001
     facts.TodoSet: TranscriptItems._show_plan,  # noqa: SLF001
     facts.FilesChanged: TranscriptItems._collect_file_changes,  # noqa: SLF001
-    facts.TurnEnded: TranscriptItems._show_turn_end,  # noqa: SLF001
+    facts.TurnEnded: TranscriptItems._add_turn_end_items,  # noqa: SLF001
     facts.Rewound: TranscriptItems._show_rewind,  # noqa: SLF001
     facts.Forgotten: TranscriptItems._add_fact_note,  # noqa: SLF001
     facts.Pinned: TranscriptItems._update_pinned_part,  # noqa: SLF001
