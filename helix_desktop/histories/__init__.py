@@ -1,1 +1,1 @@
-"""Reads other agents' histories from the disk: a module for each format, one result. It must not know conversations."""
+"""Reads other agents' histories from disk: a module for each format, one result. Knows nothing of conversations."""

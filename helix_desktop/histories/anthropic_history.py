@@ -1,4 +1,4 @@
-"""Messages as Anthropic's API takes them: `{"role", "content": [blocks]}`, by themselves or as Cline keeps them."""
+"""Reads messages in the form of Anthropic's API, `{"role", "content": [blocks]}`, alone or as Cline keeps them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -54,6 +54,6 @@ def _read_anthropic_message(value: Mapping[str, object]) -> list[RecordedMessage
 
 
 def _anthropic_reply_parts(content: object) -> list[ReplyPart]:
-    """Without what seals the reasoning: nobody says which provider it can go back to."""
+    """Return a reply's parts without signatures, as it is unknown which provider could read these."""
     parts = claude_code_history.read_claude_reply_parts(content, "")
     return [Reasoning(part.text) if isinstance(part, Reasoning) else part for part in parts]

@@ -1,10 +1,10 @@
 """Sessions of Claude Code: `~/.claude/projects/<project>/<session>.jsonl`, one event per line.
 
-Tried with what 2.1.197 writes here and with files of 1.0 and 2.0. A reply stands in several lines with one `message.id`, one per
-content block, and results may stand between them. Lines form a tree by `parentUuid`. A compaction is a `compact_boundary` and,
-behind it, the summary as a message; what came before is still in the file. What the program showed the model beside the messages
-stands in `attachment` lines. Sub-agents stand in the same file (`isSidechain`, until 2.0) or in `<session>/subagents/`.
-A large result stands in `<session>/tool-results/`, and the line has what the model saw of it.
+Tried with what 2.1.197 writes here and with files of 1.0 and 2.0. A reply stands in several lines with one `message.id`,
+one per content block, and results may stand between them. Lines form a tree by `parentUuid`. A compaction is a
+`compact_boundary` and, behind it, the summary as a message; what came before is still in the file. What the program showed
+the model beside the messages stands in `attachment` lines. Sub-agents stand in the same file (`isSidechain`, until 2.0) or
+in `<session>/subagents/`. A large result stands in `<session>/tool-results/`, and the line has what the model saw of it.
 """
 
 import json
@@ -41,7 +41,7 @@ from helix_desktop.protocols.anthropic import anthropic_gateway
 KIND = "claude-code"
 TAG = "anthropic api.anthropic.com"
 LARGEST_RESULT = 256 << 20
-LONGEST_REPLY = 3_600.0  # In seconds. A line that is later than this was written anew when its session was resumed.
+LONGEST_REPLY = 3_600.0  # Seconds. A line that is later than this was rewritten when its session was resumed.
 BASE_58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
 _TEXTS = ("prompt", "content", "snippet", "text", "message", "stdout")
@@ -56,7 +56,7 @@ def is_claude_code_row(value: Mapping[str, object]) -> bool:
 def read_claude_code_recordings(
     rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path
 ) -> list[RecordedSession]:
-    """The lines of the session and its sub-agents."""
+    """Return the session of these lines and its sub-agents."""
     main = [row for row in rows if not row.value.get("isSidechain")]
     aside = [row for row in rows if row.value.get("isSidechain")]
     alone = not main or path.parent.name == "subagents"
@@ -77,7 +77,7 @@ def _session_of_rows(rows: Sequence[HistoryRow]) -> str:
 
 @dataclass(slots=True)
 class _ClaudeCodeFile:
-    """Everything of one file. `beside`: the folder of what belongs to the session."""
+    """The content of one file. `beside`: the folder of what belongs to the session."""
 
     told: ReadingComplaints
     beside: Path
@@ -117,7 +117,7 @@ class _ClaudeCodeFile:
 
 
 def _node_of_event(value: Mapping[str, object]) -> HistoryNode | None:
-    """Its place in the tree; None for what is not part of the conversation."""
+    """Return an event's place in the tree, or None if it is no part of the conversation."""
     kind, message = value.get("type"), object_at(value, "message")
     boundary = kind == "system" and value.get("subtype") == "compact_boundary"
     shown = kind == "attachment" and isinstance(value.get("attachment"), Mapping)
@@ -131,7 +131,7 @@ def _node_of_event(value: Mapping[str, object]) -> HistoryNode | None:
 
 
 def _is_person_speaking(value: Mapping[str, object], message: Mapping[str, object]) -> bool:
-    """Whether a person says something: no result, no summary, nothing the program put in."""
+    """Whether a person speaks: no result, no summary, nothing that the program inserted."""
     if value.get("isMeta") or value.get("isCompactSummary") or "toolUseResult" in value:
         return False
     content = message.get("content")
@@ -150,24 +150,24 @@ def _rows_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
     return [*names, *(name for name in [*ends, text_at(boundary, "logicalParentUuid")] if name and name not in names)]
 
 
-# --- The lines of a session become messages
+# --- Turning a session's lines into messages
 
 
 @dataclass(slots=True)
 class _ClaudeCodeMessages(HistoryMessages):
-    """`steps`: where the reply of each message id stands, while it is still being written."""
+    """`steps`: where each message id's reply is, while it is still being written."""
 
     beside: Path = Path()
     steps: dict[str, int] = field(default_factory=dict)
-    places: dict[str, int] = field(default_factory=dict)  # By a line's id: the position of its message.
+    places: dict[str, int] = field(default_factory=dict)  # A message's position, by its line's id.
     boundary: Mapping[str, object] | None = None
-    of: dict[str, str] = field(default_factory=dict)  # By a reply's line: the message id of that reply.
+    of: dict[str, str] = field(default_factory=dict)  # A reply's message id, by the line's id.
     received: dict[int, float] = field(
         default_factory=dict
-    )  # By a reply's position: when its request reached Anthropic.
+    )  # The time at which a reply's request reached Anthropic, by the reply's position.
 
     def correct_times(self) -> None:
-        """By the times of requests: nothing that was sent in one is from later. Lines that were written anew have later times."""
+        """Correct times by those of requests: nothing sent in a request is later than it. Rewritten lines are later."""
         bound = math.inf
         for at in range(len(self.made) - 1, -1, -1):
             one, received = self.made[at], self.received.get(at, 0.0)
@@ -240,7 +240,7 @@ class _ClaudeCodeMessages(HistoryMessages):
         return replace(found, text=whole or found.text, shown=shown, child=child)
 
     def _find_whole_result(self, text: str, result: object) -> str:
-        """All of a result the model saw the beginning of: from its file, or as the line has it."""
+        """Return the whole of a result of which the model saw the beginning, from its file or its line."""
         if not text.startswith("<persisted-output>"):
             return ""
         if (found := _SAVED.search(text)) is not None:
@@ -251,7 +251,7 @@ class _ClaudeCodeMessages(HistoryMessages):
         return there if len(there) > len(text) else ""
 
     def _read_claude_attachment(self, value: Mapping[str, object]) -> None:
-        """What the program showed the model beside the messages."""
+        """Read what the program showed the model besides the messages."""
         found = object_at(value, "attachment")
         kind = text_at(found, "type") or "attachment"
         text = text_of_message_content(found.get("prompt"))
@@ -265,7 +265,7 @@ class _ClaudeCodeMessages(HistoryMessages):
             self.made.append(message)
 
     def _read_claude_compaction(self, value: Mapping[str, object], text: str) -> None:
-        """A summary in the place of what came before; where nothing came before in this file, it is a message."""
+        """Read a summary, which replaces what came before. If nothing in this file did, it is a message."""
         time, boundary = parse_time(value.get("timestamp")), self.boundary or {}
         self.boundary = None
         if not self.made:
@@ -281,7 +281,7 @@ class _ClaudeCodeMessages(HistoryMessages):
 
 
 def time_of_request(name: str) -> float:
-    """When Anthropic received a request, in seconds since 1970: its id is a UUID of version 7 in base 58. 0 if it is another id."""
+    """Return when Anthropic received a request, in seconds since 1970, by its id (a version 7 UUID in base 58), or 0."""
     digits = name.removeprefix("req_01")
     if len(digits) != 22 or not set(digits) <= set(BASE_58):
         return 0.0
@@ -308,7 +308,7 @@ def read_claude_reply_parts(content: object, model: str) -> list[ReplyPart]:
 
 
 def read_claude_thinking(block: Mapping[str, object], tag: str, model: str) -> Reasoning:
-    """A block of thinking as Anthropic signed it; what is not signed cannot go back."""
+    """Return a block of thinking with Anthropic's signature, without which it cannot be sent back."""
     if block.get("type") == "redacted_thinking":
         opaque = format_opaque_json(type="redacted_thinking", data=text_at(block, "data"))
         return Reasoning("", opaque=opaque, provider=tag, model=model)
@@ -322,7 +322,7 @@ def read_claude_call(block: Mapping[str, object]) -> ToolCall:
 
 
 def _text_of_claude_attachment(found: Mapping[str, object]) -> str:
-    """The text of an attachment: the field that has it, or all of it."""
+    """Return an attachment's text: the field with it, or everything."""
     for name in _TEXTS:
         value = found.get(name)
         if isinstance(value, str) and value.strip():
@@ -333,11 +333,11 @@ def _text_of_claude_attachment(found: Mapping[str, object]) -> str:
     return json.dumps({name: value for name, value in found.items() if name != "type"}, ensure_ascii=False)
 
 
-# --- Sub-agents and their own conversations
+# --- Sub-agents and their conversations
 
 
 def _group_by_subagent(rows: Sequence[HistoryRow]) -> list[list[HistoryRow]]:
-    """The sub-agents of one file: each begins with a row that has no parent among them."""
+    """Group rows by sub-agent: each begins with a row whose parent is not among the rows."""
     groups: dict[str, list[HistoryRow]] = {}
     of: dict[str, str] = {}
     for row in rows:
@@ -360,7 +360,7 @@ def _read_subagent(
 
 
 def _call_that_started(main: Sequence[RecordedSession], task: str) -> str:
-    """The call that gave a sub-agent this task."""
+    """Return the call that gave a sub-agent this task."""
     for call in (call for one in main for message in one.messages for call in message.calls):
         given = text_at(parse_json_or_none(call.arguments), "prompt") if call.name in ("Task", "Agent") else ""
         if given.strip() == task.strip() != "":
@@ -369,7 +369,7 @@ def _call_that_started(main: Sequence[RecordedSession], task: str) -> str:
 
 
 def _mark_as_subagent(made: list[RecordedSession], path: Path, rows: Sequence[HistoryRow]) -> list[RecordedSession]:
-    """A sub-agent's file: the session that started it is named in its rows, or by its folder."""
+    """Mark a sub-agent's session. Its rows or its folder name the session that started it."""
     parent = _session_of_rows(rows) or path.parent.parent.name
     task = made[0].messages[0].text if made and made[0].messages else ""
     return [
@@ -378,7 +378,7 @@ def _mark_as_subagent(made: list[RecordedSession], path: Path, rows: Sequence[Hi
 
 
 def _link_results_to_subagents(made: list[RecordedSession], path: Path) -> list[RecordedSession]:
-    """Results of calls of sub-agents name the conversation they came from."""
+    """Set, in results of sub-agents' calls, the conversation from which they came."""
     folder = path.parent / path.stem / "subagents"
 
     def named(message: RecordedMessage) -> RecordedMessage:

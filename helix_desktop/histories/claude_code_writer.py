@@ -1,7 +1,7 @@
 """Writes sessions for Claude Code, whose reader is `claude_code_history`. Resumed by 2.1.197: `claude --resume ID`.
 
-Where the original lines are still there they are given back byte for byte, with the session's id alone changed. Otherwise each
-message is one line, in one chain. A compaction is a `compact_boundary` and the summary behind it.
+Where the original lines are still there they are given back byte for byte, with the session's id alone changed.
+Otherwise each message is one line, in one chain. A compaction is a `compact_boundary` and the summary behind it.
 """
 
 import json
@@ -17,12 +17,12 @@ from helix_desktop.histories.session_export import arguments_object
 from helix_desktop.histories.session_writing import format_iso_time, plain_call_id
 
 SEEN_VERSION = "2.1.197"
-_LONGEST_NAME = 200  # In characters. Claude Code shortens longer names of a project's folder in its own way.
+_LONGEST_NAME = 200  # Characters. Claude Code shortens longer names of a project's folder in its own way.
 Block = dict[str, Any]
 
 
 def encode_project_folder(folder: str) -> str:
-    """The name of the folder that has the sessions of a working folder; empty where it would be too long."""
+    """Return the name of the folder for a working folder's sessions, or an empty string if it is too long."""
     name = re.sub(r"[^a-zA-Z0-9]", "-", folder)
     return name if len(name) <= _LONGEST_NAME else ""
 

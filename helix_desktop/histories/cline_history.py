@@ -1,8 +1,8 @@
 """Tasks of Cline: `…/saoudrizwan.claude-dev/tasks/<id>/api_conversation_history.json`, messages in Anthropic's form.
 
-Tried with what 2.18.0 of its command line writes here. Most models are asked to write their calls as tags, and the result comes in a
-user's text; both are read as what they are. What Cline cut out of the middle of a long task is told
-in `ui_messages.json` as a range of messages; it becomes a fold (untried).
+Tried with what 2.18.0 of its command line writes here. Most models are asked to write their calls as
+tags, and the result comes in a user's text; both are read as what they are. What Cline cut out of the
+middle of a long task is told in `ui_messages.json` as a range of messages; it becomes a fold (untried).
 """
 
 import re
@@ -28,7 +28,7 @@ _CALL_END = re.compile(r"</(\w+)>\s*\Z")
 _TAG = re.compile(r"<(/?)(\w+)>")
 _RESULT = re.compile(r"\[(\w+)[^\n]*\] Result:\n?")
 _FOLDER = re.compile(r"# Current Working Directory \((.{0,1024}?)\) Files")
-# Cline appends such text to what the user wrote.
+# Cline appends such text to the user's.
 _NOT_SAID = "<environment_details>", "# task_progress", "# TODO LIST", "# todo"
 
 
@@ -51,7 +51,7 @@ def folder_in_cline_text(text: str) -> str:
 
 
 def _call_at_end(text: str) -> tuple[str, str, str] | None:
-    """What stands before the call that ends a text, the call's name, and what is between its tags."""
+    """Return what precedes the call at a text's end, the call's name, and the text between its tags."""
     closing = _CALL_END.search(text)
     begin = text.find(f"<{closing[1]}>\n", 0, closing.start()) if closing else -1
     if closing is None or begin < 0:
@@ -60,7 +60,7 @@ def _call_at_end(text: str) -> tuple[str, str, str] | None:
 
 
 def _fields_of_call(text: str) -> dict[str, str]:
-    """Each pair of tags that is in no other pair, in one pass: a model may write any number of tags."""
+    """Return the content of each outermost pair of tags, in one pass, however many tags there are."""
     tags = list(_TAG.finditer(text))
     closings: dict[str, deque[re.Match[str]]] = {}
     for tag in tags:
@@ -70,7 +70,7 @@ def _fields_of_call(text: str) -> dict[str, str]:
     after = 0
     for tag in tags:
         if tag[1]:
-            closings[tag[2]].popleft()  # It stands before all tags that follow.
+            closings[tag[2]].popleft()  # It precedes all following tags.
         elif tag.start() >= after and (own := closings.get(tag[2])):
             fields[tag[2]] = text[tag.end() : own[0].start()].strip("\n")
             after = own[0].end()
@@ -78,7 +78,7 @@ def _fields_of_call(text: str) -> dict[str, str]:
 
 
 def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
-    """The rows, with a call that is written as tags, and its result in the next row, as blocks of their own."""
+    """Return the rows with calls that are written as tags, and results in the next row, as separate blocks."""
     values = [dict(row.value) for row in rows]
     for at, (asked, answered) in enumerate(pairwise(values)):
         blocks, back = objects_at(asked, "content"), objects_at(answered, "content")
@@ -94,7 +94,7 @@ def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
         before = [words] if words["text"].strip() else []
         asked["content"] = [*blocks[:place_of_call], *before, use, *blocks[place_of_call + 1 :]]
         text = begins.string[begins.end() :]
-        # Older versions of Cline write the output into a separate block.
+        # Older versions of Cline put the output into a separate block.
         end = place + 1 if text else place + 2
         content = text or text_of_message_content(back[place + 1 : end])
         output = {"type": "tool_result", "tool_use_id": f"cline_{at}", "content": content}
@@ -103,7 +103,7 @@ def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
 
 
 def _read_cline_row(row: HistoryRow, told: ReadingComplaints) -> Iterator[RecordedMessage]:
-    """What is said, and behind it what Cline adds."""
+    """Read what was said, and then what Cline adds."""
     info, tokens = object_at(row.value, "modelInfo"), object_at(row.value, "metrics", "tokens")
     value = dict(row.value)
     if info:
@@ -122,7 +122,7 @@ def _read_cline_row(row: HistoryRow, told: ReadingComplaints) -> Iterator[Record
 
 
 def _cline_version(path: Path) -> str:
-    """Of Cline, as it was when the task was worked on last."""
+    """Return the version of Cline that last worked on the task."""
     environments = objects_at(_load_json_beside(path, "task_metadata.json"), "environment_history")
     return text_at(environments[-1], "cline_version") if environments else ""
 
@@ -134,7 +134,7 @@ def _load_json_beside(path: Path, name: str) -> object:
 
 
 def _build_time_spreader(beside: Sequence[Mapping[str, object]], begun: float) -> Callable[[int, int], float]:
-    """Cline notes no times in the history: spread between the first and the last it shows."""
+    """Spread times between the first and the last that Cline shows, since it records none in the history."""
     shown = [time for one in beside if (time := parse_time(one.get("ts")))]
     first = shown[0] if shown else begun
     last = max(shown[-1] if shown else begun, first)

@@ -2,8 +2,8 @@
 
 Tried with what 0.169.0 writes here, and with the older bare items. Newer files wrap an item as
 `{"type": "response_item", "payload": item}` among other events. What the model put out between two
-inputs (reasoning, a message, its calls) is one reply. Events tell the model (`turn_context`), what a
-request cost (`token_count`), a command's whole output, and where the history was compacted.
+inputs (reasoning, a message, its calls) is one reply. Events tell the model (`turn_context`), what
+a request cost (`token_count`), a command's whole output, and where the history was compacted.
 """
 
 import glob
@@ -34,7 +34,7 @@ NOT_RECORDED = "[The provider ran this itself; the rollout does not have what ca
 
 
 def is_codex_row(value: Mapping[str, object]) -> bool:
-    """Whether a row is of a rollout: an event with a payload, or an item by itself."""
+    """Whether a row is from a rollout: an event with a payload, or a bare item."""
     wrapped = value.get("type") in _EVENTS and isinstance(value.get("payload"), Mapping)
     bare = value.get("type") in _ITEMS and "message" not in value and "parentId" not in value
     return wrapped or bare
@@ -43,7 +43,7 @@ def is_codex_row(value: Mapping[str, object]) -> bool:
 def read_codex_recordings(
     rows: Sequence[history_rows.HistoryRow], told: history_rows.ReadingComplaints, path: Path
 ) -> list[RecordedSession]:
-    """The one session of a rollout. A fork begins with a copy of what it left."""
+    """Return a rollout's session. A fork begins with a copy of its original."""
     writing = _read_rollout(rows, told)
     about = writing.about
     source = object_at(about, "source", "subagent", "thread_spawn")
@@ -72,7 +72,7 @@ def _read_rollout(rows: Iterable[history_rows.HistoryRow], told: history_rows.Re
 
 
 def _count_copied_messages(made: Sequence[RecordedMessage], path: Path, left: str) -> int:
-    """How many messages are copied from the rollout it left: as far as both say the same, at whatever time."""
+    """Return how many messages are copied from the original rollout: all equal ones, at any time."""
     root = next((folder for folder in path.parents if folder.name == "sessions"), path.parent)
     file = next((one for one in root.rglob(f"rollout-*{glob.escape(left)}.jsonl") if one != path), None)
     if file is None:
@@ -95,13 +95,13 @@ def _comparable_message(message: RecordedMessage) -> object:
 
 @dataclass(slots=True)
 class _CodexMessages(history_rows.HistoryMessages):
-    """`parts`: the reply that is being put together."""
+    """`parts`: the reply being assembled."""
 
     parts: list[ReplyPart] = field(default_factory=list)
     begun: float = 0.0
     about: Mapping[str, object] = field(default_factory=dict)
     model: str = ""
-    whole: dict[str, str] = field(default_factory=dict)  # The whole output of each command, by call.
+    whole: dict[str, str] = field(default_factory=dict)  # Each command's whole output, by call.
     time: float = 0.0
     last_reply: int = -1
 
@@ -216,7 +216,7 @@ class _CodexMessages(history_rows.HistoryMessages):
         self.made.append(replace(message, shown=text) if whole else message)
 
     def _read_hosted_call(self, item: Mapping[str, object]) -> None:
-        """A tool the provider ran: a call of it, and what there is of its result."""
+        """Read a tool that the provider ran, as a call and whatever there is of its result."""
         kind = text_at(item, "type").removesuffix("_call")
         call = first_text(item, "id", "call_id") or f"{kind}-{len(self.made)}-{len(self.parts)}"
         about = ("type", "id", "call_id", "status", "result")
@@ -243,7 +243,7 @@ class _CodexMessages(history_rows.HistoryMessages):
             self.told.report_left_out(f"event {kind}")
 
     def _set_usage_of_reply(self, usage: Mapping[str, object]) -> None:
-        """What the last request cost; told behind the reply, or behind the results of its calls."""
+        """Set the usage of the last request, which follows the reply or its calls' results."""
         self.close()
         if usage and self.last_reply >= 0:
             figures = Usage(
@@ -271,7 +271,7 @@ class _CodexMessages(history_rows.HistoryMessages):
             self.add_compaction(text, self.time, "Codex compacted the conversation here")
 
     def close(self) -> None:
-        """The reply so far is whole."""
+        """Finish the reply that was being assembled."""
         if any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in self.parts):
             self.made.append(recorded_session.build_recorded_reply(self.parts, model=self.model, time=self.begun))
             self.last_reply = len(self.made) - 1

@@ -24,13 +24,13 @@ Item = dict[str, Any]
 
 
 def name_rollout_file(name: str, time: float) -> str:
-    """Where a rollout begun at that time stands below `sessions`."""
+    """Return where, in `sessions`, a rollout begun at that time is stored."""
     when = datetime.fromtimestamp(time).astimezone()
     return f"{when:%Y/%m/%d}/rollout-{when:%Y-%m-%dT%H-%M-%S}-{name}.jsonl"
 
 
 def write_codex_session(session: RecordedSession, name: str, begun: float) -> Iterator[Mapping[str, Any]]:
-    """The lines of the rollout under the id `name`."""
+    """Yield the lines of the rollout with the id `name`."""
     items = list(list_session_items(session))
     about: Item = {"id": name, "session_id": name, "timestamp": format_iso_time(begun), "cwd": session.folder}
     about |= {"originator": "codex_exec", "cli_version": SEEN_VERSION, "source": "exec"}
@@ -55,7 +55,7 @@ def _compaction_line(text: str, time: float) -> Item:
 
 
 def _message_items(message: RecordedMessage, custom: set[str]) -> Iterator[Item]:
-    """`custom`: the calls that take text in place of arguments; filled by a reply, read by its results."""
+    """`custom`: calls that take text instead of arguments. Replies add to it, results read it."""
     if message.role == "assistant":
         yield from _reply_items(message, custom)
         return
@@ -87,6 +87,6 @@ def _reply_items(message: RecordedMessage, custom: set[str]) -> Iterator[Item]:
 
 
 def _text_input(call: ToolCall) -> str:
-    """What a custom tool was given; empty for a function."""
+    """Return the text given to a custom tool, or an empty string for a function."""
     given = arguments_object(call.arguments)
     return str(given["input"]) if set(given) == {"input"} and isinstance(given["input"], str) else ""

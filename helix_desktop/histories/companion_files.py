@@ -1,4 +1,4 @@
-"""Reads the files that lie beside a history, without ever leaving its folder: a link that leads out of it is not followed."""
+"""Reads files beside a history without ever leaving its folder. Links that lead out are not followed."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ LARGEST = 256 << 20
 
 
 def read_file_below(folder: Path, path: str, limit_bytes: int = LARGEST) -> bytes:
-    """A regular file below the folder. OSError for what leads out of it, for anything that is no file, and for what is larger."""
+    """Read a regular file in the folder. Raises OSError if it is outside, too large or another kind of entry."""
     if sys.platform == "win32":
         return _read_resolved(folder, path, limit_bytes)
     with closing_handle(os.open(folder, DIRECTORY)) as inside:

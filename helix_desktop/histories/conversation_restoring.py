@@ -1,6 +1,6 @@
-"""Gives a conversation back to an agent: a new session in the agent's own format, where the agent looks for it.
+"""Gives a conversation back to an agent, as a new session in the agent's own format and folder.
 
-Nothing that is there is changed: the file has a new name, and comes into its place whole. Logins of the agents are not read.
+Nothing existing is changed: the file has a new name and appears completely. Agents' logins are not read.
 """
 
 import errno
@@ -59,9 +59,9 @@ Lines = Sequence[bytes]
 
 @dataclass(frozen=True, slots=True)
 class AgentFormat:
-    """What is needed to write for an agent. `provider`: whose sealed reasoning it can send back. `variable` names the folder of its
-    sessions, which is otherwise `usual` in the home folder. `id_fields` hold a session's id, `compaction`
-    is a field of a compaction's line and its value; without them its own lines are not given back.
+    """How to write for an agent. `provider`: whose signed reasoning it can send back. `variable` names the
+    folder of its sessions, otherwise `usual` in the home. `id_fields` contain a session's id, and
+    `compaction` is a field and value of a compaction's line; without these, its own lines are not given back.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class AgentFormat:
     resume: str
     variable: str
     usual: str
-    window: int  # In tokens. The context window of the agent's usual model.
+    window: int  # Tokens. The window of the agent's usual model.
     id_fields: str = ""
     compaction: tuple[str, str] = ("", "")
 
@@ -103,8 +103,8 @@ FORMATS = {
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """`folder`: where the work goes on. `before_compaction`: as it was before that one, counted from 1. `is_folded`: with the folds made
-    here, also of single outputs. `window`: tokens that the agent's model takes; 0: as many as its usual one.
+    """`folder`: where the work goes on. `before_compaction`: as it was before that one, counted from 1. `is_folded`: with
+    the folds made here, also of single outputs. `window`: tokens that the agent's model takes; 0: as many as its usual one.
     """
 
     conversation: str
@@ -117,8 +117,8 @@ class RestoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class RestoredSession:
-    """A session as it is to be written. `is_original`: its lines are those the agent wrote. `messages` are counted as read back.
-    `texts`: what the agent sends of it. `fits`: with what the agent adds, into its model's window.
+    """A session to write. `is_original`: its lines are the agent's own. `messages`: their number
+    when read back. `texts`: what the agent sends of it. `fits`: its model's window has room for it.
     """
 
     agent: str
@@ -138,13 +138,13 @@ class RestoredSession:
 
 
 def agent_of_origin(facts: Sequence[Recorded]) -> str:
-    """The agent the conversation comes from; empty where none is written for."""
+    """Return the agent from which the conversation comes, or an empty string if we can't write for it."""
     kind = origin_of_conversation(facts).kind
     return next((name for name, one in FORMATS.items() if one.kind == kind), "")
 
 
 def restore_session(facts: Sequence[Recorded], content: Content, asked: RestoreRequest) -> RestoredSession:
-    """The conversation for the agent under a new id."""
+    """Return the conversation for the agent, under a new id."""
     compactions, before = list_compactions(facts), asked.before_compaction
     if before and not 0 < before <= len(compactions):
         raise InvalidInput(f"Compactions in effect in this conversation: {len(compactions)}.", remedy="Choose a compaction by its number, counting from 1.")  # fmt: skip
@@ -162,7 +162,7 @@ def restore_session(facts: Sequence[Recorded], content: Content, asked: RestoreR
 def _restore_original_lines(
     facts: Sequence[Recorded], content: Content, asked: RestoreRequest, name: str
 ) -> RestoredSession | None:
-    """The lines the agent wrote, where its file is still there and says what the conversation says; else None."""
+    """Return the agent's own lines if its file still exists and matches the conversation, or None."""
     origin, form, before_compaction = origin_of_conversation(facts), FORMATS[asked.agent], asked.before_compaction
     path = Path(origin.path)
     if (
@@ -197,13 +197,13 @@ def _restore_original_lines(
 
 
 def _rename_session(content: bytes, fields: str, old: str, new: str) -> bytes:
-    """The same lines under another session id. Text in a message is not touched: a quotation mark in it is escaped."""
+    """Return the lines with another session id. Messages are safe, as quotation marks in them are escaped."""
     pattern = rb'("(?:%b)"\s*:\s*")%b"' % (fields.encode(), re.escape(old.encode()))
     return re.sub(pattern, lambda found: found[1] + new.encode() + b'"', content)
 
 
 def _comparable_messages(session: RecordedSession) -> Counter[tuple[object, ...]]:
-    """What two readings of a session must have in common."""
+    """Return what two readings of a session must have in common."""
     return Counter(
         (message.role, (message.shown or message.text).strip(), message.calls, message.answers, len(message.pictures))
         for message in session.messages
@@ -212,7 +212,7 @@ def _comparable_messages(session: RecordedSession) -> Counter[tuple[object, ...]
 
 
 def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Lines | None:
-    """The lines before the agent's own compaction of that number; None where it has none. A line that was cut off is left."""
+    """Return the lines before that compaction of the agent, or None. An incomplete last line is dropped."""
     kept = lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
     if not number:
         return kept
@@ -244,7 +244,7 @@ def _write_translated_session(session: RecordedSession, agent: str, name: str) -
 
 
 def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator[str]:
-    """What a person is told of it, in sentences; the last one says how to go on."""
+    """Describe it for people, in sentences. The last one says how to continue."""
     form = FORMATS[restored.agent]
     yield f"Written to {path}. Messages: {restored.messages:,}; compactions: {restored.compactions}."
     if restored.is_folded:
@@ -265,12 +265,12 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
 
 
 def command_to_resume(restored: RestoredSession) -> str:
-    """The command line with which the agent goes on with the session."""
+    """Return the command line by which the agent continues the session."""
     return FORMATS[restored.agent].resume.format(restored.session)
 
 
 def write_restored_session(restored: RestoredSession, places: HistoryPlaces) -> Path:
-    """Save the session where the agent looks for its sessions; the file or database it is in."""
+    """Save the session where the agent looks for it. Return the file or database."""
     form = FORMATS[restored.agent]
     named = places.variables.get(form.variable, "")
     root, begin = (Path(named), "") if named else (places.home, f"{form.usual}/".lstrip("/"))
@@ -301,7 +301,7 @@ def _place_below_agent_folder(restored: RestoredSession, agent_folder: Path) -> 
 
 
 def write_new_session_file(root: Path, inside: str, content: bytes) -> Path:
-    """Write the file, which comes into its place whole. Refused where it is there, and where a link stands on the way."""
+    """Write a file so that it appears completely. Refuses if it exists, or if there is a link on the way."""
     try:
         _write_new_file(root, inside, content)
     except FileExistsError as error:

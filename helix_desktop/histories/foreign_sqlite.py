@@ -17,11 +17,11 @@ from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
 from helix_desktop.json_values import parse_json_or_none
 
 HEAD = b"SQLite format 3\0"
-STEPS = 1_000  # In steps of SQLite's virtual machine. The time limit is checked this often.
-MOST_SCHEMA_STEPS = 100_000  # Reading the list of tables may take this many steps: enough for about 14,000 tables.
-LONGEST_SECONDS = 60.0  # In seconds of processor time: the limit for all statements on one database.
-LONGEST_VALUE, LONGEST_DEFINITION = 256 << 20, 1 << 20  # Bytes. A definition is the SQL of a table.
-# Queries for ordinary tables (a virtual one has no page), and for columns with calculated values.
+STEPS = 1_000  # Steps of SQLite's virtual machine between checks of the time limit.
+MOST_SCHEMA_STEPS = 100_000  # Steps allowed to read the list of tables, enough for about 14,000 tables.
+LONGEST_SECONDS = 60.0  # Seconds of processor time for all statements on one database.
+LONGEST_VALUE, LONGEST_DEFINITION = 256 << 20, 1 << 20  # Bytes. A definition is a table's SQL.
+# Queries for ordinary tables (virtual ones have no page), and for columns with calculated values.
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
 _CALCULATED = (
     "SELECT t.name, c.name FROM sqlite_master t, pragma_table_xinfo(t.name) c WHERE t.type = 'table' AND c.hidden > 1"
@@ -31,13 +31,13 @@ _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE
 
 
 class ForeignConnection(sqlite3.Connection):
-    """A connection with limits for everything that is done over it. `bytes_left`: of the values in its rows."""
+    """A connection with limits for everything done by it. `bytes_left`: for values in rows."""
 
     seconds_left: float
     bytes_left: int
 
     def limit_next_statement(self) -> float:
-        """The processor time of this thread now."""
+        """Limit the next statement. Return this thread's processor time."""
         began = time.thread_time()
         ends = began + self.seconds_left
         self.set_progress_handler(lambda: time.thread_time() > ends, STEPS)
@@ -46,7 +46,7 @@ class ForeignConnection(sqlite3.Connection):
 
 def is_sqlite_file(path: Path) -> bool:
     try:
-        if not path.is_file():  # Opening a pipe would wait for ever.
+        if not path.is_file():  # Opening a pipe would block.
             return False
         with path.open("rb") as file:
             return file.read(len(HEAD)) == HEAD
@@ -55,8 +55,8 @@ def is_sqlite_file(path: Path) -> bool:
 
 
 def connect_foreign_database(path: Path, mode: str = "ro", timeout: float = 2.0) -> ForeignConnection:
-    """A connection with its limits set, over which nothing was read yet. sqlite3.Error where a file
-    beside the database, which SQLite may write to, is also a file somewhere else.
+    """Open a connection with its limits set, before reading anything. Raises sqlite3.Error
+    if a file beside the database is a link, or is a journal that a crash left behind.
     """
     size, is_read_only = 0, mode == "ro"
     for end in ("", "-wal", "-shm", "-journal"):
@@ -65,7 +65,7 @@ def connect_foreign_database(path: Path, mode: str = "ro", timeout: float = 2.0)
             is_written = end == "-shm" or (end and not is_read_only)
             if not stat.S_ISREG(about.st_mode) or (is_written and about.st_nlink > 1):
                 raise sqlite3.DatabaseError(f"{path.name}{end} is a link")
-            if end == "-journal" and not is_read_only:  # It can name any file, which SQLite would then delete.
+            if end == "-journal" and not is_read_only:  # It can name any file for SQLite to delete.
                 raise sqlite3.DatabaseError(f"a crash left {path.name}{end}")
             size += about.st_size
     address = f"file:{quote(str(path))}?mode={mode}"
@@ -79,13 +79,13 @@ def connect_foreign_database(path: Path, mode: str = "ro", timeout: float = 2.0)
 
 
 def refuse_triggers(_action: int, _first: str | None, _second: str | None, _database: str | None, inside: str | None) -> int:  # fmt: skip
-    """An authorizer. `inside`: the trigger or view that wants something, which may have no end."""
+    """Deny what a trigger or view (`inside`) wants, because it may never end."""
     return sqlite3.SQLITE_OK if inside is None else sqlite3.SQLITE_DENY
 
 
 @contextmanager
 def open_foreign_database(path: Path) -> Iterator[ForeignConnection]:
-    """For reading real tables only. sqlite3.Error where it is damaged, or needs anything else."""
+    """Open a database to read only real tables. Raises sqlite3.Error for damage or anything else."""
     with closing(connect_foreign_database(path)) as connection:
         connection.row_factory = sqlite3.Row
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -95,7 +95,7 @@ def open_foreign_database(path: Path) -> Iterator[ForeignConnection]:
         calculated = {tuple(row) for row in connection.execute(_CALCULATED)}
 
         def judge(action: int, table: str | None, column: str | None, _database: str | None, inside: str | None) -> int:
-            """`inside`: the view or trigger that wants it."""
+            """`inside`: the view or trigger that wants this."""
             if action == sqlite3.SQLITE_READ and (table, column) in calculated:
                 return sqlite3.SQLITE_IGNORE  # The column reads as NULL.
             is_known = action != sqlite3.SQLITE_READ or table in real or table in _CATALOGUE
@@ -106,7 +106,7 @@ def open_foreign_database(path: Path) -> Iterator[ForeignConnection]:
 
 
 def copy_foreign_database(path: Path, target: Path, largest: int) -> None:
-    """All of it at one moment, also while its program writes. sqlite3.Error for more than `largest` bytes, whatever size the file has."""
+    """Copy a database at one moment, even while it is in use. Raises sqlite3.Error above `largest` bytes."""
     with closing(connect_foreign_database(path)) as source, closing(connect_foreign_database(target, "rwc")) as copy:
         source.execute("BEGIN")
         pages, page_size = (source.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
@@ -147,7 +147,7 @@ def query_rows(
 def query_until_damage(
     connection: ForeignConnection, query: str, values: Sequence[object], told: ReadingComplaints, order: Sequence[str]
 ) -> list[Mapping[str, object]]:
-    """The same up to where the database is damaged, and a sentence that says so; in the order of these columns."""
+    """Query as far as the database is intact, in the order of these columns. Complains about damage."""
     found: list[Mapping[str, object]] = []
     try:
         found.extend(query_rows(connection, query, values))
@@ -157,14 +157,14 @@ def query_until_damage(
 
 
 def _sort_key(value: object) -> tuple[int, object]:
-    """Sorts as SQLite does: NULL first, then numbers, texts and bytes."""
+    """Return a key that sorts like SQLite: NULL, then numbers, texts and bytes."""
     if value is None:
         return 0, 0
     return (1 if isinstance(value, int | float) else 2 if isinstance(value, str) else 3), value
 
 
 def parse_json_column(text: object, place: str, told: ReadingComplaints) -> HistoryRow | None:
-    """The JSON object in a column; None, and a sentence, where it is none."""
+    """Return the JSON object in a column. If it is none, complain and return None."""
     value = parse_json_or_none(text) if isinstance(text, str | bytes) else text
     if isinstance(value, Mapping):
         return HistoryRow(value, place)

@@ -22,7 +22,7 @@ _NOTES = ("info", "error", "warning")
 
 
 def is_gemini_cli_row(value: Mapping[str, object]) -> bool:
-    """Whether a row is the head of a session, or one of its records."""
+    """Whether a row is a session's head or record."""
     head = isinstance(value.get("sessionId"), str) and isinstance(value.get("projectHash"), str)
     return head or "$set" in value or "$rewindTo" in value
 
@@ -45,7 +45,7 @@ def read_gemini_cli_recordings(
 
 
 def _project_folder_of(path: Path, about: Mapping[str, object]) -> str:
-    """The project's folder: the program writes it beside the chats."""
+    """Return the project's folder, which the program writes beside the chats."""
     if isinstance(listed := value_at(about, "directories", 0), str):
         return listed
     for place in (path.parent.parent, path.parent.parent.parent):
@@ -58,13 +58,13 @@ def _project_folder_of(path: Path, about: Mapping[str, object]) -> str:
 
 @dataclass(slots=True)
 class _GeminiLog:
-    """The records as they stand in the end, and where a new history took the place of the old."""
+    """The final records, and where a new history replaced the old one."""
 
     about: dict[str, object] = field(default_factory=dict)
     records: list[history_rows.HistoryRow] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
     tree: HistoryTree = field(default_factory=HistoryTree)
-    # What each compaction replaced, by the number of the record before it.
+    # What each compaction replaced, by the number of the preceding record.
     compacted: dict[int, list[history_rows.HistoryRow]] = field(default_factory=dict)
     rewound: str = ""
 
@@ -97,7 +97,7 @@ class _GeminiLog:
         self.rewound = ""
 
     def _replace_whole_history(self, rows: Iterable[history_rows.HistoryRow]) -> None:
-        """A whole history: its new part is appended, and replaces what is no longer in it."""
+        """Apply a whole history: append what is new in it, and replace what is no longer in it."""
         given = list(rows)
         fresh = [row for row in given if text_at(row.value, "id") not in self.places]
         kept = {text_at(row.value, "id") for row in given}
@@ -149,7 +149,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
             self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
 
     def _read_gemini_result(self, found: Mapping[str, object], time: float) -> None:
-        """Results stand in the reply's record as well; what stood there is not taken twice."""
+        """Read a result, unless the reply's record already had it."""
         name = text_at(found, "id")
         if name in self.answered or not name:
             return
@@ -166,7 +166,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
         given = objects_at(content)
         said = [part for part in given if "functionCall" not in part and not part.get("thought")] if given else content
         parts.append(Text(history_rows.text_of_message_content(said)))
-        # In a session that was resumed, calls are only in the content.
+        # In a resumed session, calls are only in the content.
         calls = objects_at(value, "toolCalls") or [object_at(part, "functionCall") for part in given if "functionCall" in part]  # fmt: skip
         read_call = history_rows.build_read_call
         parts += [read_call(text_at(call, "id"), text_at(call, "name"), call.get("args")) for call in calls]

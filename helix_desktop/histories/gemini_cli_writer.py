@@ -1,7 +1,7 @@
-"""Writes sessions for Gemini CLI, whose reader is `gemini_cli_history`. Resumed by 0.61.0: `gemini --resume ID`.
+"""Writes sessions for Gemini CLI, which `gemini_cli_history` reads. Resumed by 0.61.0: `gemini --resume ID`.
 
-A reply's record has its calls with their results. Gemini CLI 0.61 writes each result a second time, as a message, and is refused when
-it resumes that; so a session is always written anew. A compaction is a new history in the place of the old.
+A reply's record contains calls and results. Gemini CLI 0.61 also writes each result as a message, and is
+refused when resuming that, so sessions are written anew. A compaction is a new history in place of the old.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _UNHEARD = ("/", "?", "<session_context>", "<hook_context>")  # Gemini CLI hides
 
 
 def gemini_project_name(folders: Path, folder: str) -> str:
-    """The name of the project's folder among `folders`: the one that says it is this folder's, or a new one that nobody has."""
+    """Return the name of the project's folder: the one marked as this folder's, or an unused one."""
     listed: Mapping[str, object] = {}
     with suppress(OSError, ValueError):
         listed = object_at(json.loads(read_file_below(folders.parent, "projects.json")), "projects")
@@ -66,7 +66,7 @@ def write_gemini_session(session: RecordedSession, name: str, begun: float) -> I
 
 
 def _gemini_content(message: RecordedMessage) -> list[Line]:
-    """What was said, and before it a note where Gemini CLI would not hear it otherwise."""
+    """Return what was said, after a note if Gemini CLI would otherwise ignore it."""
     note = [{"text": "[The user:]\n"}] if message.text.strip().startswith(_UNHEARD) else []
     return [*note, *([{"text": message.text}] if message.text else []), *_gemini_pictures(message)]
 

@@ -24,7 +24,7 @@ def is_goose_database(tables: frozenset[str]) -> bool:
 
 
 def is_goose_row(value: Mapping[str, object]) -> bool:
-    """Whether a row is of an older file: its head, or a message with a list of goose's parts."""
+    """Whether a row is from an older file: its head, or a message with a list of goose's parts."""
     return "working_dir" in value or (value.get("role") in ("user", "assistant") and "created" in value)
 
 
@@ -47,7 +47,7 @@ def read_goose_database(
 def read_goose_recordings(
     rows: Sequence[history_rows.HistoryRow], told: history_rows.ReadingComplaints, path: Path
 ) -> list[RecordedSession]:
-    """The one session of an older file."""
+    """Return the session of an older file."""
     head = next((row.value for row in rows if "working_dir" in row.value), {})
     messages = [row for row in rows if "working_dir" not in row.value]
     return [_build_goose_recording({**head, "id": path.stem}, messages, str(path), told)]
@@ -67,7 +67,7 @@ def _build_goose_recording(
 
 @dataclass(slots=True)
 class _GooseMessages(history_rows.HistoryMessages):
-    hidden: int = 0  # How many of the messages so far are hidden from the agent.
+    hidden: int = 0  # How many messages so far are hidden from the agent.
 
     def read_row(self, value: Mapping[str, object]) -> None:
         time, about = history_rows.parse_time(value.get("created")), object_at(value, "metadata")

@@ -1,7 +1,7 @@
 """Turns a recorded history into facts of a conversation: pure, and the same each time a file is read.
 
-The content of outputs and pictures comes beside the facts, to be stored before them. Nothing is left out: an output that answers no
-call stands as an attachment, a failed request ends a turn, what the other program showed in the place of an output is a fold.
+The content of outputs and pictures comes beside the facts, to be stored before them. Nothing is left out: an output that answers
+no call stands as an attachment, a failed request ends a turn, what the other program showed in the place of an output is a fold.
 """
 
 import re
@@ -21,8 +21,8 @@ from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSe
 from helix_desktop.store.cache_folder import count_text_lines
 
 TITLE = 80
-LONG = 200  # In characters. A longer text that no person typed is shown as an attachment.
-HEAD = 2_000  # In characters. A fact keeps this much of an output's beginning.
+LONG = 200  # Characters. A longer text that no person typed becomes an attachment.
+HEAD = 2_000  # Characters of an output's beginning that a fact keeps.
 SUMMARY = "[Conversation History Summary]"
 PICTURE_TOKENS = 1_000
 SYSTEM_MESSAGE = "[System message]\n"
@@ -34,17 +34,17 @@ Content = tuple[bytes, EntryOrigin]
 
 @dataclass(frozen=True, slots=True)
 class FactDraft:
-    """A fact before it has its place. A cover counts from the first draft, from 1; so does what it is compared by."""
+    """A fact without its final number. Its cover counts from the first draft, as 1, like what it is compared by."""
 
     time: float
     fact: facts.Fact
     contents: tuple[Content, ...] = ()
-    message: int = 0  # The number of the recorded message that this comes from.
-    is_summary: bool = False  # True if this is a compaction's text and the file lacks the originals.
+    message: int = 0  # The number of its recorded message.
+    is_summary: bool = False  # True for a compaction's text if the file lacks the originals.
 
     @property
     def was_said_or_done(self) -> bool:
-        """Whether it is part of what was said and done, by which an earlier import is known."""
+        """Whether it is part of what was said and done, which identifies an earlier import."""
         return isinstance(self.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned | facts.SystemSet)
 
 
@@ -55,7 +55,7 @@ def summary_text_of_draft(draft: FactDraft) -> str:
 
 
 def comparable_text(fact: facts.Fact) -> str:
-    """What facts are compared by: all but place and cost, and what earlier versions did not read."""
+    """Return what facts are compared by: all but place and cost, and what older versions did not read."""
     if isinstance(fact, facts.ModelReplied):
         fact = replace(fact, saw=0, seconds=0.0, usage=replace(fact.usage, cache_write_hour=0, cost=0.0))
     return fact_encoding.encode_fact(fact)
@@ -64,16 +64,16 @@ def comparable_text(fact: facts.Fact) -> str:
 def started_fact(
     recording: RecordedSession, *, parent: str = "", fork: tuple[str, int] = ("", 0)
 ) -> facts.ConversationStarted:
-    """The fact a conversation begins with, or goes on with as a fork."""
+    """Return the fact with which a conversation begins, or continues as a fork."""
     title, origin = title_of_recording(recording), origin_of_recording(recording)
     return facts.ConversationStarted(title, parent, recording.parent_call if parent else "", *fork, origin)
 
 
 def title_of_recording(recording: RecordedSession) -> str:
-    """Its title, or how a person's first words begin."""
+    """Return its title, or the beginning of a person's first words."""
     said = (message.text for message in recording.messages if message.role == "user" and not message.beside)
     text = (recording.title or next(said, ""))[:2_000]
-    for key in find_keys(text):  # Titles are shown in many places, so they must contain no keys.
+    for key in find_keys(text):  # Titles are shown in many places, so they must not contain keys.
         text = text.replace(key, mask_key(key))
     return " ".join(text.lstrip("#").split())[:TITLE]
 
@@ -83,7 +83,7 @@ def origin_of_recording(recording: RecordedSession) -> facts.Origin:
 
 
 def draft_facts(recording: RecordedSession, tokens: TokenCounter, child: Callable[[str], str]) -> list[FactDraft]:
-    """What was said and done, in order. `child`: the conversation that a sub-agent's session becomes; empty where there is none."""
+    """Draft what was said and done, in order. `child`: returns a sub-agent's conversation, or an empty string."""
     writing = _FactDrafting(tokens, child, folds=bool(recording.compactions))
     compactions = {one.at: one for one in recording.compactions}
     said = (at for at, message in enumerate(recording.messages) if message.role != "system")
@@ -104,15 +104,15 @@ def draft_facts(recording: RecordedSession, tokens: TokenCounter, child: Callabl
 
 @dataclass(slots=True)
 class _FactDrafting:
-    """The drafts so far. `state` is kept where folds are to come: one that does not hold is a message."""
+    """The drafts so far. With folds, `state` is kept, to make an invalid fold a message."""
 
     tokens: TokenCounter
     child: Callable[[str], str]
     folds: bool = False
     made: list[FactDraft] = field(default_factory=list)
     state: ConversationState = field(default_factory=ConversationState)
-    places: dict[int, int] = field(default_factory=dict)  # By a message's position: its first fact's number.
-    waiting: dict[str, facts.ToolCall] = field(default_factory=dict)  # Calls without a result so far, by id.
+    places: dict[int, int] = field(default_factory=dict)  # The number of a message's first fact, by position.
+    waiting: dict[str, facts.ToolCall] = field(default_factory=dict)  # Calls without results so far, by id.
     calls: bool = False  # True if the last reply made a call.
     talking: bool = False
     fold_number: int = 0
@@ -139,11 +139,11 @@ class _FactDrafting:
             self._draft_user_message(message)
 
     def end_last_turn(self) -> None:
-        """The last turn is over where its last reply called nothing."""
+        """End the last turn if its last reply made no calls."""
         if self.talking and not self.calls:
             self._draft_turn_end(self.time, facts.TurnEnd.DONE)
 
-    # --- Messages of the recording become facts
+    # --- Turning the recording's messages into facts
 
     def _draft_user_message(self, message: RecordedMessage) -> None:
         if not message.beside:
@@ -212,7 +212,7 @@ class _FactDrafting:
             self._draft_excerpt(number, message, output, tokens)
 
     def _draft_excerpt(self, number: int, message: RecordedMessage, output: facts.Stored, before: int) -> None:
-        """What the other program showed in the place of the output."""
+        """Draft what the other program showed instead of the output."""
         text = f'{message.shown}{EXCERPT_ENDS}"{output.digest}")]'
         tokens = self.tokens.count_tokens(text)
         if tokens < before:
@@ -225,10 +225,10 @@ class _FactDrafting:
             self.add_draft(time, facts.TurnEnded(reason, why))
         self.talking, self.calls, self.waiting = False, False, {}
 
-    # --- Compactions of the recording become folds
+    # --- Turning the recording's compactions into folds
 
     def draft_compaction(self, compaction: recorded_session.RecordedCompaction) -> None:
-        """A fold over what came before, all of which is here; where it would save nothing, the summary is a message."""
+        """Draft a fold over what came before, or a message with the summary if a fold would save nothing."""
         text = f"{SUMMARY}\n{compaction.text}"
         tokens = self.tokens.count_tokens(text)
         cover = self._cover_of_compaction(compaction)
@@ -247,7 +247,7 @@ class _FactDrafting:
         self.add_draft(compaction.time, facts.UserSaid((facts.Text(compaction.text, tokens),), steering=self.talking))
 
     def _cover_of_compaction(self, compaction: recorded_session.RecordedCompaction) -> facts.Span | None:
-        """All messages before the first that was kept; calls stay with their results."""
+        """Return all messages before the first one kept. Calls stay with their results."""
         end = self.places.get(compaction.keep, len(self.made) + 1)
         while end <= len(self.made) and isinstance(self.made[end - 1].fact, facts.ToolReturned | facts.Folded):
             end += 1
@@ -257,7 +257,7 @@ class _FactDrafting:
         return facts.Span(numbers[0], numbers[-1])
 
     def _cuts_no_call_at(self, end: int) -> bool:
-        """Whether no result from there on answers a call before it."""
+        """Whether no later result answers an earlier call."""
         replies = (one.fact for one in self.made[: end - 1] if isinstance(one.fact, facts.ModelReplied))
         calls = {part.id for reply in replies for part in reply.parts if isinstance(part, facts.ToolCall)}
         answered = {one.fact.call for one in self.made[: end - 1] if isinstance(one.fact, facts.ToolReturned)}

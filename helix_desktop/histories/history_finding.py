@@ -1,7 +1,7 @@
-"""Finds the histories of other programs on this computer without reading them whole.
+"""Finds histories of other programs on this computer without reading them completely.
 
-Each file is one session, except for databases, which hold many. What is shown of a session comes
-from the first lines of its file.
+Each file is one session, except for databases, which contain many.
+A session's description comes from the first lines of its file.
 """
 
 import os
@@ -28,14 +28,14 @@ from helix_desktop.histories.companion_files import read_file_below
 from helix_desktop.histories.history_rows import parse_time
 from helix_desktop.json_values import first_text, object_at, text_at
 
-_LOOKED_AT = 256 << 10  # In bytes. To find out what a file is, this first part of it is read.
-_LARGEST_ABOUT = 64 << 20  # In bytes. A file that only describes a session is not larger.
+_LOOKED_AT = 256 << 10  # Bytes. Only this much is read to find out what a file is.
+_LARGEST_ABOUT = 64 << 20  # Bytes. Files that only describe a session are not larger.
 _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundHistories:
-    """Histories in one file. `folder`: where their work was done, as the file tells; empty where it does not."""
+    """Histories in one file. `folder`: the working folder as the file names it, or empty."""
 
     kind: str
     path: Path
@@ -48,7 +48,7 @@ class FoundHistories:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPlaces:
-    """Where to look: a home folder, and what the programs' own variables say."""
+    """Where to look: a home folder, and values of the programs' own variables."""
 
     home: Path
     variables: Mapping[str, str]
@@ -63,7 +63,7 @@ class HistoryPlaces:
 
 
 def history_folders(places: HistoryPlaces) -> Mapping[str, Sequence[Path]]:
-    """The folders each program keeps its histories under, there or not."""
+    """Return the folders of each program's histories, existing or not."""
     codex_home = places.folder_from_variable("CODEX_HOME", ".codex")
     data = places.folder_from_variable("XDG_DATA_HOME", ".local", "share")
     return {
@@ -78,7 +78,7 @@ def history_folders(places: HistoryPlaces) -> Mapping[str, Sequence[Path]]:
 
 
 def find_histories(places: HistoryPlaces) -> Iterator[FoundHistories]:
-    """All of them, program by program. A place that cannot be read has none."""
+    """Yield all histories, program by program. An unreadable place has none."""
     for kind, folders in history_folders(places).items():
         for folder in folders:
             with suppress(OSError):
@@ -86,7 +86,7 @@ def find_histories(places: HistoryPlaces) -> Iterator[FoundHistories]:
 
 
 def history_file_of_change(kind: str, path: Path) -> Path | None:
-    """The history that a changed file is, or belongs to; None for any other file."""
+    """Return the history to which a changed file belongs, or None."""
     name = path.name.removesuffix("-wal")
     if name == _DATABASE_NAMES.get(kind):
         return path.with_name(name)
@@ -95,7 +95,7 @@ def history_file_of_change(kind: str, path: Path) -> Path | None:
 
 
 def find_histories_in_file(kind: str, path: Path, copy: Path | None = None) -> Iterator[FoundHistories]:
-    """What a history file holds, by folder. `copy`: what is read in its place."""
+    """Yield what a history file contains, by folder. `copy`: read this instead."""
     if path.name == _DATABASE_NAMES.get(kind):
         yield from _FIND[kind]((copy or path).parent)
     else:
@@ -110,7 +110,7 @@ def _finder_for_pattern(
 
 
 def _is_main_session(file: Path) -> bool:
-    """Sub-agents come with the session they belong to."""
+    """Whether this is no sub-agent. Those come with their sessions."""
     return "subagents" not in file.parts and not file.name.startswith("agent-")
 
 
@@ -120,7 +120,7 @@ def _find_goose(folder: Path) -> Iterator[FoundHistories]:
 
 
 def files_belonging_to(found: FoundHistories) -> Sequence[Path]:
-    """The files to bring in for it: itself, and those of its sub-agents."""
+    """Return the files to import for it: its own, and its sub-agents'."""
     if found.kind != claude_code_history.KIND:
         return (found.path,)
     beside = found.path.parent
@@ -128,7 +128,7 @@ def files_belonging_to(found: FoundHistories) -> Sequence[Path]:
 
 
 def _history_files_below(folder: Path, pattern: str, root: Path | None = None) -> list[Path]:
-    """The files below it. Links that lead out of `root`, or out of the folder, are not followed."""
+    """Return the files below a folder. Links that lead out of it, or of `root`, are not followed."""
     try:
         inside = folder.resolve() if root is None else root.resolve()
         return sorted(
@@ -150,7 +150,7 @@ def _found_in_files(kind: str, files: Iterable[Path]) -> Iterator[FoundHistories
 
 
 def _folder_and_time_of(kind: str, file: Path, copy: Path | None = None) -> tuple[str, float]:
-    """The folder and the time its first lines name."""
+    """Return the folder and time in the first lines."""
     folder, time = "", 0.0
     if kind == gemini_cli_history.KIND:
         with suppress(OSError, ValueError):
@@ -199,7 +199,7 @@ def _opencode_session_in_file(data: Path, file: Path) -> Iterator[FoundHistories
 
 
 def _found_in_database(kind: str, path: Path, query: str) -> Iterator[FoundHistories]:
-    """A line for each folder; the size of the file is shared out by how many sessions each has."""
+    """Yield an item per folder, sharing the file's size by the number of sessions."""
     if not foreign_sqlite.is_sqlite_file(path):
         return
     sessions: dict[str, list[tuple[float, float]]] = {}
@@ -218,7 +218,7 @@ def _found_in_database(kind: str, path: Path, query: str) -> Iterator[FoundHisto
 
 
 def _cline_folders(places: HistoryPlaces) -> Iterator[Path]:
-    """Cline is a part of an editor, and its tasks lie with that editor's data; newer versions have a folder of their own."""
+    """Yield Cline's folders: with the data of the editor that it is part of, or in newer versions its own."""
     yield places.home / ".cline" / "data" / "tasks"
     data = _application_settings_folder(places)
     for editor in _EDITORS:

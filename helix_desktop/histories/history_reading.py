@@ -1,7 +1,7 @@
-"""Reads histories from files of every form: what an agent wrote, recorded traces, messages as JSON.
+"""Reads histories from files of every form: an agent's own, recorded traces, messages as JSON.
 
-A line that cannot be read is left out and gets a sentence naming file and line; a file in which nothing can be read
-is a `InvalidInput`. What a file says is data: nothing in it is carried out, looked up or opened.
+An unreadable line is skipped, with a sentence that names file and line. A file without anything
+readable raises InvalidInput. A file's content is data: nothing in it is executed, looked up or opened.
 """
 
 import json
@@ -30,12 +30,12 @@ from helix_desktop.histories.anthropic_history import is_anthropic_message, read
 from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints, UnreadableRow
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 
-LARGEST = 2 << 30  # In bytes. Larger files are not read.
+LARGEST = 2 << 30  # Bytes. Larger files are not read.
 FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
-# The endings of files that lie beside a session and are no sessions.
+# Endings of files beside a session that are no sessions.
 _BESIDE = ".usage.json", ".compactions.json", "ui_messages.json", "task_metadata.json"
 
-_PARTS = ("msg_", "prt_")  # How the names of files begin that hold opencode's parts of a session.
+_PARTS = ("msg_", "prt_")  # Beginnings of the names of files with parts of opencode's sessions.
 
 Is = Callable[[Mapping[str, object]], bool]
 Read = Callable[[Sequence[HistoryRow], ReadingComplaints, Path], list[RecordedSession]]
@@ -44,7 +44,7 @@ Databases = Callable[[foreign_sqlite.ForeignConnection, Path, ReadingComplaints]
 
 @dataclass(frozen=True, slots=True)
 class HistoryForm:
-    """One form of history. `is_one`: whether a row shows that a file is of it."""
+    """A form of history. `is_one`: whether a row shows that its file has this form."""
 
     kind: str
     is_one: Is
@@ -78,14 +78,14 @@ KINDS = tuple(dict.fromkeys([*(form.kind for form in FORMS_OF_ROWS), opencode_hi
 
 @dataclass(frozen=True, slots=True)
 class ImportedSessions:
-    """The sessions of some files, and a sentence for each line that was left out."""
+    """The sessions of some files, and a sentence for each line left out."""
 
     recordings: tuple[RecordedSession, ...]
     complaints: tuple[str, ...]
 
 
 def sessions_for_replay(imported: ImportedSessions) -> ImportedSessions:
-    """What a replay plays: each session's first line, what the model was shown, and no notes of failed requests."""
+    """Return what a replay plays: first lines of sessions, as shown to the model, without failed requests."""
     main = [one for one in imported.recordings if not one.forked_from and not one.parent]
     return replace(
         imported,
@@ -100,7 +100,7 @@ def _messages_as_shown(recording: RecordedSession) -> Iterator[RecordedMessage]:
 
 
 def read_history_files(paths: Sequence[Path]) -> ImportedSessions:
-    """Every session of the files; of a folder, of all files under it that hold one, whatever else is there."""
+    """Return all sessions of the files. In a folder, files without sessions are ignored."""
     found = [
         imported
         for path in paths
@@ -111,7 +111,7 @@ def read_history_files(paths: Sequence[Path]) -> ImportedSessions:
 
 
 def _read_files_under(folder: Path) -> Iterator[ImportedSessions]:
-    """InvalidInput where no file holds a session."""
+    """Yield the sessions of all files in a folder. Raises InvalidInput if there are none."""
     useless: list[InvalidInput] = []
     found = history_files_in(folder)
     for file in found:
@@ -125,7 +125,7 @@ def _read_files_under(folder: Path) -> Iterator[ImportedSessions]:
 
 
 def read_history_file(path: Path) -> ImportedSessions:
-    """The sessions of one file; InvalidInput where there is none."""
+    """Return the sessions of a file. Raises InvalidInput if there are none."""
     told = ReadingComplaints()
     recordings = tuple(read_sessions(path, told))
     complaints = told.complaint_sentences(str(path))
@@ -138,8 +138,8 @@ def read_history_file(path: Path) -> ImportedSessions:
 def read_sessions(
     path: Path, told: ReadingComplaints, kind: str = "", copy: Path | None = None
 ) -> Iterator[RecordedSession]:
-    """The sessions of a file, one by one, whatever it holds; NotFound, and InvalidInput for what is
-    too large. `copy`: what is read in its place, because the file itself may have changed.
+    """Yield a file's sessions of any form. Raises NotFound, or InvalidInput if
+    it is too large. `copy`: read this instead, as the file may have changed.
     """
     there = copy or path
     try:
@@ -190,7 +190,7 @@ def _read_sessions_from_json_file(
 
 
 def _choose_history_form(rows: Sequence[HistoryRow], path: Path, kind: str) -> HistoryForm:
-    """What the file is: as the caller says, by its name, or by the first form that knows one of its rows."""
+    """Return the file's form, as the caller says, by its name, or as one of its rows shows."""
     if kind == cline_history.KIND or (not kind and path.name == cline_history.NAME):
         return HistoryForm(cline_history.KIND, lambda _: True, cline_history.read_cline_recordings)
     for form in FORMS_OF_ROWS:
@@ -221,7 +221,7 @@ def history_files_in(folder: Path) -> Sequence[Path]:
 
 
 def _read_rows(path: Path, told: ReadingComplaints, there: Path) -> Iterator[HistoryRow]:
-    """One JSON document, or one per line; each with a place for people."""
+    """Yield a JSON document, or one per line, each with a place to show to people."""
     with there.open("rb") as file:
         first = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").strip().partition(b"\n")[0].rstrip()
         file.seek(0)
@@ -254,7 +254,7 @@ def _rows_of_document(content: bytes, path: Path, complaints: list[str]) -> Iter
 
 
 def _objects_before_damage(text: str) -> Iterator[Mapping[str, object]]:
-    """The whole objects of a list that is cut or damaged further on."""
+    """Yield the complete objects of a list that is cut or damaged further on."""
     decoder, at = json.JSONDecoder(), text.find("[") + 1
     while at:
         while at < len(text) and text[at] in " \r\n\t,":
@@ -278,7 +278,7 @@ def _rows_of_value(whole: object, path: Path) -> Iterator[HistoryRow]:
 
 
 def _group_into_sessions(rows: Sequence[HistoryRow]) -> Iterator[Sequence[HistoryRow]]:
-    """Rows that hold a list of messages are a session each; all other rows together are one."""
+    """Group rows: each one with a list of messages is a session, and all others together are one."""
     plain = []
     for row in rows:
         whole = (
@@ -299,7 +299,7 @@ def _group_into_sessions(rows: Sequence[HistoryRow]) -> Iterator[Sequence[Histor
 
 
 def _with_system_prompt(row: HistoryRow, inner: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
-    """A request to Anthropic has its system prompt beside the messages."""
+    """Return the messages with the system prompt, which requests to Anthropic have beside them."""
     system = row.value.get("system")
     return [{"role": "system", "content": system}, *inner] if isinstance(system, str | list) and system else inner
 

@@ -1,4 +1,4 @@
-"""One row of a recorded history, careful reading of what may be anything, and what is told of it."""
+"""A row of a recorded history, the careful reading of arbitrary values, and complaints about them."""
 
 import base64
 import binascii
@@ -14,16 +14,16 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedPicture
 from helix_desktop.json_values import object_at, text_at
 
-LATEST = 253402300799.0  # The end of the year 9999, because Python's calendar ends there.
+LATEST = 253402300799.0  # The year 9999, where Python's calendar ends.
 
 
 class UnreadableRow(Exception):
-    """A row cannot be read; the message says why, to stand behind the place of the row."""
+    """A row cannot be read. The message says why, to follow the row's place."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """`place` names file and line for people. `line`: as it stands in the file, where it is a line of one."""
+    """`place` names file and line for people. `line`: the original line of a file, if it is one."""
 
     value: Mapping[str, object]
     place: str
@@ -32,8 +32,8 @@ class HistoryRow:
 
 @dataclass(slots=True)
 class ReadingComplaints:
-    """What is told of reading a file: a sentence for each row that cannot be read, and how many rows are
-    no messages. `unread`: these rows as they stand in the file; `row`: the one that is being read.
+    """Complaints about a file: a sentence for each unreadable row, and the number of rows
+    that are no messages. `unread`: such rows as in the file. `row`: the current one.
     """
 
     complaints: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ class ReadingComplaints:
         self._append_unread_line(row.line)
 
     def _append_unread_line(self, line: bytes) -> None:
-        if line.endswith(b"\n"):  # Without a line end, the agent is still writing this line.
+        if line.endswith(b"\n"):  # Without a line end, the agent is still writing it.
             self.unread.append(line)
 
     def complaint_sentences(self, name: str) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ class ReadingComplaints:
 
 @dataclass(slots=True)
 class HistoryMessages:
-    """The messages of a session, as far as its rows have been read. A format says in `read_row` what a row of it adds."""
+    """A session's messages, as far as rows were read. In each format, `read_row` reads one row."""
 
     told: ReadingComplaints
     made: list[RecordedMessage] = field(default_factory=list)
@@ -84,19 +84,19 @@ class HistoryMessages:
         raise NotImplementedError
 
     def add_user_message(self, content: object, time: float, *, beside: bool = False) -> None:
-        """What a user says, where it has a text or a picture. `beside`: described in `RecordedMessage`."""
+        """Add a user's message if it has text or a picture. `beside`: as in `RecordedMessage`."""
         text, pictures = text_and_pictures(content)
         if text.strip() or pictures:
             self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
 
     def add_compaction(self, text: str, time: float, why: str, keep: int | None = None) -> None:
-        """A summary here, in the place of what came before, or before the message `keep`."""
+        """Add a summary, which replaces what came before it, or before the message `keep`."""
         at = len(self.made)
         self.compactions.append(RecordedCompaction(at, at if keep is None else keep, text, time, why))
 
 
 def text_of_message_content(content: object) -> str:
-    """Text of a message's content: a string, or a list of parts. A picture or a file becomes a short note."""
+    """Return a content's text: a string, or a list of parts. Pictures and files become short notes."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -125,7 +125,7 @@ def cost_or_zero(value: object) -> float:
 
 
 def parse_time(value: object) -> float:
-    """Seconds since 1970 from an ISO date, or a number of seconds, milliseconds or microseconds; 0 where it is none."""
+    """Return seconds since 1970 from an ISO date, or from seconds, milliseconds or microseconds, or else 0."""
     if isinstance(value, str):
         try:
             found = datetime.fromisoformat(value)
@@ -141,7 +141,7 @@ def parse_time(value: object) -> float:
 
 
 def decode_picture(media_type: object, data: object, name: str = "") -> RecordedPicture | None:
-    """A picture from base64 text; None where it is none."""
+    """Return a picture from base64 text, or None."""
     if not isinstance(data, str) or not data:
         return None
     try:
@@ -161,12 +161,12 @@ def picture_from_data_url(url: object) -> RecordedPicture | None:
 
 
 def pictures_in_content(content: object) -> tuple[RecordedPicture, ...]:
-    """The pictures and documents among the parts of a content, in the shapes of all protocols."""
+    """Return the pictures and documents in a content, in the form of any protocol."""
     return tuple(found for part in _content_parts(content) if (found := _picture_of_part(part)) is not None)
 
 
 def text_and_pictures(content: object) -> tuple[str, tuple[RecordedPicture, ...]]:
-    """Both. In the text, a picture that can be read leaves no note."""
+    """Return text and pictures. Readable pictures leave no note in the text."""
     found = [(part, _picture_of_part(part)) for part in _content_parts(content)]
     pictures = tuple(picture for _, picture in found if picture is not None)
     words = [part for part, picture in found if picture is None] if pictures else content
@@ -174,7 +174,7 @@ def text_and_pictures(content: object) -> tuple[str, tuple[RecordedPicture, ...]
 
 
 def read_tool_result(block: Mapping[str, object], time: float, call: str, failed: str) -> RecordedMessage:
-    """A result as its block says it. `call` and `failed`: the fields for the call it answers, and for whether that failed."""
+    """Return a result. `call`: the field with its call's id. `failed`: the field that says whether it failed."""
     if not (answers := text_at(block, call)):
         raise UnreadableRow("a tool result names no call")
     text, pictures = text_and_pictures(block.get("content"))

@@ -1,7 +1,7 @@
-"""A history written as a tree: which rows make which line of the conversation.
+"""A history as a tree: which rows belong to which line of the conversation.
 
-The first line keeps its rows for ever, so that reading a file again after it has grown gives the same lines and more. A row whose
-parent another row has followed already begins a line of its own, where it is a new beginning and no late part of the same step.
+The first line keeps its rows for ever, so a file that has grown gives the same lines and more. A row
+whose parent already has a successor begins a new line, unless it is a late part of the same step.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,13 +11,13 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.history_rows import HistoryMessages, ReadingComplaints
 from helix_desktop.histories.recorded_session import RecordedSession
 
-MOST_BRANCHES = 500  # Each branch is stored with all rows that it shares with others, so their number is limited.
-ROOT = "\0root"  # The parent of a row that says it has none.
+MOST_BRANCHES = 500  # The most branches, each of which is stored with all rows it shares with others.
+ROOT = "\0root"  # The parent of a row without one.
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryNode:
-    """`begins`: a person's words, with which a new line can begin. `step`: what belongs to one reply has one name."""
+    """`begins`: a person's words, which can begin a new line. `step`: one name for everything in a reply."""
 
     id: str
     parent: str
@@ -27,7 +27,7 @@ class HistoryNode:
 
 @dataclass(slots=True)
 class HistoryBranch:
-    """`rows`: the places of its own rows; `of` and `at`: the branch it left, and behind which of that one's rows."""
+    """`rows`: the positions of its own rows. `of` and `at`: the branch it left, and after which of its rows."""
 
     rows: list[int] = field(default_factory=list)
     of: int = -1
@@ -36,15 +36,15 @@ class HistoryBranch:
 
 @dataclass(slots=True)
 class HistoryTree:
-    """Builds branches from rows in their order. If a row's parent is unknown, the row before is its parent."""
+    """Builds branches from rows in order. An unknown parent is replaced by the preceding row."""
 
     branches: list[HistoryBranch] = field(default_factory=lambda: [HistoryBranch()])
     nodes: dict[int, HistoryNode] = field(default_factory=dict)
-    places: dict[str, tuple[int, int]] = field(default_factory=dict)  # By row: its branch, and its position in it.
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)  # By row: its branch and its position there.
     current: int = 0
 
     def add_node(self, index: int, node: HistoryNode) -> int:
-        """Adds the next row. Returns the number of its branch."""
+        """Add the next row. Return the number of its branch."""
         here = (self.current, len(self.branches[self.current].rows) - 1)
         branch, at = (0, -1) if node.parent == ROOT else self.places.get(node.parent, here)
         if node.begins and self._begins_new_branch(branch, at, node):
@@ -59,7 +59,7 @@ class HistoryTree:
         return branch
 
     def move_to_end(self, ids: Sequence[str]) -> None:
-        """What follows these rows follows the newest one: a compaction kept them."""
+        """Let what follows these rows follow the newest row, since a compaction kept them."""
         for name in ids:
             self.places[name] = (self.current, len(self.branches[self.current].rows) - 1)
 
@@ -72,13 +72,13 @@ class HistoryTree:
         return any(one.begins or (one.step and one.step != step) for one in later)
 
     def rows_of_branch(self, branch: int) -> list[int]:
-        """All rows of a line, those it shares included."""
+        """Return all rows of a branch, including shared ones."""
         found = self.branches[branch]
         shared = self.shared_rows(branch)
         return [*shared, *found.rows]
 
     def shared_rows(self, branch: int) -> list[int]:
-        """The rows a line has in common with the one it left."""
+        """Return the rows that a branch shares with the one it left."""
         found = self.branches[branch]
         if found.of < 0:
             return []
@@ -92,8 +92,8 @@ def build_branch_sessions(
     read: Callable[[Sequence[int], ReadingComplaints], HistoryMessages],
     told: ReadingComplaints,
 ) -> list[RecordedSession]:
-    """A session for each line of the tree, named by its first own row; `first` says what they have
-    in common. What is wrong with a row is told once, with the first line.
+    """Build a session for each branch, named by its first own row. `first`: what
+    they have in common. Complaints about a row are made once, with the first branch.
     """
     made: list[RecordedSession] = []
     for at, branch in enumerate(tree.branches):

@@ -14,12 +14,12 @@ _KEY = re.compile(
     r"|xai-[A-Za-z0-9]{30,})"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\n]{40,}?-----END [A-Z ]*PRIVATE KEY-----"
 )
-_AT_ONCE = 1 << 16  # In characters. Longer texts are searched in parts: a search blocks all other threads.
+_AT_ONCE = 1 << 16  # Characters. Longer texts are searched in parts, because a search blocks other threads.
 _OVERLAP = 4_096
 
 
 def find_keys(text: str) -> Iterator[str]:
-    """Everything in a text that looks like a key, each as often as it stands there."""
+    """Yield everything that looks like a key, as often as it occurs."""
     for start in range(0, len(text), _AT_ONCE):
         end = start + _AT_ONCE
         if _MARK.search(text, start, end + _OVERLAP) is not None:
@@ -28,7 +28,7 @@ def find_keys(text: str) -> Iterator[str]:
 
 
 def mask_key(key: str) -> str:
-    """Enough of a key to know it by, and no more."""
+    """Return just enough of a key to recognise it."""
     if key.startswith("-----BEGIN"):
         return key.partition("\n")[0].partition("\\n")[0] + "…"
     return f"{key[:7]}…{key[-2:]}"
@@ -36,7 +36,7 @@ def mask_key(key: str) -> str:
 
 @dataclass(slots=True)
 class LeakedKeyPlaces:
-    """The keys of many histories: where each stands, and how often."""
+    """The keys in many histories: where each occurs, and how often."""
 
     places: dict[str, dict[str, int]] = field(default_factory=dict)
 

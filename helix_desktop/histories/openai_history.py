@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, the form of the traces: `{"role", "content", "tool_calls"?, "tool_call_id"?, "name"?}`."""
+"""Reads OpenAI's chat completions, as in traces: `{"role", "content", "tool_calls"?, "tool_call_id"?, "name"?}`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ _ROLES: Mapping[str, Speaker] = {
 
 
 def messages_in_object(value: Mapping[str, object]) -> Sequence[Mapping[str, object]] | None:
-    """The messages of an object that holds a list of them (a request, a fine-tuning example); None for any other."""
+    """Return an object's list of messages (in a request or a fine-tuning example), or None."""
     for name in ("messages", "input", "conversation", "history"):
         found = value.get(name)
         if isinstance(found, list) and found and "role" not in value:
@@ -77,7 +77,7 @@ def _openai_calls(value: Mapping[str, object], number: int) -> tuple[RecordedCal
 
 
 def _last_call_named(value: Mapping[str, object], before: Sequence[RecordedMessage]) -> str:
-    """Old function results name the function alone: the last call of that name is meant."""
+    """Return the last call with a result's name. Old function results contain only the name."""
     name = text_at(value, "name")
     for message in reversed(before):
         for call in message.calls:

@@ -1,8 +1,8 @@
 """Sessions of opencode: the database `~/.local/share/opencode/opencode.db`, and the JSON files before it (`storage/`).
 
 Tried with what 1.18.33 writes here, and 1.1.65 for the JSON files. A message has parts; a tool's
-part has the call and the result. A result that opencode cleared is marked so, and is still there. A
-compaction is a part of a message, and the reply to it, marked `summary`, is the summary.
+part has the call and the result. A result that opencode cleared is marked so, and is still there.
+A compaction is a part of a message, and the reply to it, marked `summary`, is the summary.
 """
 
 import json
@@ -50,12 +50,12 @@ def read_opencode_database(
 
 
 def is_opencode_file(path: Path) -> bool:
-    """Whether it is a session's file of the older kind: `storage/session/<project>/<id>.json`."""
+    """Whether it is an older session file: `storage/session/<project>/<id>.json`."""
     return path.suffix == ".json" and path.stem.startswith("ses_") and path.parent.parent.name == "session"
 
 
 def read_opencode_file(path: Path, told: history_rows.ReadingComplaints) -> Iterator[recorded_session.RecordedSession]:
-    """The session of an older file, with its messages and their parts from the folders beside."""
+    """Yield the session of an older file, with messages and parts from the folders beside it."""
     storage = path.parent.parent.parent
     session = _load_opencode_json(storage, path, told)
     if session is None:
@@ -89,7 +89,7 @@ def _opencode_recordings(
     path: Path,
     told: history_rows.ReadingComplaints,
 ) -> Iterator[recorded_session.RecordedSession]:
-    """The session; and where its end was reverted, a branch that still has it."""
+    """Yield the session and, if its end was reverted, a branch that still has it."""
     back = _first_reverted_message(session)
     stands = sum(not back or text_at(message, "id") < back for message, _ in found)
     writing = _OpencodeMessages(told)
@@ -107,7 +107,7 @@ def _opencode_recordings(
 
 
 def _first_reverted_message(session: Mapping[str, object]) -> str:
-    """The message from which on opencode shows nothing any more: the next prompt removes it."""
+    """Return the first message that opencode no longer shows, and that the next prompt removes."""
     value = session.get("revert")
     return text_at(parse_json_or_none(value) if isinstance(value, str) else value, "messageID")
 
@@ -159,7 +159,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
             )
 
     def _read_opencode_reply(self, message: Mapping[str, object], parts: Parts, time: float) -> None:
-        """A reply whose calls stand with their results; a step that went on after results is one of its own."""
+        """Read a reply whose calls contain their results. A step that continues after results is separate."""
         model, usage = text_at(message, "modelID"), _opencode_usage(message)
         written: list[ReplyPart] = []
         results: list[recorded_session.RecordedMessage] = []

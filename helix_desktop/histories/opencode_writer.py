@@ -1,7 +1,7 @@
-"""Writes sessions for opencode, whose reader is `opencode_history`. Resumed by 1.18.33: `opencode --session ID`.
+"""Writes sessions for opencode, which `opencode_history` reads. Resumed by 1.18.33: `opencode --session ID`.
 
-A session is the document that `opencode export` writes and `opencode import` reads. Where opencode has
-its database, the session's rows are added to it in one transaction; what is in it is not touched.
+A session is the document that `opencode export` writes and `opencode import` reads. If opencode
+has its database, the rows are added to it in one transaction, without changing others.
 """
 
 import itertools
@@ -29,13 +29,13 @@ _TOKENS: Line = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "
 
 
 def create_opencode_id(kind: str, number: int = 0) -> str:
-    """An id as opencode makes them: those of messages and parts grow with their number, those of sessions fall with time."""
+    """Create an id like opencode: ids of messages and parts grow with their number, those of sessions shrink with time."""
     moment = (number or ~round(time.time() * 0x3E8000)) & ((1 << 48) - 1)
     return f"{kind}_{moment:012x}{''.join(_DIGITS[byte % 62] for byte in os.urandom(14))}"
 
 
 def write_opencode_session(session: RecordedSession, name: str, begun: float) -> Iterator[Line]:
-    """The document under the id `name`, in one line."""
+    """Yield the document with the id `name`, as one line."""
     numbers = itertools.count(round(begun * 1000) * 0x1000)
     messages: list[Line] = []
     last, asked = 0, ""
@@ -100,7 +100,7 @@ def _opencode_tool(call: ToolCall, result: RecordedMessage | None, time_ms: int)
 
 
 def insert_opencode_session(database: Path, content: bytes) -> None:
-    """Add the session to opencode's own database. InvalidInput where there is none, or one of another shape."""
+    """Add the session to opencode's own database. Raises InvalidInput if there is none, or another form."""
     document = json.loads(content)
     remedy = (
         "Nothing was changed. Start opencode once, or write a file with `--to FILE` and run `opencode import FILE`."
@@ -135,5 +135,5 @@ def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) ->
 
 
 def _dump_without_ids(value: Line) -> str:
-    """As it stands in its column: the ids have columns of their own."""
+    """Return the value for its column, without the ids, which have their own columns."""
     return json.dumps({key: one for key, one in value.items() if key not in ("id", "sessionID", "messageID")})

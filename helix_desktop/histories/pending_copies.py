@@ -1,8 +1,8 @@
-"""Copies of histories that have changed and are not imported yet, made before their program can write over them or delete them.
+"""Keeps copies of changed histories until they are imported, as their program can overwrite or delete them.
 
-Below one folder: `open` holds what changes now, and is copied on as the files grow. A folder with a number is sealed: nothing is added to
-it, and it is deleted when all of it is imported. In each, a copy has the path of its file. A file that was written
-anew, and not only added to, seals what was copied of it before; so does a database with fewer rows.
+In one folder: `open` contains what changes now, and grows with its files. A numbered folder is sealed:
+nothing is added, and it is deleted once all of it is imported. Each copy has its file's path. A file
+that was rewritten, not just extended, seals earlier copies, as does a database with fewer rows.
 """
 
 import os
@@ -16,9 +16,9 @@ from pathlib import Path
 
 from helix_desktop.histories import foreign_sqlite
 
-LARGEST_DATABASE = 32 << 20  # In bytes. Larger ones are not copied; what is deleted in one before an import is lost.
-DATABASE_SHARE = 10.0  # After a copy of a database, we wait this many times as long as it took.
-COMPARED = 4096  # In bytes. The end of a copy is compared with the file, to see if it was rewritten.
+LARGEST_DATABASE = 32 << 20  # Bytes. Larger ones are not copied, so what they lose before an import is lost.
+DATABASE_SHARE = 10.0  # After copying a database, wait this many times as long as that took.
+COMPARED = 4096  # Bytes. A copy's end is compared with the file, to find out if that was rewritten.
 
 
 def path_of_copy(folder: Path, file: Path) -> Path:
@@ -33,25 +33,25 @@ def copied_files(folder: Path) -> Iterator[Path]:
 
 
 class PendingCopies:
-    """The copies below one folder. Two threads may use it: one that copies, one that has them imported."""
+    """The copies in one folder, for two threads: one that copies, and one that imports."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open = folder / "open"
-        self._copied: dict[Path, tuple[int, int]] = {}  # By file: its inode, and how many bytes were copied.
-        self._rows: dict[Path, Mapping[str, int]] = {}  # By copied database: the number of rows in each table.
+        self._copied: dict[Path, tuple[int, int]] = {}  # By file: its inode, and the bytes copied.
+        self._rows: dict[Path, Mapping[str, int]] = {}  # By copied database: each table's number of rows.
         self._database_due = 0.0
         self._lock = threading.Lock()
-        self._seal_open_folder()  # Files may have been rewritten while the program was not running.
+        self._seal_open_folder()  # Files may have changed while we were not running.
 
     def copy_file(self, file: Path) -> None:
-        """Copy what the file has that its copy has not. OSError where it cannot be read or there is no room."""
+        """Copy what the file has and its copy lacks. Raises OSError if it is unreadable or space is short."""
         with self._lock, file.open("rb") as source:
             about = os.fstat(source.fileno())
             inode, copied = self._copied.get(file, (about.st_ino, 0))
             copy = path_of_copy(self._open, file)
             if copied and not (inode == about.st_ino and _continues_copy(source.fileno(), copy, copied, about.st_size)):
-                if file.suffix != ".json" or about.st_size < copied:  # A JSON file is rewritten at every change.
+                if file.suffix != ".json" or about.st_size < copied:  # JSON files are rewritten at every change.
                     self._seal_open_folder()
                 copied = 0
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -65,7 +65,7 @@ class PendingCopies:
             self._copied[file] = about.st_ino, copied
 
     def copy_database(self, file: Path) -> bool:
-        """Copy the database as it is now. False where it is not copied: it is too large, busy, or was copied just now."""
+        """Copy the database as it is. Return False if it is too large, busy or was copied just now."""
         begun = time.monotonic()
         with self._lock, suppress(OSError, sqlite3.Error):
             if begun < self._database_due:
@@ -86,7 +86,7 @@ class PendingCopies:
         return False
 
     def seal_and_list_folders(self) -> list[Path]:
-        """Every folder of copies, the oldest first, from now on sealed."""
+        """Seal and return all folders of copies, oldest first."""
         with self._lock:
             self._seal_open_folder()
             with suppress(FileNotFoundError):
@@ -96,7 +96,7 @@ class PendingCopies:
             return []
 
     def rename_as_failed(self, folder: Path) -> None:
-        """Keep a folder of copies that cannot be imported, out of the way."""
+        """Put aside a folder of copies that cannot be imported."""
         folder.rename(folder.with_name(f"{folder.name}.failed"))
 
     def _seal_open_folder(self) -> None:
@@ -107,7 +107,7 @@ class PendingCopies:
 
 
 def _continues_copy(source: int, copy: Path, copied: int, size: int) -> bool:
-    """Whether the file still begins with what was copied, by the end of that."""
+    """Whether the file still begins with what was copied, judging by the end of that."""
     at = max(0, copied - COMPARED)
     with suppress(OSError), copy.open("rb") as before:
         before.seek(at)

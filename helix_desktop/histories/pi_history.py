@@ -25,7 +25,7 @@ _ABOUT = ("model_change", "thinking_level_change", "label", "custom", "session_i
 
 
 def is_pi_row(value: Mapping[str, object]) -> bool:
-    """Whether a row is the header of a session, or an entry of its tree."""
+    """Whether a row is a session's header or an entry of its tree."""
     header = value.get("type") == "session" and "cwd" in value and isinstance(value.get("id"), str)
     return header or (value.get("type") in (*_SHOWN, *_ABOUT) and ("parentId" in value))
 
@@ -126,7 +126,7 @@ def _pi_reply_part(block: Mapping[str, object], message: Mapping[str, object]) -
 
 
 def _pi_reasoning(block: Mapping[str, object], message: Mapping[str, object]) -> Reasoning:
-    """Reasoning as its provider sealed it: only what came from the two providers' own addresses can go back."""
+    """Return signed reasoning. It can only go back to the two providers' own addresses."""
     text, signature = text_at(block, "thinking"), text_at(block, "thinkingSignature")
     api, model = text_at(message, "api"), text_at(message, "model")
     if signature and api == "anthropic-messages" and message.get("provider") == "anthropic":

@@ -1,6 +1,6 @@
-"""Writes sessions for pi, whose reader is `pi_history`. Resumed by 0.73.1: `pi --session ID`.
+"""Writes sessions for pi, which `pi_history` reads. Resumed by 0.73.1: `pi --session ID`.
 
-Each message is an entry, in one chain. A compaction keeps nothing of what stood before it: it names itself as the first that is kept.
+Each message is an entry, in one chain. A compaction keeps nothing before it: it names itself as first.
 """
 
 import re
@@ -25,7 +25,7 @@ _NO_USAGE: Line = {**_COUNTS, "totalTokens": 0, "cost": {**_COUNTS, "total": 0}}
 
 
 def build_relative_pi_session_path(folder: str, name: str, begun: float) -> str:
-    """Where a session of that working folder stands below `sessions`."""
+    """Return where, in `sessions`, a session of that working folder is stored."""
     safe = re.sub(r"[/\\:]", "-", re.sub(r"^[/\\]", "", folder))
     return f"--{safe}--/{re.sub('[:.]', '-', format_iso_time(begun))}_{name}.jsonl"
 
@@ -47,7 +47,7 @@ def write_pi_session(session: RecordedSession, name: str, begun: float) -> Itera
 
 
 def _pi_message(message: RecordedMessage, tools: dict[str, str]) -> Line:
-    """`tools`: the names of the tools by call; filled by a reply, read by its results."""
+    """`tools`: tool names by call. Replies add to it, results read it."""
     time = round(message.time * 1000)
     if message.role == "assistant":
         tools |= {part.id: with_plain_name(part).name for part in message.parts if isinstance(part, ToolCall)}

@@ -1,4 +1,4 @@
-"""The display names of the programs whose histories can be read, by kind of history (`KIND` of each module here)."""
+"""Display names of programs with readable histories, by kind of history (`KIND` of each module)."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ NAMES = {
     "cline": "Cline",
     "goose": "goose",
 }
-# Agents that can continue a conversation, by their names in `conversation restore --to`.
+# Agents that can continue a conversation, by name in `conversation restore --to`.
 AGENTS_TO_CONTINUE_IN = {
     "claude": "Claude Code",
     "codex": "Codex",
@@ -24,7 +24,7 @@ AGENTS_TO_CONTINUE_IN = {
 
 
 def history_kinds_of_agents(names: Sequence[str]) -> list[str]:
-    """The kinds of history of agents as people write them."""
+    """Return the kinds of history for agents as people write them."""
     known = {name.casefold(): kind for kind, title in NAMES.items() for name in (kind, title)}
     known |= {agent: known[title.casefold()] for agent, title in AGENTS_TO_CONTINUE_IN.items()}
     if unknown := [name for name in names if name.casefold() not in known]:

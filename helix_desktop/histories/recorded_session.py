@@ -1,4 +1,4 @@
-"""A recorded session of an agent, whoever recorded it: the messages in their order, and where it branched and compacted."""
+"""A recorded session of an agent, whoever recorded it: its messages in order, branches and compactions."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ Speaker = Literal["system", "user", "assistant", "tool", "failure"]
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """`arguments` is JSON text as the model wrote it."""
+    """`arguments`: JSON text as the model wrote it."""
 
     id: str
     name: str
@@ -21,7 +21,7 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class RecordedPicture:
-    """A picture, or another file, that stood in a message."""
+    """A picture or another file in a message."""
 
     media_type: str
     data: bytes
@@ -30,12 +30,12 @@ class RecordedPicture:
 
 @dataclass(frozen=True, slots=True)
 class RecordedMessage:
-    """One message. `answers`: for a tool's, the id of the call; `ok`: False where the recorder says it failed.
+    """A message. `answers`: a tool result's call id. `ok`: False if the recorder says that it failed.
 
-    `parts`: a reply's parts in their order, reasoning as the provider sealed it; without them, reasoning, text, calls.
-    `shown`: what the model was shown of a tool's output, where that is not `text`. `beside`: not a person's own words, or said
-    while the agent worked. A `failure` is no message: the recorder notes that a request failed.
-    `is_summary`: a compaction's, of what no longer stands in the file.
+    `parts`: a reply's parts in order, reasoning as signed; without them: reasoning, text, calls.
+    `shown`: what the model saw of a tool's output, if not `text`. `beside`: not a person's own
+    words, or said while the agent worked. A `failure` is a recorder's note that a request
+    failed, and no message. `is_summary`: a compaction's, whose originals are not in the file.
     """
 
     role: Speaker
@@ -53,12 +53,12 @@ class RecordedMessage:
     child: str = ""
     beside: bool = False
     is_summary: bool = False
-    seconds: float = 0.0  # How long a reply took; 0: unknown.
+    seconds: float = 0.0  # Seconds that a reply took; 0: unknown.
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedCompaction:
-    """Before message `at` the recorder's own program put `text` in the place of what came before message `keep`."""
+    """The recorder's program put `text`, before message `at`, in place of what came before message `keep`."""
 
     at: int
     keep: int
@@ -69,10 +69,10 @@ class RecordedCompaction:
 
 @dataclass(frozen=True, slots=True)
 class RecordedSession:
-    """`name` says where it comes from: the file, and a number where one file holds several sessions.
+    """`name` says where it comes from: the file, and a number if a file has several sessions.
 
-    `kind` and `session` name it among all; `forked_from` shares its first `forked_at` messages;
-    `parent_call` of `parent` made it, for a sub-agent.
+    `kind` and `session` identify it; `forked_from` shares its first `forked_at`
+    messages; for a sub-agent, `parent_call` of `parent` created it.
     """
 
     name: str
@@ -94,19 +94,19 @@ class RecordedSession:
 
 
 def message_texts(message: RecordedMessage) -> Sequence[str]:
-    """What the message says: its text and the arguments of its calls."""
+    """Return what the message says: its text and its calls' arguments."""
     return (message.text, *(call.arguments for call in message.calls))
 
 
 def texts_to_count(message: RecordedMessage) -> Sequence[str]:
-    """The texts whose tokens are counted, each by itself."""
+    """Return the texts to count, each separately."""
     names = (part for call in message.calls for part in (call.name, call.arguments))
     sealed_too = (part.text for part in message.parts if not isinstance(part, ToolCall))
     return [text for text in (message.text, message.reasoning, *names, *sealed_too) if text]
 
 
 def texts_in_context(session: RecordedSession) -> Iterator[str]:
-    """What its agent sends of it: the last compaction's text, and what was said since."""
+    """Yield what the agent sends: the last compaction's text, and everything since."""
     last = session.compactions[-1] if session.compactions else RecordedCompaction(0, 0, "")
     yield last.text
     for message in session.messages[last.keep :]:
@@ -130,5 +130,5 @@ def build_recorded_reply(
 
 
 def format_opaque_json(**fields: object) -> str:
-    """What a provider needs back, as compact JSON for `Reasoning.opaque`."""
+    """Return what a provider needs back as compact JSON for `Reasoning.opaque`."""
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))

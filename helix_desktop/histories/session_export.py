@@ -1,7 +1,7 @@
-"""Exports a conversation for other programs: what was said and done, and messages as OpenAI's chat completions take them.
+"""Exports a conversation for other programs: as what was said and done, and as OpenAI chat completions.
 
-Pure: facts in, values out. All that was said and done stands in it, whatever folds show the model;
-what was never answered gets a result that says so, so that what reads it may go on.
+A pure function of facts. The export contains everything, whatever folds show the
+model. Unanswered calls get a result that says so, so that readers can continue.
 """
 
 import base64
@@ -31,7 +31,7 @@ def entries_needed_for_export(recorded_facts: Sequence[facts.Recorded]) -> list[
 
 
 def list_messages_in_order(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.Recorded]:
-    """What was said and done on the line, every batch of calls whole before anything else."""
+    """Yield what was said and done, with each batch of calls completed before anything else."""
     waiting: dict[str, facts.Recorded] = {}
     held: list[facts.Recorded] = []
     for recorded in build_state(recorded_facts).facts_on_path():
@@ -80,7 +80,7 @@ def arguments_object(arguments: str) -> Line:
     return value if isinstance(value, dict) else {"malformed_arguments": arguments}
 
 
-# --- The format of OpenAI's Chat Completions
+# --- OpenAI's Chat Completions format
 
 
 def last_system_text(recorded_facts: Sequence[facts.Recorded]) -> str:

@@ -1,7 +1,7 @@
-"""Turns a conversation's facts into a recorded session, which the writers of the agents' formats take.
+"""Turns a conversation's facts into a recorded session, for writing in agents' formats.
 
-The opposite of `history_facts`. All that was said and done is in it. A handover that covers the
-beginning is a compaction; a result that the other program had shortened is the text it had shown.
+The opposite of `history_facts`. It contains everything that was said and done. A handover of the
+beginning becomes a compaction; a result the other program had shortened has the text it showed.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ OWN_CONTEXT = (
 
 
 def origin_of_conversation(recorded_facts: Sequence[facts.Recorded]) -> facts.Origin:
-    """The program it was imported from or recorded of; an empty origin for one that began here."""
+    """Return the program from which it came, or an empty origin if it began here."""
     started = (one.fact for one in recorded_facts if isinstance(one.fact, facts.ConversationStarted))
     return next((fact.origin for fact in started if fact.origin.kind), facts.Origin())
 
 
 def list_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:
-    """The handovers in force, the oldest first, that stand for the beginning of the conversation."""
+    """Return active handovers of the conversation's beginning, oldest first."""
     state = build_state(recorded_facts)
     path = state.facts_on_path()
     first = next((one.seq for one in path if isinstance(one.fact, facts.UserSaid | facts.ModelReplied)), 0)
@@ -53,8 +53,8 @@ def build_session_from_facts(
     *,
     is_folded: bool = False,
 ) -> recorded_session.RecordedSession:
-    """The conversation with its compactions. `folder`: where its work was done; `origin`: also where `facts` are
-    a part. `is_folded`: results as the folds made here show them, not only as the other program had.
+    """Build the session with its compactions. `folder`: the working folder. `origin`: also if the
+    facts are just a part. `is_folded`: results are as folded here, not just as the other program showed them.
     """
     shown = _results_shown_shorter(recorded_facts) if origin.kind else {}
     for fold in build_state(recorded_facts).live_folds if is_folded else ():
@@ -78,7 +78,7 @@ def build_session_from_facts(
 
 
 def _results_shown_shorter(recorded_facts: Sequence[facts.Recorded]) -> dict[int, str]:
-    """By the number of a result: what the other program had shown of it."""
+    """Return what the other program showed of results, by number."""
     found: dict[int, str] = {}
     for one in recorded_facts:
         fold = one.fact
@@ -106,7 +106,7 @@ def _message_of_fact(
 
 
 def _message_of_user(fact: facts.UserSaid, content: session_export.Content, *, imported: bool) -> RecordedMessage:
-    """What was said, with its pictures. What an import kept as an attachment, because it is long, is text again."""
+    """Return a user's message with pictures. Long texts that an import made attachments are text again."""
     texts: list[str] = []
     pictures: list[RecordedPicture] = []
     for part in fact.parts:

@@ -1,4 +1,4 @@
-"""What the writers of the agents' formats share."""
+"""What the writers of agents' formats share."""
 
 import base64
 import re
@@ -15,7 +15,7 @@ SessionItem = recorded_session.RecordedMessage | recorded_session.RecordedCompac
 
 
 def list_session_items(session: recorded_session.RecordedSession) -> Iterator[SessionItem]:
-    """The messages in their order, each compaction before the message it stands in front of."""
+    """Yield messages in order, each compaction before the message it precedes."""
     compactions = {one.at: one for one in session.compactions}
     taken: set[str] = set()
     names: dict[str, str] = {}
@@ -28,7 +28,7 @@ def list_session_items(session: recorded_session.RecordedSession) -> Iterator[Se
 def _with_unique_call_ids(
     message: recorded_session.RecordedMessage, taken: set[str], names: dict[str, str]
 ) -> recorded_session.RecordedMessage:
-    """Some servers use a call's id again in each reply, and a provider refuses a session that has an id twice."""
+    """Make call ids unique, because some servers repeat them in each reply and providers refuse that."""
     parts = list(message.parts)
     for at, part in enumerate(parts):
         if isinstance(part, ToolCall):
@@ -44,7 +44,7 @@ def _with_unique_call_ids(
 def list_items_with_results(
     session: recorded_session.RecordedSession,
 ) -> Iterator[tuple[SessionItem, dict[str, recorded_session.RecordedMessage]]]:
-    """The same for formats in which results stand in the reply that asked for them: each with its results by call."""
+    """Yield items for formats in which results are part of their reply: each with its results by call."""
     held: tuple[SessionItem, dict[str, recorded_session.RecordedMessage]] | None = None
     for item in list_session_items(session):
         if isinstance(item, recorded_session.RecordedMessage) and item.role == "tool" and held:

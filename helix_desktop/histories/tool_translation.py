@@ -1,6 +1,6 @@
-"""Translates tool calls of one agent into those of another where they correspond; else into text that says what they were.
+"""Translates tool calls between agents if they correspond, or else into text that describes them.
 
-A call is translated only if every argument of it has a counterpart, so that nothing it did is told differently.
+A call is only translated if all arguments have counterparts, so nothing is misrepresented.
 """
 
 import json
@@ -57,12 +57,12 @@ _TARGETS: Mapping[str, Mapping[str, tuple[str, Mapping[str, str]]]] = {
         "write": ("write", {"path": "path", "content": "content"}),
     },
 }
-# These agents store the context they add as messages, so it is written back. Others add it anew.
+# These agents store added context as messages, so it is written back. Others add it anew.
 _KEEPS_OWN_CONTEXT = (CODEX, OPENCODE, PI)
 
 
 def translate_call(call: ToolCall, target: str) -> ToolCall | None:
-    """The call as the target's own tool makes it; None where it has no such tool, or none that takes these arguments."""
+    """Return the call to the target's own tool, or None if no tool takes these arguments."""
     act = _ACTS.get(call.name, "")
     tool = _TARGETS[target].get(act)
     arguments = _canonical_arguments(call.arguments)
@@ -78,7 +78,7 @@ def translate_call(call: ToolCall, target: str) -> ToolCall | None:
 
 
 def _canonical_arguments(text: str) -> dict[str, str] | None:
-    """The arguments by their common names; None where one of them is not known or is no text."""
+    """Return the arguments by common names, or None if one is unknown or no text."""
     given = parse_json_or_none(text or "{}")
     if given is None:
         return None
@@ -102,20 +102,20 @@ def _command_line_of_words(words: list[object]) -> str | None:
 
 
 class MessageTranslation:
-    """Messages for another agent. A reply whose calls do not all translate has them as text, and so have their results.
+    """Translates messages for another agent. If not all calls of a reply translate, all become text.
 
-    `left_out_reasoning` and `left_out_context`: how many parts that the other agent cannot read, and how many messages
-    that the first agent itself had put in, are not in it. `as_text`: how many calls stand as text.
+    `left_out_reasoning` and `left_out_context` count parts that the other agent cannot read,
+    and messages that the first agent itself inserted. `as_text` counts calls that became text.
     """
 
     def __init__(self, target: str, *, same_agent: bool, provider: str) -> None:
         self._target, self._same_agent, self._provider = target, same_agent, provider
-        # Tools whose calls were turned into text, by call id: their results become text as well.
+        # Tools whose calls became text, by call id: their results become text, too.
         self._texts: dict[str, str] = {}
         self.left_out_reasoning = self.left_out_context = self.as_text = 0
 
     def translate_message(self, message: RecordedMessage) -> RecordedMessage | None:
-        """The message for the target; None where it is left out."""
+        """Return the message for the target, or None if it is left out."""
         if message.role == "assistant":
             return self._translate_reply(message)
         if message.role == "tool" and message.answers in self._texts:

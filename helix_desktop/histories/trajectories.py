@@ -52,7 +52,7 @@ def is_managed_agent_log(value: Mapping[str, object]) -> bool:
 def read_trajectory_recordings(
     rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path
 ) -> list[RecordedSession]:
-    """The sessions of the rows, whichever of the three they are."""
+    """Return the rows' sessions, in any of the three forms."""
     made: list[RecordedSession] = []
     for number_, row in enumerate(
         row for row in rows if is_swe_agent_trajectory(row.value) or is_atif_trajectory(row.value)
@@ -80,12 +80,12 @@ def _messages_until_unreadable(
 
 
 def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
-    """The history if there is one, with calls; else each step's thought, action and observation."""
+    """Read the history with its calls, or else each step's thought, action and observation."""
     history = objects_at(value, "history")
     if any(one.get("tool_calls") for one in history):
         yield from OpenaiMessages(ReadingComplaints()).read_rows(HistoryRow(one, "history") for one in history).made
         return
-    for one in history:  # The system prompt, demonstrations and the task, which stand before the agent's first reply.
+    for one in history:  # The system prompt, demonstrations and task before the agent's first reply.
         if one.get("role") == "assistant" and not one.get("is_demo"):
             break
         speaker: Speaker = "system" if one.get("role") == "system" else "user"
