@@ -15,9 +15,11 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from urllib.parse import urlsplit
 
 from helix_desktop import atomic_files, concurrency
 from helix_desktop.errors import ActionRefused, ConfigFileMistake, NoUsableKeyring
@@ -27,6 +29,7 @@ T = TypeVar("T")
 # Matches names of secrets that do not belong to a provider.
 _OTHERS = re.compile(r"mcp[./].*|shared-.*[0-9a-f]{6}(#.*)?", re.DOTALL)
 SERVICE = "helix-desktop"
+_PORTS = {"https": 443, "http": 80}
 CHOICES = (
     "Use the key for this session only, set it as an environment variable, or store it in a file only you can read."
 )
@@ -39,7 +42,8 @@ REFUSALS = frozenset({"KeyringLocked", "LockedException", "PromptDismissedExcept
 class ProviderKey:
     """The key of one provider. `host`: of its address now; `entered_for`: the host the key was entered for, where that is another
     one: a key that is kept does not follow an address that has changed. `variable`: a provider's usual variable, beside our own.
-    `own_hosts`: of a well-known provider, whose keys in the environment go there and nowhere else.
+    `own_hosts`: of a well-known provider, whose keys in the environment go there and nowhere else; `address_variables`: where the
+    environment names another address for them instead. `is_optional`: no key is missed at this address.
     """
 
     provider: str
@@ -47,6 +51,8 @@ class ProviderKey:
     entered_for: str = ""
     variable: str = ""
     own_hosts: tuple[str, ...] = ()
+    address_variables: tuple[str, ...] = ()
+    is_optional: bool = False
 
     def __post_init__(self) -> None:
         if _OTHERS.fullmatch(self.provider):
@@ -135,6 +141,16 @@ class SharedStoreLogin:
 Addressee: TypeAlias = ProviderKey | McpServerSecret | McpSignIn | SharedStoreKey | SharedStoreLogin
 
 
+def host_of_address(address: str) -> str:
+    """Where a key goes: the host of an address, with the port if it is not the usual one; empty if it cannot be read."""
+    try:
+        parts = urlsplit(address)
+        port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
+    except ValueError:
+        return ""
+    return f"{parts.hostname or ''}{port}"
+
+
 class SecretKeeper(Enum):
     KEYRING = "the system's keyring"
     SESSION = "this session only"
@@ -214,15 +230,28 @@ class SecretStorage:
     def _read_from_environment(self, secret: Addressee) -> str | None:
         if not isinstance(secret, ProviderKey):
             return None
-        usable = filter(secret.may_use_variable, secret.environment_variables)
+        usable = filter(self._with_named_host(secret).may_use_variable, secret.environment_variables)
         return next((found for variable in usable if (found := self._environ.get(variable))), None)
+
+    def is_in_environment(self, secret: ProviderKey) -> bool:
+        return bool(self._read_from_environment(secret))
+
+    def find_named_address(self, secret: ProviderKey) -> tuple[str, str]:
+        """The variable in which the environment names an address for its keys, and the address; empty if there is none."""
+        return next(
+            ((each, self._environ[each]) for each in secret.address_variables if self._environ.get(each)), ("", "")
+        )
+
+    def _with_named_host(self, secret: ProviderKey) -> ProviderKey:
+        _, address = self.find_named_address(secret)
+        return replace(secret, own_hosts=(host_of_address(address),)) if address else secret
 
     def _refuse_key_of_other_host(self, secret: Addressee) -> None:
         """The only key there is stands in the environment, for another host."""
-        variables = secret.environment_variables if isinstance(secret, ProviderKey) else ()
-        variable = next((each for each in variables if self._environ.get(each)), None)
-        if variable and isinstance(secret, ProviderKey):
-            hosts = " or ".join(secret.own_hosts) or secret.entered_for
+        if not isinstance(secret, ProviderKey) or secret.is_optional:
+            return
+        if variable := next((each for each in secret.environment_variables if self._environ.get(each)), None):
+            hosts = " or ".join(self._with_named_host(secret).own_hosts) or secret.entered_for
             raise ActionRefused(
                 f"The key in {variable} is for {hosts} and was not sent to {secret.host}.",
                 remedy=f"Enter a key for this address: run `helix-desktop provider add {secret.provider} --key`.",

@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import random
+import re
 import stat
 import sys
 import threading
@@ -359,6 +360,28 @@ async def test_a_providers_key_in_the_environment_goes_to_its_own_hosts_alone(ma
         at_home = replace(config, base_url="http://127.0.0.1:8000/v1")
         assert await secrets.read_secret(at_home.provider_key) is None, "a server on this machine needs none"
     assert await secrets.read_secret(replace(PRESETS["openai"], base_url="https://eu.api.openai.com/v1").provider_key)
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "gemini"])
+async def test_a_key_in_the_environment_goes_to_the_address_that_the_environment_names_and_nowhere_else(
+    make: Make, name: str
+) -> None:
+    config = PRESETS[name]
+    variable = config.provider_key.address_variables[0]
+    for address in ("https://proxy.example/v1", "http://127.0.0.1:4000"):
+        secrets = make(environ={config.variable: KEY, f"HELIX_KEY_{name.upper()}": KEY, variable: address})
+        assert secrets.find_named_address(config.provider_key) == (variable, address)
+        named = replace(config, base_url=address)
+        assert await secrets.read_secret(named.provider_key) == KEY
+        assert secrets.is_in_environment(named.provider_key)
+        host = re.escape(named.host)
+        for elsewhere in (config, replace(config, base_url=address.replace("proxy", "evil").replace("4000", "4001"))):
+            if elsewhere.is_local:
+                assert await secrets.read_secret(elsewhere.provider_key) is None
+                continue
+            if elsewhere.host != named.host:
+                with pytest.raises(ActionRefused, match=rf"is for {host} and was not sent to"):
+                    await secrets.read_secret(elsewhere.provider_key)
 
 
 async def test_a_key_entered_for_another_host_is_sent_there_and_the_one_in_the_environment_is_not(make: Make) -> None:

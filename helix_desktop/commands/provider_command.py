@@ -16,12 +16,12 @@ from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
 from helix_desktop.engine.facts import Purpose, Text
 from helix_desktop.engine.messages import Message, Reply, Request, RetryDelay, Role
-from helix_desktop.errors import InvalidInput, NotFound, NoUsableKeyring, format_things
+from helix_desktop.errors import InvalidInput, ModelFailed, NotFound, NoUsableKeyring, format_things
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.providers import local_servers, provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, strip_and_check_key
-from helix_desktop.providers.model_listing import list_and_save_models
+from helix_desktop.providers.model_listing import check_provider_address, list_and_save_models
 from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, SystemClock
 from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage, environment_variable_name
 
@@ -83,7 +83,12 @@ async def run_with_provider_tools(arguments: argparse.Namespace, work: ProviderW
 
 
 async def set_up_provider(arguments: argparse.Namespace, desk: ProviderTools) -> int:
-    config = _provider_from_arguments(arguments, desk.configured)
+    config = await _provider_from_arguments(arguments, desk)
+    if arguments.key:
+        try:
+            await check_provider_address(config, desk.connections)
+        except ModelFailed as error:  # The key is not sent now, and the provider may answer later.
+            await desk.console.print_error(str(error))
     key = strip_and_check_key(_ask_for_key(config.name), config.name) if arguments.key else ""
     if key:  # The key is stored before the provider, so that nothing changes if storing it fails.
         config = replace(config, key_host=config.host)
@@ -98,12 +103,20 @@ async def set_up_provider(arguments: argparse.Namespace, desk: ProviderTools) ->
     return await _print_saved_provider(arguments, desk, config)
 
 
-def _provider_from_arguments(arguments: argparse.Namespace, configured: ConfiguredProviders) -> ProviderConfig:
-    """What is there under this name, or usual for it, with what the arguments change."""
+async def _provider_from_arguments(arguments: argparse.Namespace, desk: ProviderTools) -> ProviderConfig:
+    """What is there under this name, or usual for it, with what the arguments change. A well-known provider that is
+    new has the address that the environment names.
+    """
     try:
-        config = configured.find_provider(arguments.name)
+        config = desk.configured.find_provider(arguments.name)
     except NotFound:
         config = ProviderConfig(arguments.name)
+    variable, address = desk.secrets.find_named_address(config.provider_key)
+    is_new = all(known.name != config.name for known in desk.configured.list_providers())
+    if address and is_new and not arguments.base_url:
+        config = provider_catalog.with_base_url(config, address)
+        sentence = f"Using the address {address} from {variable}. For another address, add --base-url."
+        await desk.console.print_error(sentence)
     given = {name: getattr(arguments, name) for name in ("kind", "variable", "key_header")}
     given["headers"] = _parse_name_value_pairs(arguments.header or [])
     given["query"] = _parse_name_value_pairs(arguments.query or [])

@@ -50,7 +50,14 @@ class ProviderAdministration:
     allow_file: Callable[[], object] = lambda: None
 
     def list_well_known_providers(self) -> Sequence[ProviderChoice]:
-        return [_provider_for_window(config) for config in provider_catalog.PRESETS.values() if config.needs_key]
+        return [self._offer_provider(config) for config in provider_catalog.PRESETS.values() if config.needs_key]
+
+    def _offer_provider(self, config: provider_catalog.ProviderConfig) -> ProviderChoice:
+        """At the address that the environment names for it, if it names one."""
+        variable, address = self.secrets.find_named_address(config.provider_key)
+        config = replace(config, base_url=address or config.base_url)
+        key = SecretKeeper.ENVIRONMENT.value if self.secrets.is_in_environment(config.provider_key) else ""
+        return replace(_provider_for_window(config), address_variable=variable, key=key)
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]:
         configs = await asyncio.to_thread(self.configured.list_providers)
@@ -69,12 +76,19 @@ class ProviderAdministration:
 
         config = self._config_of_provider(provider)
         self.secrets.allow_asking_keyring()
-        if not key:
+        if key:
+            await self.check_provider_address(provider)
+        else:
             key = await provider_catalog.find_provider_key(config, self.secrets) or ""
         models = tuple(
             _model_for_window(info) for info in await model_listing.list_models(config, key or None, self.connections)
         )
         return model_setup_port.ProviderTestResult(models, best_first_model(models))
+
+    async def check_provider_address(self, provider: ProviderChoice) -> None:
+        from helix_desktop.providers import model_listing
+
+        await model_listing.check_provider_address(self._config_of_provider(provider), self.connections)
 
     async def add_provider_with_key(self, provider: ProviderChoice, key: str, keep: str = "keyring") -> None:
         """Stores the key before the provider, so that nothing changes if it cannot be stored."""
@@ -82,6 +96,7 @@ class ProviderAdministration:
         if key and keep == "file":
             self.allow_file()
         if key:
+            await self.check_provider_address(provider)
             config = replace(config, key_host=config.host)
             await self.secrets.store_secret_at(
                 config.provider_key, strip_and_check_key(key, provider.name), where=_WHERE[keep]

@@ -29,7 +29,8 @@ class ModelActions(QObject):
         self._dialog: ConnectModelDialog | None = None
         self._after_model_chosen: Callable[[], object] | None = None
         self.chooser = ModelChooser(window.theme, window.memory, window)
-        self.chooser.opened.connect(self._list_known_models)
+        show = self._show_and_refresh_models
+        self.chooser.opened.connect(lambda: window.run_for_window(setup.list_known_models(), then=show))
         self.chooser.closed_without_choice.connect(self._forget_waiting_action)
         self.chooser.chosen.connect(self.use_chosen_model)
         self.chooser.edit_wanted.connect(self._open_model_dialog)
@@ -56,11 +57,8 @@ class ModelActions(QObject):
 
         self._window.run_for_window(self._setup.list_known_models(), then=choose_or_connect)
 
-    def _list_known_models(self) -> None:
-        """What is known at once; then every provider is asked again."""
-        self._window.run_for_window(self._setup.list_known_models(), then=self._show_and_refresh_models)
-
     def _show_and_refresh_models(self, models: Sequence[ModelChoice]) -> None:
+        """What is known at once; then every provider is asked again."""
         self.chooser.show_known_models(models)
         self._window.run_for_window(self._setup.refresh_model_lists(), then=self.chooser.show_refreshed_models)
 

@@ -21,6 +21,7 @@ class ProviderChoice:
     needs_key: bool = False
     key: str = ""
     variable: str = ""
+    address_variable: str = ""  # The environment variable that names the address.
 
 
 class WindowSizeSource(StrEnum):
@@ -80,6 +81,9 @@ class ModelSetupPort(Protocol):
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]: ...
     async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]: ...
+
+    async def check_provider_address(self, provider: ProviderChoice) -> None:
+        """Contact it without a key, as is done before one is sent; the error says what is wrong with the address."""
 
     async def test_provider(self, provider: ProviderChoice, key: str) -> ProviderTestResult:
         """Ask for the models with this key (empty: the one that is kept). Nothing is kept."""

@@ -44,7 +44,8 @@ class WindowTour(QObject):
         self.coach.card.next.clicked.connect(lambda: self._go_to_step(self._step_number + 1))
         self.coach.card.back.clicked.connect(lambda: self._go_to_step(self._step_number - 1))
         self.coach.card.leave.clicked.connect(self.end_window_tour)
-        self.coach.card.offer.clicked.connect(self._send_second_message)
+        send = message_sending.send_or_hold_message
+        self.coach.card.offer.clicked.connect(lambda: send(window, (Text("list"),), steer=False))
         self.coach.target_needed.connect(self._update_coach)
         window.workbench_shown.connect(self._end_in_other_workspace)
         self._go_to_step(0)
@@ -119,9 +120,6 @@ class WindowTour(QObject):
         session = self._window.current_session
         at_rest = session is not None and session.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
         return self._step_number == 2 and at_rest and not self._has_folded() and self._count_ended_turns() == 1
-
-    def _send_second_message(self) -> None:
-        message_sending.send_or_hold_message(self._window, (Text("list"),), steer=False)
 
     def _place_in_window(self, widget: QWidget, place: QRect | None = None) -> QRect:
         """A widget, or a place in it, in the window's coordinates; empty where it cannot be seen."""

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import quote, urlsplit
 
 from helix_desktop import json_values
-from helix_desktop.errors import ModelFailed, NotFound, ProviderUnreachable
+from helix_desktop.errors import InvalidInput, ModelFailed, NotFound, ProviderKeyRefused, ProviderUnreachable
 from helix_desktop.protocols.anthropic import anthropic_client
 from helix_desktop.protocols.gemini import gemini_client
 from helix_desktop.protocols.provider_failures import ProviderRefusal, failure_of_refusal, read_refusal_body
@@ -39,6 +40,20 @@ async def list_and_save_models(
     said = await fetch_reported_models(config, key, connections)
     configured.save_reported_models(provider, said)
     return tuple(provider_catalog.describe_model(config, name, reported=said[name]) for name in sorted(said))
+
+
+async def check_provider_address(config: provider_catalog.ProviderConfig, connections: ProviderConnections) -> None:
+    """Contacts an address without a key; an error says what is wrong. Those of well-known providers are not contacted."""
+    config = provider_catalog.check_provider_config(config)
+    if not provider_catalog.may_carry_key(config.base_url):
+        why = f"A key for {config.name} would not be sent, because with http://, anyone on the network could read it."
+        raise InvalidInput(why, remedy="Use an https:// address.")
+    if config.host in {preset.host for preset in provider_catalog.PRESETS.values()}:
+        return
+    dialect = provider_catalog.dialect_of_provider(config)
+    with suppress(ProviderKeyRefused):  # This is how a provider answers a request without a key.
+        transport = provider_catalog.transport_to_provider(config, dialect, "", connections)
+        await fetch_json(transport, _models_path(config), SECONDS)
 
 
 async def fetch_reported_models(

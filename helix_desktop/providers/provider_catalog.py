@@ -26,9 +26,14 @@ from helix_desktop.providers import http_transport
 from helix_desktop.providers.demo_model import DEMO, DemoModel
 from helix_desktop.providers.http_model_client import HttpModelClient
 from helix_desktop.providers.model_prices import ModelInfo, merge_model_knowledge
-from helix_desktop.secrets import ProviderKey
+from helix_desktop.secrets import ProviderKey, host_of_address
 
-_PORTS = {"https": 443, "http": 80}
+# For each variable of a key: the variables in which the environment names the address that the key is for.
+ADDRESS_VARIABLES = {
+    "OPENAI_API_KEY": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+    "ANTHROPIC_API_KEY": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
+    "GEMINI_API_KEY": ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"),
+}
 CACHE_SECONDS = 300  # Seconds. Anthropic's cache lasts this long, and OpenAI's at least this long.
 _KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"})
 
@@ -59,20 +64,14 @@ class ProviderConfig:
 
     @property
     def host(self) -> str:
-        """Return where the key goes: the address's host, with an unusual port."""
-        try:
-            parts = urlsplit(self.base_url)
-            port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
-        except ValueError:
-            return ""
-        return f"{parts.hostname or ''}{port}"
+        return host_of_address(self.base_url)
 
     @property
     def provider_key(self) -> ProviderKey:
-        """Return the key's name for `SecretStorage`. A local server gets no well-known provider's key from the environment."""
+        """Return the key's name for `SecretStorage`. A local server needs no key of a well-known provider."""
         own = tuple(config.host for config in PRESETS.values() if self.variable and config.variable == self.variable)
-        variable = "" if own and self.is_local else self.variable
-        return ProviderKey(self.name, self.host, self.key_host, variable, own)
+        named, optional = ADDRESS_VARIABLES.get(self.variable, ()), bool(own) and self.is_local
+        return ProviderKey(self.name, self.host, self.key_host, self.variable, own, named, optional)
 
     @property
     def is_local(self) -> bool:

@@ -64,7 +64,14 @@ def ring() -> Iterator[MemoryKeyring]:
 def helix(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Helix:
     monkeypatch.setattr(local_servers, "USUAL", ())
     monkeypatch.setattr(local_servers.detect_local_servers, "__defaults__", ((), 0.2))
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "DEEPSEEK_API_KEY"):
+    for name in (
+        "OPENAI_BASE_URL",
+        "OPENAI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "GEMINI_API_KEY",
+        "OPENROUTER_API_KEY",
+        "DEEPSEEK_API_KEY",
+    ):
         monkeypatch.delenv(name, raising=False)
 
     def run(*arguments: object, typed: str = "") -> Said:
@@ -148,12 +155,34 @@ def test_a_key_in_the_environment_is_enough(helix: Helix, ring: MemoryKeyring, m
     assert (openai["name"], openai["key"]) == ("openai", "an environment variable")
 
 
+def test_the_address_that_the_environment_names_is_used(
+    helix: Helix, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ChatServer() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        said = helix("provider", "add", "openai", "--kind", "openai-chat")
+        assert f"Using the address {server.base_url} from OPENAI_BASE_URL." in said.err
+        assert helix("provider", "test", "openai").code == 0
+        assert server.requests[-1].headers["authorization"] == f"Bearer {KEY}"
+        assert "Using" not in helix("provider", "add", "openai", "--base-url", "https://api.openai.com/v1").err
+        refused = helix("provider", "test", "openai")
+    assert (refused.code, KEY in refused.err) == (1, False)
+    assert "The key in OPENAI_API_KEY is for 127.0.0.1" in refused.err
+
+
+def test_no_key_is_sent_while_an_address_is_checked(helix: Helix, ring: MemoryKeyring) -> None:
+    with ChatServer() as server:
+        added(helix, server, "--key", typed=KEY)
+        assert [seen.headers.get("authorization") for seen in server.requests] == [None]
+
+
 def test_azure_as_it_is_set_up(helix: Helix, ring: MemoryKeyring) -> None:
     with ChatServer() as server:
         more = ("--key", "--key-header", "api-key", "--query", "api-version=2024-10-21", "--header", "x-team=7")
         added(helix, server, *more, typed=KEY)
         helix("provider", "test", "work")
-        seen = server.requests[0]
+        seen = server.requests[1]
     assert (seen.path, seen.headers["api-key"], seen.headers["x-team"]) == (
         "/v1/models?api-version=2024-10-21",
         KEY,
@@ -169,8 +198,15 @@ def test_azure_as_it_is_set_up(helix: Helix, ring: MemoryKeyring) -> None:
         (("add", "work", "--base-url", "https://x.org", "--kind", "odd"), "", 2, "Unknown provider type"),
         (("add", "work", "--base-url", "https://me:pw@x.org"), "", 2, "contains a password"),
         (("add", "work", "--base-url", "https://x.org", "--header", "x"), "", 2, "NAME=VALUE"),
-        (("add", "work", "--base-url", "https://x.org", "--key"), "\n", 2, "No key was entered"),
-        (("add", "work", "--base-url", "https://x.org", "--key"), "a b\n", 1, "cannot be part of a key"),
+        (("add", "work", "--base-url", "http://127.0.0.1:9", "--key"), "\n", 2, "No key was entered"),
+        (("add", "work", "--base-url", "http://127.0.0.1:9", "--key"), "\n", 2, "connection refused"),
+        (
+            ("add", "work", "--base-url", "http://llm.example.org", "--key"),
+            KEY,
+            2,
+            "anyone on the network could read it",
+        ),
+        (("add", "work", "--base-url", "http://127.0.0.1:9", "--key"), "a b\n", 1, "cannot be part of a key"),
         (("add", "A B", "--base-url", "https://x.org"), "", 2, "not a valid provider name"),
         (("test", "nobody"), "", 1, "There is no provider"),
         (("test", "openai"), "", 1, "There is no key for openai"),

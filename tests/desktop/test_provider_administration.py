@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.desktop.provider_administration import ProviderAdministration, best_first_model
-from helix_desktop.errors import NoUsableKeyring, ProviderKeyRefused, ProviderUnreachable
+from helix_desktop.errors import HelixError, NoUsableKeyring, ProviderKeyRefused, ProviderUnreachable
 from helix_desktop.gui.model_setup_port import ModelChoice, ProviderChoice, WindowSizeSource
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections
@@ -34,6 +34,9 @@ class Ring:
 
 class Offline(ProviderAdministration):
     """Nobody is asked for models: what is set up here is a service beyond this machine."""
+
+    async def check_provider_address(self, provider: ProviderChoice) -> None:
+        return
 
     async def list_provider_models(self, provider: str) -> Sequence[ModelChoice]:
         raise ProviderUnreachable(f"{provider} is not asked.")
@@ -186,3 +189,35 @@ def test_the_model_to_begin_with() -> None:
 def test_the_newest_of_a_kind_and_not_its_dearest_variant(names: tuple[str, ...], expected: str) -> None:
     """A key of OpenAI began with gpt-5.5-pro, at 180 dollars per million tokens."""
     assert best_first_model([ModelChoice(f"a/{name}") for name in names]) == f"a/{expected}"
+
+
+async def test_an_address_is_checked_without_a_key_before_one_is_sent(connecting: ProviderAdministration) -> None:
+    with ChatServer() as server:
+        given = ProviderChoice("mine", "mine", server.base_url, "openai-chat")
+        await connecting.test_provider(given, "a-key")
+        first, *others = [seen.headers.get("authorization") for seen in server.requests]
+        assert (first, set(others)) == (None, {"Bearer a-key"})
+    for address, words in (
+        ("http://127.0.0.1:9/v1", "connection refused"),
+        ("htp://127.0.0.1/v1", "must start with https:// or http://"),
+        ("http://llm.example.org/v1", "anyone on the network could read it"),
+    ):
+        with pytest.raises(HelixError, match=words):
+            await connecting.check_provider_address(ProviderChoice("mine", "mine", address, "openai-chat"))
+    with pytest.raises(ProviderUnreachable):
+        await connecting.add_provider_with_key(ProviderChoice("mine", "mine", "http://127.0.0.1:9/v1"), "a-key")
+    assert await connecting.list_configured_providers() == []
+    with ChatServer() as server:
+        elsewhere = ProviderChoice("mine", "mine", server.base_url.replace("/v1", "/a-page"), "openai-chat")
+        with pytest.raises(HelixError, match="Check the address"):
+            await connecting.check_provider_address(elsewhere)
+
+
+async def test_the_address_and_the_key_of_the_environment_are_offered(tmp_path: Path) -> None:
+    environ = {"OPENAI_BASE_URL": "https://proxy.example/v1", "OPENAI_API_KEY": "a-key", "ANTHROPIC_API_KEY": "b-key"}
+    secrets = SecretStorage(tmp_path / "keys.json", keyring=Ring, environ=environ)
+    connecting = Offline(ConfiguredProviders(tmp_path / "providers.toml"), secrets, ProviderConnections())
+    openai, anthropic = known(connecting, "openai"), known(connecting, "anthropic")
+    assert (openai.address, openai.address_variable) == ("https://proxy.example/v1", "OPENAI_BASE_URL")
+    assert (anthropic.address_variable, anthropic.key) == ("", "an environment variable")
+    assert openai.key == "an environment variable"

@@ -7,7 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from helix_desktop.errors import HelixError, InvalidInput, NotFound, NoUsableKeyring, ProviderKeyRefused, StoreFailed
+from helix_desktop.errors import (
+    HelixError,
+    InvalidInput,
+    NotFound,
+    NoUsableKeyring,
+    ProviderKeyRefused,
+    ProviderUnreachable,
+    StoreFailed,
+)
 from helix_desktop.gui.importing.history_import_port import HistoryDetails, HistoryGroup
 from helix_desktop.gui.importing.history_import_port import ImportOutcome as Brought
 from helix_desktop.gui.model_setup_port import (
@@ -47,18 +55,25 @@ class FakeSetup:
         self.corrected: dict[str, ModelChoice] = {}
         self.silent: tuple[tuple[str, str], ...] = ()
         self.asked_again = 0
+        self.checked: list[str] = []
+        self.well_known: Sequence[ProviderChoice] = (ANTHROPIC,)
 
     def allow_keyring_again(self) -> None:
         self.asked_again += 1
 
     def list_well_known_providers(self) -> Sequence[ProviderChoice]:
-        return [ANTHROPIC]
+        return self.well_known
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]:
         return [replace(provider, key=keep if key else "") for provider, key, keep in self.added]
 
     async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]:
         return [(OLLAMA, [QWEN])] if self.servers else []
+
+    async def check_provider_address(self, provider: ProviderChoice) -> None:
+        self.checked.append(provider.address)
+        if "wrong" in provider.address:
+            raise ProviderUnreachable(f"No connection to {provider.name}: host not found.")
 
     async def test_provider(self, provider: ProviderChoice, key: str) -> ProviderTestResult:
         if provider.needs_key and key != "good":

@@ -47,10 +47,10 @@ class ConnectPanel(QWidget):
         self.setProperty("look", "plain")
         self._local_server_buttons = build_column(spacing=4)
         self._search_label = build_plain_label(tr("Looking for model servers on this computer…"), "muted", self)
-        form = self._build_key_form()
         self._status_label = build_plain_label("", "muted", self)
         self._key_places = KeyPlaceButtons(self)
         self._key_places.chosen.connect(self._set_key_place_and_test)
+        form = self._build_key_form()
         words = tr("Use the built-in demo (a script, not a language model)")
         demo = build_push_button(words, self, lambda: self.chosen.emit(DEMO_MODEL), "link", wraps=True)
         heading = self._build_panel_heading
@@ -85,6 +85,7 @@ class ConnectPanel(QWidget):
         self._provider.currentIndexChanged.connect(lambda _at: self._on_provider_chosen())
         self._address = QLineEdit(self, placeholderText="https://llm.example.org/v1")
         self._address.returnPressed.connect(self.test_key)
+        self._address.editingFinished.connect(self._check_address)
         self._key = QLineEdit(self, echoMode=QLineEdit.EchoMode.Password)
         self._key.returnPressed.connect(self.test_key)
         self._test = build_push_button(tr("Connect"), self, self.test_key, "primary")
@@ -92,25 +93,24 @@ class ConnectPanel(QWidget):
         for name, widget in ((tr("Service"), self._provider), (tr("Address"), self._address), (tr("Key"), self._key)):
             widget.setAccessibleName(name)
         form.addRow(tr("Service"), self._provider)
-        self._address_label = QLabel(tr("Address"), self)
-        form.addRow(self._address_label, self._address)
+        form.addRow(tr("Address"), self._address)
         form.addRow(tr("Key"), row)
-        self._show_fields_for_provider()
+        self._form = form
+        self._on_provider_chosen()
         return form
 
     def _on_provider_chosen(self) -> None:
         """Clears the key: one typed for a provider is never sent to another."""
         self._key.clear()
-        self._show_connect_status("")
         self._key_places.hide()
-        self._show_fields_for_provider()
-
-    def _show_fields_for_provider(self) -> None:
-        other = self._chosen_provider().name == OTHER_PROVIDER
-        self._address.setVisible(other)
-        self._address_label.setVisible(other)
-        needed = self._chosen_provider().needs_key
-        self._key.setPlaceholderText(tr("Paste the key") if needed else tr("Paste the key, if a key is needed"))
+        provider = self._chosen_provider()
+        self._form.setRowVisible(self._address, provider.name == OTHER_PROVIDER or bool(provider.address_variable))
+        self._address.setText(provider.address if provider.address_variable else "")
+        words = tr("Paste the key") if provider.needs_key else tr("Paste the key, if a key is needed")
+        known = tr("Leave empty to use the key in {variable}", variable=provider.variable)
+        self._key.setPlaceholderText(known if provider.key else words)
+        words = tr("The environment variable {variable} names this address.", variable=provider.address_variable)
+        self._show_connect_status(words if provider.address_variable else "")
 
     def _chosen_provider(self) -> ProviderChoice:
         found = self._provider.currentData()
@@ -138,7 +138,8 @@ class ConnectPanel(QWidget):
     def test_key(self) -> None:
         """Tests the key. A key that works is stored, and the provider's best model is chosen."""
         provider, key = self._provider_from_form(), self._key.text().strip()
-        if provider.needs_key and not key:
+        self._address.setModified(False)
+        if provider.needs_key and not (key or provider.key):
             self._show_connect_status(tr("Paste your {service} key first.", service=provider.title))
             return
         self._show_connect_status(tr("Contacting {service}…", service=provider.title))
@@ -152,11 +153,19 @@ class ConnectPanel(QWidget):
         work = self._setup.test_provider(provider, key)
         self._doing.run_in_background(work, then=add_tested_provider, owner=self, failed=self._show_connect_error)
 
+    def _check_address(self) -> None:
+        """Says what is wrong with the address before the user pastes a key."""
+        if self._address.isModified() and self._address.text().strip():
+            self._address.setModified(False)
+            provider = self._provider_from_form()
+            self._show_connect_status(tr("Contacting {service}…", service=provider.title))
+            work, then = self._setup.check_provider_address(provider), lambda _done: self._show_connect_status("")
+            self._doing.run_in_background(work, then=then, owner=self, failed=self._show_connect_error)
+
     def _provider_from_form(self) -> ProviderChoice:
-        provider = self._chosen_provider()
+        provider, address = self._chosen_provider(), _complete_server_address(self._address.text().strip())
         if provider.name != OTHER_PROVIDER:
-            return provider
-        address = _complete_server_address(self._address.text().strip())
+            return replace(provider, address=address) if provider.address_variable else provider
         name = _name_server_by_address(address)
         return replace(provider, name=name, title=name, address=address, kind="openai-chat")
 

@@ -242,6 +242,42 @@ def test_another_server_needs_an_address(window: MainWindow) -> None:
     ]
 
 
+def test_a_wrong_address_is_said_before_a_key_is_asked_for(window: MainWindow) -> None:
+    setup = FakeSetup()
+    page = ProvidersPage(setup, window.background_runner)
+    page.show()
+    panel = page._panel
+    panel._provider.setCurrentIndex(panel._provider.count() - 1)
+    panel._address.setFocus()
+    QTest.keyClicks(panel._address, "llm.wrong.example/v1")
+    panel._address.editingFinished.emit()
+    assert "No connection to llm-wrong-example: host not found." in said(page)
+    panel._address.clear()
+    QTest.keyClicks(panel._address, "llm.example/v1")
+    panel._address.editingFinished.emit()
+    assert setup.checked == ["https://llm.wrong.example/v1", "https://llm.example/v1"]
+    assert "host not found" not in said(page)
+    assert setup.added == []
+
+
+def test_the_address_that_the_environment_names_is_offered_with_its_key(window: MainWindow) -> None:
+    setup = FakeSetup()
+    offered = replace(ANTHROPIC, address="https://proxy.example", variable="ANTHROPIC_API_KEY", key="environment")
+    setup.well_known = (replace(offered, address_variable="ANTHROPIC_BASE_URL"), replace(ANTHROPIC, name="plain"))
+    page = ProvidersPage(setup, window.background_runner)
+    panel = page._panel
+    assert panel._address.text() == "https://proxy.example"
+    assert not panel._address.isHidden()
+    assert "The environment variable ANTHROPIC_BASE_URL names this address." in said(page)
+    assert panel._key.placeholderText() == "Leave empty to use the key in ANTHROPIC_API_KEY"
+    panel._key.setText("good")
+    panel._address.setText("proxy.example/v1")
+    panel.test_key()
+    assert [(each.name, each.address) for each, *_ in setup.added] == [("anthropic", "https://proxy.example/v1")]
+    panel._provider.setCurrentIndex(1)
+    assert panel._address.isHidden()
+
+
 @pytest.mark.parametrize(
     ("written", "name", "address"),
     [
