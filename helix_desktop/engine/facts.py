@@ -541,37 +541,12 @@ class Forgotten:
 
 
 Fact = (
-    UserSaid
-    | ModelReplied
-    | ToolReturned
-    | FilesChanged
-    | ChangeKept
-    | Decided
-    | TodoSet
-    | Spent
-    | TurnEnded
-    | Rewound
-    | Folded
-    | Unfolded
-    | Refolded
-    | DocumentEdited
-    | FoldFailed
-    | BreakerClosed
-    | Pinned
-    | Unpinned
-    | Excluded
-    | Included
-    | ConversationStarted
-    | BroughtIn
-    | Received
-    | ConversationChanged
-    | SystemSet
-    | RulesSet
-    | ToolsOffered
-    | PolicySet
-    | ModelSet
-    | Forgotten
-)
+    UserSaid | ModelReplied | ToolReturned | FilesChanged | ChangeKept | Decided | TodoSet
+    | Spent | TurnEnded | Rewound | Folded | Unfolded | Refolded | DocumentEdited | FoldFailed
+    | BreakerClosed | Pinned | Unpinned | Excluded | Included | ConversationStarted | BroughtIn
+    | Received | ConversationChanged | SystemSet | RulesSet | ToolsOffered | PolicySet
+    | ModelSet | Forgotten
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

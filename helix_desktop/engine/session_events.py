@@ -114,15 +114,7 @@ class MeterChanged:
 
 
 Event = (
-    FactAppended
-    | ReplyStreamed
-    | ToolPrinted
-    | CallStageChanged
-    | ActivityChanged
-    | QuestionAsked
-    | QuestionAnswered
-    | FoldProgress
-    | MessagesQueued
-    | ConversationReplaced
+    FactAppended | ReplyStreamed | ToolPrinted | CallStageChanged | ActivityChanged
+    | QuestionAsked | QuestionAnswered | FoldProgress | MessagesQueued | ConversationReplaced
     | MeterChanged
-)
+)  # fmt: skip

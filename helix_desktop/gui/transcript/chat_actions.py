@@ -134,26 +134,8 @@ class AskToFold:
 
 
 ChatIntent = (
-    RecallEntry
-    | OpenEntry
-    | OpenPicture
-    | OpenFold
-    | OpenChanges
-    | OpenConversation
-    | OpenSubAgent
-    | ShowInChat
-    | OpenLink
-    | EditMessage
-    | RegenerateAnswer
-    | ChooseAnswer
-    | ShowRequest
-    | ContinueTurn
-    | RetryModelNow
-    | OpenKeySettings
-    | OpenModelChooser
-    | ForkConversation
-    | RewindConversation
-    | PinPart
-    | AskToFold
-    | UnpinPart
-)
+    RecallEntry | OpenEntry | OpenPicture | OpenFold | OpenChanges | OpenConversation
+    | OpenSubAgent | ShowInChat | OpenLink | EditMessage | RegenerateAnswer | ChooseAnswer
+    | ShowRequest | ContinueTurn | RetryModelNow | OpenKeySettings | OpenModelChooser
+    | ForkConversation | RewindConversation | PinPart | AskToFold | UnpinPart
+)  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Stop, Text, ToolCall, Usage
 from helix_desktop.engine.messages import Delta, Image, ReasoningDelta, Reply, Request, ToolResult
-from helix_desktop.errors import ContextTooLong, ModelFailed, ModelOverloaded
+from helix_desktop.errors import ContextTooLong, ModelFailed, ModelOverloaded, NoCreditLeft
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.openai_responses.responses_client import OpenAIResponses, ResponsesReplyReader
 from helix_desktop.protocols.protocol_dialect import ModelAbilities
@@ -134,7 +134,7 @@ def test_usage() -> None:
         ),
         (
             {"type": "response.failed", "response": {"error": {"code": "insufficient_quota", "message": "pay"}}},
-            ModelFailed,
+            NoCreditLeft,
         ),
     ],
 )
