@@ -84,7 +84,10 @@ class PrivateLogHandler(RotatingFileHandler):
 
     def _open(self) -> Any:
         return os.fdopen(
-            os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8"
+            os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+            "a",
+            encoding="utf-8",
+            errors="backslashreplace",
         )
 
 

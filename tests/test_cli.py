@@ -217,6 +217,7 @@ def test_verify_names_what_is_damaged_and_collect_makes_room(helix: Helix, works
         (["cache", "list", "-w", "Work", "--limit", "-3"], 2, "-3"),
         (["cache", "list", "-w", "Work", "--limit", "9" * 20], 2, "is not a number"),
         (["workspace", "new", "X", "--folder", "/no/such"], 1, "/no/such"),
+        (["cache", "list", "-w", "Work", "--tool", "caf\udce9"], 2, "caf\\udce9 is not UTF-8 text"),
         (["cupboard"], 2, "cupboard"),
         (["workspace"], 2, "VERB"),
     ],
@@ -228,6 +229,12 @@ def test_errors_are_a_sentence_on_stderr(helix: Helix, arguments: list[str], cod
     assert words in said.err
     assert said.err.count("\n") == 1
     assert said.err.endswith(".\n")
+
+
+def test_a_search_for_a_byte_that_is_no_utf_8_finds_nothing(helix: Helix, workspace: str) -> None:
+    said = helix("cache", "search", "-w", workspace, "caf\udce9")
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith("Nothing ")
 
 
 def test_a_get_that_fails_leaves_the_file_that_was_there(helix: Helix, workspace: str, tmp_path: Path) -> None:
@@ -328,6 +335,8 @@ async def test_every_command_works_beside_the_owner(helix: Helix, tmp_path: Path
         assert (code, out, b"begins with beef00" in err) == (1, b"", True)
         code, out, _ = await _elsewhere("workspace", "rename", "open", "Other", "--json")
         assert (code, json.loads(out)["name"], workspace.name) == (0, "Other", "Other")
+        code, _, err = await _elsewhere("cache", "list", "-w", "Other", "--tool", "caf\udce9")
+        assert (code, err) == (2, b"caf? is not UTF-8 text. Write it in UTF-8.\n")
         code, _, err = await _elsewhere("workspace", "trash", "Other")
         assert (code, b"open" in err) == (1, True)
     finally:

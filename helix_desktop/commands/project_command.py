@@ -24,9 +24,10 @@ def add_project_command(nouns: Subparsers) -> None:
     )
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     sentence = "list all items for agents in the folder, with their state and hash"
-    add_workspace_verb(verbs, "list", sentence, print_project_items)
+    add_workspace_verb(verbs, "list", sentence, print_project_items, reads=True)
     item = "the path or name of the rule, skill, hook, command or agent"
-    add_workspace_verb(verbs, "show", "show the text of an item and its hash", show_project_item, {"ITEM": item})
+    sentence = "show the text of an item and its hash"
+    add_workspace_verb(verbs, "show", sentence, show_project_item, {"ITEM": item}, reads=True)
     sentence = "trust an item, identified by its hash, after you have read its content"
     options = {"ITEM=HASH...": {"dest": "items", "help": f"an item, and at least {LEAST} characters of its hash"}}
     add_workspace_verb(verbs, "trust", sentence, trust_project_items, options)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import AsyncExitStack, aclosing
@@ -153,7 +154,17 @@ async def _run_on_temporary_copy(
             await console.print_error(
                 f"The disk with {known.folder} is full or read-only. This was read from a copy; nothing was changed."
             )
-            return int(await arguments.work(arguments, workspace, console))
+            return await _do_work(arguments, workspace, console)
+
+
+async def _do_work(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    try:
+        return int(await arguments.work(arguments, workspace, console))
+    except UnicodeEncodeError as error:  # No database takes a byte that is no UTF-8.
+        strange = next((word for word in arguments.argv if re.search("[\ud800-\udfff]", word)), None)
+        if strange is None:
+            raise
+        raise errors.InvalidInput(f"{strange} is not UTF-8 text.", remedy="Write it in UTF-8.") from error
 
 
 async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:
@@ -191,7 +202,7 @@ async def _run_as_owner(
         last_first.push_async_callback(serving.finish_requests)
         for note in workspace.notes:  # Each note describes a repair made when the workspace was opened.
             await console.print_error(note)
-        return int(await arguments.work(arguments, workspace, console))
+        return await _do_work(arguments, workspace, console)
 
 
 def link_to_shared_store(workspace: StoredWorkspace, where: program_folders.ProgramFolders, *, working: bool) -> None:
@@ -269,8 +280,8 @@ async def run_command_of_caller(
         return LATER
     if counting is not None:
         counting.wanted |= bool(getattr(arguments, "counts", True))
-    arguments.places = where
-    return int(await arguments.work(arguments, workspace, console))
+    arguments.places, arguments.argv = where, argv
+    return await _do_work(arguments, workspace, console)
 
 
 async def delete_if_confirmed(

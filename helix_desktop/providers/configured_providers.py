@@ -15,7 +15,7 @@ Comments and order survive changes. No key is ever in it: those are in the keyri
 import math
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,8 @@ class ConfiguredProviders:
 
     def save_reported_models(self, provider: str, reported: Mapping[str, Object]) -> None:
         """Save what a provider said about its models, to know windows without asking again."""
-        _write_model_notes(self._reported, provider, {**reported})
+        with suppress(StoreFailed):  # On a read-only disk, the provider is asked again.
+            _write_model_notes(self._reported, provider, {**reported})
 
     def save_learned_window(self, provider: str, model: str, window: int) -> None:
         """Save a window that a refusal named. Only the user overrides it."""

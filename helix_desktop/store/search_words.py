@@ -114,7 +114,8 @@ def _cut_like_index(texts: Sequence[str]) -> list[list[str]]:
     cut: list[list[str]] = [[] for _ in texts]
     with closing(sqlite3.connect(":memory:")) as memory:
         memory.executescript(_CUTTING)
-        memory.executemany("INSERT INTO words(rowid, text) VALUES(?, ?)", enumerate(texts))
+        whole = (text.encode("utf-8", "replace").decode() for text in texts)  # A model may write half a surrogate pair.
+        memory.executemany("INSERT INTO words(rowid, text) VALUES(?, ?)", enumerate(whole))
         for at, word in memory.execute("SELECT doc, term FROM cut ORDER BY doc, offset"):
             cut[at].append(word)
     return cut

@@ -141,3 +141,11 @@ def test_a_folder_in_the_way_is_a_sentence(configured: ConfiguredProviders, file
     blocked.write_text("")
     with pytest.raises(StoreFailed):
         ConfiguredProviders(blocked / "providers.toml").save_provider(WORK)
+
+
+def test_models_are_listed_although_what_is_known_of_them_cannot_be_kept(file: Path) -> None:
+    file.parent.mkdir(exist_ok=True)
+    (file.parent / "models-reported.json").mkdir()
+    configured = ConfiguredProviders(file)
+    configured.save_reported_models("demo", {"demo": {"window": 8_000}})
+    assert [one.name for one in configured.list_providers()] == []

@@ -85,6 +85,7 @@ def test_commands_that_read_work_and_those_that_write_say_why_not(
         ["cache", "stats"],
         ["cache", "verify"],
         ["conversation", "list"],
+        ["project", "list"],
     ):
         assert cli.main([*line, "-w", "Work"]) == 0, line
         assert "This was read from a copy" in capfd.readouterr().err
