@@ -1,1 +1,1 @@
-"""builtin_context_cache: the cache as an MCP server."""
+"""Offers the cache to other programs as an MCP server, builtin_context_cache."""

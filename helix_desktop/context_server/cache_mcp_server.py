@@ -1,4 +1,4 @@
-"""builtin_context_cache as an MCP server. Importing `mcp` costs half a second: this module is imported when one is asked for."""
+"""builtin_context_cache as an MCP server. Imported when one is wanted, since importing `mcp` takes 0.5 s."""
 
 import base64
 import json
@@ -66,7 +66,7 @@ async def _recall_best_hit(shelf: ContextShelf, _: Session, words: str) -> str:
     return f"This is the cached content {found['sha256']}:\n{found['text']}"
 
 
-# By a prompt's name: its description, its argument (empty: none), and the function to run.
+# By prompt: its description, its argument (empty: none), and the function to run.
 PROMPTS: Mapping[str, tuple[str, str, SessionAct]] = {
     "context": ("Show what is in the context and what it costs", "", _describe_context),
     "fold_now": ("Fold old outputs now", "", _fold_old_outputs),
@@ -89,7 +89,7 @@ async def list_session_prompts(_context: Any, _params: Any) -> types.ListPrompts
 
 
 PAGE = 100
-MCP_TASKS = "io.modelcontextprotocol/tasks"  # An extension: with it, `add_task` returns a task.
+MCP_TASKS = "io.modelcontextprotocol/tasks"  # An extension by which `add_task` returns a task.
 _MCP_TASK_STATUS = {"done": "completed", "failed": "completed", "cancelled": "cancelled"}
 ENTRY, HANDOVER = "helix://entry/", "helix://handover/"
 LARGEST_RESOURCE = 8 << 20
@@ -97,13 +97,13 @@ log = logging.getLogger(__name__)
 
 
 class _UpdateTaskRequestParams(types.GetTaskRequestParams):
-    """`input_responses`: answers to what a task asked the client. Tasks here ask the user alone."""
+    """`input_responses`: answers to a task's questions to the client. Tasks here only ask the user."""
 
     input_responses: dict[str, Any]
 
 
 def _check_arguments(offer: OfferedTool, arguments: dict[str, Any]) -> None:
-    """The library is imported by the first call, so that no client waits for it before it has its first answer."""
+    """Check the arguments. The first call imports the library, so no client waits for it at the start."""
     from jsonschema import Draft202012Validator, exceptions  # type: ignore[import-untyped]
 
     if mistake := exceptions.best_match(Draft202012Validator(offer.takes).iter_errors(arguments)):
@@ -123,7 +123,7 @@ def _require_tasks(context: Any) -> None:
 
 
 def build_cache_server(on: ContextShelf) -> Server[Any]:
-    """A server for one workspace; connect it to as many transports as you like."""
+    """Build a server for one workspace, for any number of transports."""
     requests = _CacheServerRequests(on)
     server: Server[Any] = Server(
         offered_tools.NAME,
@@ -146,7 +146,7 @@ def build_cache_server(on: ContextShelf) -> Server[Any]:
 
 
 class _CacheServerRequests:
-    """What a client asks, answered from the shelf."""
+    """Answers a client's requests from the shelf."""
 
     def __init__(self, on: ContextShelf) -> None:
         self._shelf = on
@@ -191,7 +191,7 @@ class _CacheServerRequests:
         return await self._describe_mcp_task(params.task_id, "complete")
 
     async def update_mcp_task(self, context: Any, params: _UpdateTaskRequestParams) -> types.EmptyResult:
-        """Accepts answers that no task has asked for and ignores them, as the extension has it."""
+        """Accept and ignore answers that no task has asked for, as the extension requires."""
         _require_tasks(context)
         await self._act_on_mcp_task("show", params.task_id)
         return types.EmptyResult()
@@ -208,7 +208,7 @@ class _CacheServerRequests:
             raise MCPError(types.INVALID_PARAMS, str(error)[:500]) from error
 
     async def _describe_mcp_task(self, name: str, kind: str) -> dict[str, Any]:
-        """As the extension has it: with a result once it has ended, also if it failed."""
+        """Describe a task as the extension requires: with a result once it has ended, even if it failed."""
         task = await self._act_on_mcp_task("show", name)
         status, why = _MCP_TASK_STATUS.get(task["state"], "working"), task["why"]
         began, now = (datetime.fromtimestamp(at, UTC).isoformat() for at in (task["added"], time.time()))
@@ -221,7 +221,7 @@ class _CacheServerRequests:
         return {"resultType": kind, **shown, "statusMessage": why, "ttlMs": None, "pollIntervalMs": 1_000}
 
     async def answer_session_prompt(self, _context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        """Do what was asked for, and tell the agent."""
+        """Do what the prompt requests, and tell the agent."""
         try:
             if params.name not in PROMPTS or self._shelf.use_agent_session is None:
                 raise InvalidInput(f"There is no prompt {params.name[:80]!r} here.")
@@ -236,7 +236,7 @@ class _CacheServerRequests:
     async def list_cached_resources(
         self, _context: Any, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        """The handovers, then the newest entries."""
+        """List the handovers and then the newest entries."""
         if params is not None and params.cursor:
             raise MCPError(types.INVALID_PARAMS, "There is no such page.")
         documents = [_handover_as_resource(*each) for each in await cache_operations.list_newest_handovers(self._shelf)]

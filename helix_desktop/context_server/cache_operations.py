@@ -1,7 +1,7 @@
-"""What builtin_context_cache does, without a word of MCP: plain coroutines on one workspace that return plain values.
+"""What builtin_context_cache does, apart from MCP: coroutines on one workspace that return plain values.
 
-The tools of the agent inside do the same through `engine/content_recall.py`. Every name of an entry
-is looked up in this workspace alone, so a hash of another one is not there.
+The agent's own tools do the same by `engine/content_recall.py`. Names of entries
+are only looked up in this workspace, so another one's hash does not exist here.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 MOST_LISTED = 200
 MOST_PUT = 16 << 20
-NEWEST = 20  # Only this many of the newest conversations are searched for handovers.
+NEWEST = 20  # Only so many of the newest conversations are searched for handovers.
 
 Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
 Compact = Callable[[Digest, str], Awaitable[str]]
@@ -34,7 +34,7 @@ class ShelfFacts(Protocol):
 
 
 class ShelfCatalogue(Protocol):
-    """What is needed of the index. Whoever asks waits first until it is complete."""
+    """What is needed of the index. Wait for it to be complete before asking it."""
 
     async def wait_until_indexed(self) -> object: ...
     async def search_index(
@@ -47,9 +47,9 @@ class ShelfCatalogue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ContextShelf:
-    """One workspace as the server needs it. `compact` is None where there is no model to do it.
-    `run_task_command`: the words after `task` on the command line, and what it prints with `--json`.
-    `use_agent_session`: opens the conversation in which a connected agent worked last.
+    """One workspace as the server needs it. `compact`: None without a model to do it.
+    `run_task_command` takes the words after `task` on the command line, and returns what `--json`
+    prints. `use_agent_session` opens the conversation in which a connected agent last worked.
     """
 
     name: str
@@ -66,7 +66,7 @@ class ContextShelf:
 async def recall_content(
     shelf: ContextShelf, *, sha256: str, find: str = "", lines: str = "", grep: str = "", context: int = 0
 ) -> dict[str, Any]:
-    """One page of an entry, the passages with some words, or the lines that match."""
+    """Return a page of an entry, passages with certain words, or matching lines."""
     digest = await content_recall.resolve_entry_name(shelf.cache, sha256)
     text = await content_recall.recall_entry(
         shelf.cache, shelf.tokens, digest.hex, words=find, lines=lines, pattern=grep, context=context, grep=shelf.grep
@@ -75,7 +75,7 @@ async def recall_content(
 
 
 async def search_content(shelf: ContextShelf, *, query: str, tool: str = "", limit: int = 10) -> dict[str, Any]:
-    """Searches the workspace for words and returns the passages that hold them."""
+    """Return the workspace's passages with these words."""
     if not query.strip():
         raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
     await shelf.catalogue.wait_until_indexed()
@@ -112,7 +112,7 @@ async def list_newest_entries(shelf: ContextShelf, limit: int, tool: str = "") -
 
 
 async def put_content(shelf: ContextShelf, *, content: str, source: str = "", tool: str = "") -> dict[str, Any]:
-    """Stores content for a foreign agent. The tool's name is marked as foreign, so that it cannot pass for one of ours."""
+    """Store a foreign agent's content. Its tool's name is marked, so that it cannot pass for one of ours."""
     data = content.encode("utf-8", "replace")
     if not data or len(data) > MOST_PUT:
         raise InvalidInput(f"The content must be 1 to {MOST_PUT:,} bytes long; this is {len(data):,} bytes.")
@@ -133,7 +133,7 @@ async def cache_figures_as_json(shelf: ContextShelf) -> dict[str, Any]:
 async def recall_fold_messages(
     shelf: ContextShelf, *, fold: str, find: str = "", conversation: str = ""
 ) -> dict[str, Any]:
-    """The messages a fold covers, or what of them holds some words, of the named or the newest conversation with it."""
+    """Return a fold's messages, or their passages with certain words, from the named or newest conversation."""
     wanted = fold.strip().strip("\"'`")
     async for _, state in _iterate_conversation_states(shelf, conversation):
         if state.find_fold(wanted) is not None:
@@ -151,14 +151,14 @@ async def recall_fold_messages(
 async def add_task(
     shelf: ContextShelf, *, text: str, agent: str = "", key: str = "", after: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """What the task may do without asking is for its worker and the workspace's rules to say."""
+    """Add a task. Its worker and the workspace's rules decide what it may do without asking."""
     options = [f"--agent={agent}", f"--key={key}", *(f"--after={need}" for need in after)]
     (task,) = await shelf.run_task_command(["add", *options, "--", f" {text}"])
     return {"task": task}
 
 
 async def show_tasks(shelf: ContextShelf, *, tasks: Sequence[str] = (), wait_seconds: int = 0) -> dict[str, Any]:
-    """These tasks, once they have ended or after so long; without names the newest."""
+    """Return these tasks once they have ended or time is up. Without names, return the newest."""
     words = ["show", "--", *tasks] if tasks else ["list"]
     if tasks and wait_seconds:
         with suppress(TimeoutError):
@@ -168,7 +168,7 @@ async def show_tasks(shelf: ContextShelf, *, tasks: Sequence[str] = (), wait_sec
 
 
 async def list_newest_handovers(shelf: ContextShelf) -> list[tuple[str, str, Folded]]:
-    """(conversation, its title, handover) of the newest conversations, the last one first."""
+    """Return (conversation, title, handover) of the newest conversations, newest first."""
     found = []
     async for row, state in _iterate_conversation_states(shelf, ""):
         documents = [fold for fold in state.live_folds if fold.kind is FoldKind.HANDOVER]

@@ -1,4 +1,4 @@
-"""The configuration other programs need to use builtin_context_cache: shown, or written into theirs with consent."""
+"""The configuration that makes other programs use builtin_context_cache, to show or, with consent, to write."""
 
 import json
 import os
@@ -19,7 +19,7 @@ CLIENTS = ("claude-code", "codex", "gemini", "opencode", "cursor", "vscode", "go
 
 @dataclass(frozen=True, slots=True)
 class ClientSnippet:
-    """What stands where for one program: `entry` under `path_in` of `file`, which is JSON, TOML, or YAML for goose."""
+    """One program's configuration: `entry` at `path_in` in `file`, which is JSON, TOML, or for goose YAML."""
 
     client: str
     file: Path
@@ -31,13 +31,13 @@ class ClientSnippet:
 def build_client_snippet(
     client: str, command: Sequence[str], name: str, *, folder: Path, home: Path, environ: Mapping[str, str] = os.environ
 ) -> ClientSnippet:
-    """For a workspace served by `command`. `folder`: the project, for programs that need it."""
+    """Build it for a workspace that `command` serves. `folder`: the project, for programs that need it."""
     program, *arguments = command
     plain: dict[str, Any] = {"command": program, "args": arguments}
     stdio = {"type": "stdio", **plain}
     if client == "codex":
         file = Path(environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
-        plain["startup_timeout_sec"] = 60  # Codex's default of 10 is too short on a busy computer.
+        plain["startup_timeout_sec"] = 60  # Codex's default, 10, is too short on a busy computer.
         return ClientSnippet(client, file, ("mcp_servers", name), plain, tomlkit.dumps({"mcp_servers": {name: plain}}))
     if client == "goose":
         settings = {"name": name, "type": "stdio", "enabled": True, "cmd": program, "args": arguments, "timeout": 300}
@@ -60,7 +60,7 @@ def build_client_snippet(
 
 
 def write_client_snippet(found: ClientSnippet) -> bool:
-    """Put it into the program's file, beside what is there. False where it stands there already."""
+    """Add it to the program's file, keeping the rest. Return False if it is already there."""
     if found.client == "goose":
         raise InvalidInput(
             f"{found.file} is a YAML file with your own comments, so it was not changed.",

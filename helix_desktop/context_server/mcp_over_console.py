@@ -1,4 +1,4 @@
-"""MCP over a console: one JSON message a line. Standard input may be this process's own, or that of a caller far away."""
+"""MCP over a console: one JSON message per line. The input may be this process's own or a distant caller's."""
 
 import json
 import logging
@@ -12,7 +12,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 
-LONGEST = 32 << 20  # In bytes: `put_cached_content` accepts 16 MB, which JSON can double.
+LONGEST = 32 << 20  # Bytes: `put_cached_content` accepts 16 MB, which JSON can double.
 log = logging.getLogger(__name__)
 
 Read = Callable[[], Awaitable[bytes]]
@@ -21,7 +21,7 @@ Incoming = SessionMessage | Exception
 
 
 async def serve_mcp_over_console(server: Server[Any], read: Read, write: Write) -> None:
-    """Answer until the input ends."""
+    """Serve until the input ends."""
     async with open_message_streams(read, write) as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
@@ -30,11 +30,11 @@ async def serve_mcp_over_console(server: Server[Any], read: Read, write: Write) 
 async def open_message_streams(
     read: Read, write: Write
 ) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]]:
-    """Lines in and out as the SDK's streams."""
+    """Yield the input and output lines as the SDK's streams."""
     to_server, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, from_server = anyio.create_memory_object_stream[SessionMessage](0)
 
-    answers = outgoing.clone()  # Closed with the input, so that waiting requests then fail instead of waiting for ever.
+    answers = outgoing.clone()  # Closed with the input, so that pending requests fail instead of waiting for ever.
 
     async def receive_messages() -> None:
         async with to_server, answers:
@@ -59,7 +59,7 @@ async def open_message_streams(
 
 
 async def iterate_input_lines(read: Read) -> AsyncIterator[bytes]:
-    """Whole lines; of one that is too long, a short piece, which is no JSON and is answered as such."""
+    """Yield whole lines. A line that is too long becomes a short invalid one, and is answered as such."""
     pieces: list[bytes] = []
     size = 0
     while data := await read():
@@ -92,7 +92,7 @@ def parse_message_line(line: bytes) -> SessionMessage | types.JSONRPCError:
 
 
 def _request_id_of(request: Any) -> types.RequestId | None:
-    """Returns the id of the request; an answer's id is not ours to use."""
+    """Return the id of a request, or None for an answer, whose id is not ours to use."""
     number = request.get("id") if isinstance(request, dict) and "method" in request else None
     return number if type(number) in {int, str} and str(number).isprintable() else None
 

@@ -1,4 +1,4 @@
-"""MCP over HTTP on this machine alone: a token in every request, and no request a web page could make."""
+"""MCP over HTTP, only on this machine. Requests need a token, and no web page can make them."""
 
 import asyncio
 import hmac
@@ -26,7 +26,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class RequestGuard:
-    """Lets a request pass that has the token, names this machine as its host, and comes from no other origin."""
+    """Admits requests with the token, this machine as host, and no other origin."""
 
     def __init__(self, app: App, token: str, port: int) -> None:
         self._app = app
@@ -38,7 +38,7 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # uvicorn keeps spaces after a header's value, so they are removed here.
+        # Strip values, because uvicorn keeps spaces after them.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         refusal = self._refusal_of_request(dict(headers))
         if refusal is None:
@@ -71,8 +71,8 @@ class _ServerWithoutSignals(uvicorn.Server):
 async def serve_mcp_over_http(
     server: Server[Any], port: int, token: str, started: Callable[[int], Awaitable[None]]
 ) -> None:
-    """Answer until cancelled. `started` is told the port once it listens (0 takes a free one)."""
-    # asyncio turns off the 40 ms delay of small packets only on sockets that name their protocol.
+    """Serve until cancelled. `started` is called with the port (0 takes a free one) once it listens."""
+    # asyncio sends small packets without the 40 ms delay only on sockets that name their protocol.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -94,7 +94,7 @@ async def serve_mcp_over_http(
 
 
 async def _serve_until_cancelled(server: _ServerWithoutSignals, listening: socket.socket) -> None:
-    """Uvicorn ends in order only when it is told to; cut off, it leaves its connections and its lifespan behind."""
+    """Stop Uvicorn properly when cancelled. Otherwise, it leaves connections and its lifespan behind."""
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(server.serve([listening]))
         try:

@@ -1,4 +1,4 @@
-"""The tools of builtin_context_cache as MCP describes them: names, sentences, schemas in and out, annotations."""
+"""The tools of builtin_context_cache for MCP: names, sentences, schemas, annotations."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -17,7 +17,7 @@ Act = Callable[..., Awaitable[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """One tool. `changes`: it adds to the cache; `thinks`: it asks a model."""
+    """A tool. `changes`: it adds to the cache. `thinks`: it asks a model."""
 
     name: str
     title: str

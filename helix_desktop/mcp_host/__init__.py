@@ -1,1 +1,1 @@
-"""The user's own MCP servers as tools."""
+"""Offers the tools of the user's own MCP servers."""

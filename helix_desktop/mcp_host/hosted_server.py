@@ -1,7 +1,7 @@
 """One of the user's MCP servers: a task that owns its connection, and the tools it offers.
 
-The task alone opens and closes the connection (the SDK demands it), starts it again with a growing
-pause when it fails, and never makes anybody wait: a server that is not ready has no tools.
+As the SDK demands, only the task opens and closes the connection. It reconnects with growing
+pauses after failures and makes nobody wait: a server that is not ready has no tools.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
 
 PAUSES = (1.0, 3.0, 10.0, 30.0, 120.0)
-SIGN_IN_SECONDS = 330.0  # Long, because a person has to fill in a page.
+SIGN_IN_SECONDS = 330.0  # Seconds. Long, because a person must fill in a page.
 STEADY = 60.0  # A connection that has lasted this many seconds counts as working.
 MOST_TOOLS = 1_000
 MOST_PAGES = 50
-MOST_TOOL_BYTES = 8 << 20  # The most bytes that the descriptions of one server's tools may take.
+MOST_TOOL_BYTES = 8 << 20  # The most bytes of the descriptions of a server's tools.
 McpSecret: TypeAlias = McpServerSecret | McpSignIn
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class McpConnectionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class McpConnectionStatus:
-    """What a list of servers shows. `why`: what is wrong, in a sentence."""
+    """A server's state for lists. `why`: a sentence on what is wrong."""
 
     state: McpConnectionState
     why: str = ""
@@ -58,8 +58,8 @@ class McpConnectionStatus:
 
 @dataclass(frozen=True, slots=True)
 class McpServerDependencies:
-    """What a server needs of the program. `changed` is called when its status or tools change. `approved`: by tool, the
-    description last allowed, which `approve` stores; `keep` keeps a secret.
+    """What a server needs from the program. `changed` is called when its status or tools change.
+    `approved`: the last allowed description by tool, set by `approve`. `keep` stores a secret.
     """
 
     secret: Callable[[McpSecret], Awaitable[str | None]]
@@ -71,13 +71,13 @@ class McpServerDependencies:
 
 @dataclass(slots=True)
 class McpServerTool:
-    """A tool as the Toolbox takes it (`tools.runner.ForeignTool`)."""
+    """A tool in the form that the Toolbox takes (`toolbox.ForeignTool`)."""
 
     server: "HostedServer"
     own_name: str
     spec: ToolSpec
     fingerprint: str
-    runs_alone: bool  # True if the server doesn't declare this tool read-only. Affects only the order of its calls.
+    runs_alone: bool  # True unless declared read-only by the server. Only affects the order of calls.
 
     @property
     def title_for_question(self) -> str:
@@ -103,7 +103,7 @@ class McpServerTool:
 
 @dataclass(frozen=True, slots=True)
 class McpServerPrompt:
-    """A prompt of a server, which the user says with a slash: `/server:name`."""
+    """A server's prompt, which the user calls by `/server:name`."""
 
     server: str
     name: str
@@ -113,7 +113,7 @@ class McpServerPrompt:
 
 @dataclass(frozen=True, slots=True)
 class McpServerResource:
-    """What a server offers to read; the user attaches it with @."""
+    """Something readable that a server offers. The user attaches it with @."""
 
     server: str
     uri: str
@@ -122,7 +122,7 @@ class McpServerResource:
 
 @dataclass(slots=True)
 class HostedServer:
-    """A configured server. `keep_connected` is its task; everything else may be called from anywhere on the loop."""
+    """A configured server. `keep_connected` is its task; all else may be called from anywhere on the loop."""
 
     config: ServerConfig
     needs: McpServerDependencies
@@ -141,11 +141,11 @@ class HostedServer:
     _limits: set[asyncio.Timeout] = field(default_factory=set)
     _opening: asyncio.Timeout | None = None
     _wants_sign_in: bool = False
-    _page: Callable[[str], Awaitable[object]] | None = None  # Opens the sign-in page that the user asked for.
+    _page: Callable[[str], Awaitable[object]] | None = None  # Opens the sign-in page the user asked for.
 
     @property
     def offered_tools(self) -> Sequence[McpServerTool]:
-        """Those that are offered: none while it is not ready, none that is turned off."""
+        """Return its tools, without those turned off, or none while it is not ready."""
         if self.status.state is not McpConnectionState.READY or self._lost:
             return ()
         return [tool for tool in self.all_tools if tool.own_name not in self.config.off][:MOST_TOOLS]
@@ -155,14 +155,14 @@ class HostedServer:
         return tuple(self.log.lines) if self.log else ()
 
     def reconnect_now(self) -> None:
-        """Connect again now, without waiting for a pause or an answer."""
+        """Reconnect now, without waiting for a pause or an answer."""
         self._again.set()
         if self._opening is not None and not self._opening.expired():
             self._opening.reschedule(0)
         self._fail_waiting_calls()
 
     def sign_in_with_page(self, page: Callable[[str], Awaitable[object]]) -> None:
-        """The user asks for it: connect again, and let `page` open the address the server names."""
+        """Sign in at the user's request: reconnect, and let `page` open the address that the server names."""
 
         async def open_page_once(address: str) -> None:
             self._set_status(
@@ -175,7 +175,7 @@ class HostedServer:
         self.reconnect_now()
 
     async def keep_connected(self) -> None:
-        """Connect, stay connected, connect again; until cancelled."""
+        """Connect, stay connected and reconnect, until cancelled."""
         failures = 0
         while True:
             began = time.monotonic()
@@ -184,9 +184,9 @@ class HostedServer:
             self._set_status(McpConnectionStatus(McpConnectionState.STARTING))
             try:
                 why = await self._run_server_connection()
-            except Exception as error:  # At the top of the task, any error is handled.
+            except Exception as error:  # A task handles any error at its top.
                 why = self._explain_connection_error(error)
-                if not failures:  # Logged once, because it may be a bug in this program.
+                if not failures:  # Logged once, as it may be our bug.
                     log.info("MCP server %s", self.config.name, exc_info=_wordless_error(error))
             if self._wants_sign_in:
                 self._set_status(McpConnectionStatus(McpConnectionState.SIGN_IN, "Sign-in required."))
@@ -205,7 +205,7 @@ class HostedServer:
                     await self._again.wait()
 
     async def _run_server_connection(self) -> str:
-        """Open, list, and stay until the connection is lost. Why it was."""
+        """Open, list, and stay until the connection is lost. Return why it was."""
         self._lost = self._stale = False
         self._news.clear()
         page, self._page = self._page, None
@@ -227,13 +227,13 @@ class HostedServer:
         return self._explain_connection_error(None)
 
     async def _subscribe_to_changes(self) -> None:
-        """Servers of protocol 2026-07-28 report changes only to subscribers; older ones send them to `_handle_server_message`."""
+        """Subscribe to changes, as protocol 2026-07-28 requires. Older servers send them to `_handle_server_message`."""
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
         from mcp.shared.exceptions import MCPError
 
         with suppress(ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
             async with self._client.listen(tools_list_changed=True) as events:
-                self._request_relisting()  # The lists may have changed before notifications arrived.
+                self._request_relisting()  # Lists may have changed before notifications arrived.
                 async for _ in events:
                     self._request_relisting()
 
@@ -242,7 +242,7 @@ class HostedServer:
         self._news.set()
 
     async def _handle_changes_until_lost(self) -> None:
-        """Reloads lists of tools that have changed, until the connection is lost."""
+        """Reload changed lists of tools until the connection is lost."""
         while not self._lost:
             await self._news.wait()
             self._news.clear()
@@ -254,20 +254,20 @@ class HostedServer:
                         await self._list_server_tools()
                 await asyncio.sleep(
                     time.monotonic() - began
-                )  # Listing takes at most half the time, even if changes never end.
+                )  # Listing takes at most half of the time, even if changes never stop.
 
     def _fail_waiting_calls(self) -> None:
-        """The connection is lost: calls that wait for an answer fail now."""
+        """Fail all waiting calls, because the connection is lost."""
         self._lost = True
         self._news.set()
         for limit in self._limits:
-            if not limit.expired():  # An expired limit can't be moved, but its task soon notices.
+            if not limit.expired():  # An expired limit can't be moved, but its task will notice.
                 limit.reschedule(0)
 
     @asynccontextmanager
     async def _open_client(self, page: Callable[[str], Awaitable[object]] | None) -> AsyncIterator[Any]:
-        """The SDK's client on this server, closed in the task that opened it."""
-        # In a thread, because importing these modules takes half a second.
+        """Yield the SDK's client for this server, closed in the task that opened it."""
+        # In a thread, as importing these modules takes half a second.
         for name in ("mcp", "helix_desktop.mcp_host.process_transport"):
             await asyncio.to_thread(importlib.import_module, name)
         import mcp
@@ -335,7 +335,7 @@ class HostedServer:
     async def _open_http_transport(
         self, config: ServerConfig, page: Callable[[str], Awaitable[object]] | None
     ) -> AsyncIterator[Any]:
-        """With the token the user gave in its headers, or else the one from signing in."""
+        """Open the transport with the token in the user's headers, or else the one from signing in."""
         if any(name.lower() == "authorization" for name in config.headers):
             from helix_desktop.mcp_host.reply_limits import create_limited_client
 
@@ -378,7 +378,7 @@ class HostedServer:
         self._set_status(McpConnectionStatus(McpConnectionState.READY, " ".join(notes), tools=len(usable)))
 
     async def _list_prompts_and_resources(self) -> None:
-        """Its prompts and resources, if it has any. If these fail, it still has its tools."""
+        """List prompts and resources, if any. A failure does not affect the tools."""
         able, own = self._client.server_capabilities, self.config.name
         try:
             if able and able.prompts:
@@ -411,7 +411,7 @@ class HostedServer:
         return tool_results.McpServerResult("\n".join(texts), images=tuple(images))
 
     async def _ask_server(self, name: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """The answer; waiting ends at once when the connection is lost. Every failure is a sentence that names the server."""
+        """Return the server's answer, or fail at once if the connection is lost, with a sentence that names the server."""
         if self._client is None or self._lost:
             raise ProviderUnreachable(f"The server {self.config.name} is not ready. {self.status.why}".strip())
         try:
@@ -425,7 +425,7 @@ class HostedServer:
             raise ProviderUnreachable(self._describe_timeout(name)) from None
         except HelixError:
             raise
-        except Exception as error:  # Whatever failed (SDK, transport or server), the model is told.
+        except Exception as error:  # Whatever failed, the model is told.
             log.info("a call of MCP server %s failed", self.config.name, exc_info=_wordless_error(error))
             await self._check_http_session()
             gone = self._lost or (self.log and self.log.why)
@@ -456,7 +456,7 @@ class HostedServer:
             self._calls.remove(context)
 
     async def _check_http_session(self) -> None:
-        """Pings a server over HTTP: after a restart it has lost our session, and nothing reports that."""
+        """Ping a server over HTTP, which silently loses our session when it restarts."""
         if self.config.kind == "stdio" or self._lost:
             return
         try:
@@ -474,12 +474,12 @@ class HostedServer:
         inner = _innermost_error(error)
         return f"The server {self.config.name} failed during {name}: {str(inner)[:1_000] or type(inner).__name__}"
 
-    # --- What the server asks and reports on its own
+    # --- Handling the server's own requests and notifications
 
     async def _ask_user_for_server(
         self, context: "ClientRequestContext", params: "types.ElicitRequestParams"
     ) -> "types.ElicitResult":
-        """The server asks the user for something: a form, or a page to open. It is shown under the server's name."""
+        """Ask the user what the server wants, a form or a page to open, under the server's name."""
         import mcp_types as types
 
         del context
@@ -514,7 +514,7 @@ class HostedServer:
         self.needs.changed()
 
     def _explain_connection_error(self, error: BaseException | None) -> str:
-        """What is wrong, from what we know ourselves, else from the error."""
+        """Explain what is wrong, from our own knowledge or else the error."""
         inner = error and _innermost_error(error)
         last = f" Last output: {self.log.lines[-1][:200]}" if self.log and self.log.lines else ""
         if isinstance(inner, TimeoutError):
@@ -537,6 +537,6 @@ def _innermost_error(error: BaseException) -> BaseException:
 
 
 def _wordless_error(error: BaseException) -> BaseException:
-    """For the log: an error's kind and place, without its words, which may be the server's."""
+    """Return an error's kind and place for the log, without its words, which may be the server's."""
     inner = _innermost_error(error)
     return RuntimeError(type(inner).__qualname__).with_traceback(inner.__traceback__)

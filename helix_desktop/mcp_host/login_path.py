@@ -1,4 +1,4 @@
-"""The PATH of the user's login shell: programs started from a menu do not have it, and `npx` and `uvx` are found by it."""
+"""Finds the PATH of the user's login shell, with `npx` and `uvx`, which programs started from a menu lack."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ _MARK = b"helix-path-begins:"
 
 
 async def read_login_path(environment: Mapping[str, str]) -> str:
-    """PATH as a login shell has it, with what we have ourselves behind it; ours alone where the shell does not answer."""
+    """Return a login shell's PATH followed by ours, or only ours if the shell does not answer."""
     ours = environment.get("PATH", os.defpath)
     if sys.platform == "win32":
         return ours
@@ -27,7 +27,7 @@ async def read_login_path(environment: Mapping[str, str]) -> str:
 def _login_shell(environment: Mapping[str, str]) -> str:
     if given := environment.get("SHELL"):
         return given
-    import pwd  # Imported here because Windows lacks this module.
+    import pwd  # Windows lacks this module.
 
     with suppress(KeyError):
         return pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
@@ -51,8 +51,8 @@ async def _ask_shell_for_path(shell: str, environment: Mapping[str, str]) -> str
 
 
 async def _read_path_behind_mark(printed: asyncio.StreamReader) -> str:
-    """The text behind the marker as soon as it arrives; what the shell has started may hold the pipe open longer."""
-    with suppress(ValueError):  # A line of the output was too long.
+    """Return the text after the marker at once, since the shell's children may hold the pipe open longer."""
+    with suppress(ValueError):  # An output line was too long.
         async for line in printed:
             if line.startswith(_MARK):
                 return line.removeprefix(_MARK).decode("utf-8", "replace").strip()
@@ -66,10 +66,10 @@ async def _wait_until_shell_ended(process: Process) -> None:
 
 
 async def _end_shell_process(process: Process) -> None:
-    """Ends the shell with the signals of a closed terminal, so that it can clean up, and then by force.
+    """End the shell with the signals of a closed terminal, so that it can clean up, and then by force.
 
-    One after another: a second signal cuts the tidying up short. An interactive shell heeds the
-    first alone, and one under nohup the second.
+    One after another, because a second signal interrupts cleaning up. Interactive
+    shells react only to the first, and shells under nohup only to the second.
     """
     for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):

@@ -1,6 +1,6 @@
-"""Signs in to a server over HTTP: OAuth as the SDK does it, tokens with the keyring, a page only when the user asks for it.
+"""Signs in to a server over HTTP, by the SDK's OAuth, with tokens in the keyring and a page only on request.
 
-Until then a server that wants a token is asked for nothing more: no page is opened and nobody is registered anywhere.
+Until the user asks, no page is opened and nobody is registered anywhere.
 """
 
 import asyncio
@@ -35,9 +35,9 @@ Open = Callable[[str], Awaitable[object]]
 
 
 class StoredSignIn:
-    """The SDK's storage: one secret that holds the tokens, what this program is registered as, and where they are renewed.
+    """The SDK's storage in one secret: the tokens, this program's registration, and where to renew tokens.
 
-    The SDK forgets the last two, and when a token ends, with the process.
+    The SDK itself loses the latter two, and a token's expiry, when the process ends.
     """
 
     def __init__(self, secret: McpSignIn, read: Read, keep: Keep, client: Mapping[str, str]) -> None:
@@ -54,7 +54,7 @@ class StoredSignIn:
 
     @property
     def registered_port(self) -> int:
-        """Returns the port of the registered redirect address; 0 when there is none."""
+        """Return the port of the registered redirect address, or 0."""
         if self._given.get("callbackPort", "").isdecimal():
             return int(self._given["callbackPort"])
         client = self._parse_stored_part(OAuthClientInformationFull, "client")
@@ -99,7 +99,7 @@ class StoredSignIn:
         await self._store_sign_in()
 
     def drop_held_client(self) -> None:
-        """Forgets the registration, because its port can no longer be used."""
+        """Forget the registration, because its port is no longer usable."""
         self._values.pop("client", None)
 
     async def _store_sign_in(self) -> None:
@@ -110,11 +110,11 @@ class StoredSignIn:
 async def open_signed_in_client(
     url: str, kept: StoredSignIn, page: Open | None, headers: Mapping[str, str], wanted: Callable[[], None]
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client that sends the server's token and renews it. `page`: opens an address for the user, who
-    has just asked to sign in; without it, a server that wants that is refused, and `wanted` is told.
+    """Yield a client that sends and renews the server's token. `page` opens an address if the user
+    has asked to sign in; without it, a server that wants that is refused and `wanted` is called.
     """
     await kept.read_stored_sign_in()
-    asked: list[str] = []  # The pending sign-in's `state`, which a browser that we sent returns.
+    asked: list[str] = []  # The pending sign-in's `state`, which the browser returns.
     async with _listen_for_browser(kept, page, asked) as (port, came_back):
         metadata = OAuthClientMetadata(
             client_name="Helix Desktop", redirect_uris=[AnyUrl(f"http://127.0.0.1:{port or 1}{PATH}")]
@@ -145,7 +145,7 @@ async def open_signed_in_client(
 async def _listen_for_browser(
     kept: StoredSignIn, page: Open | None, asked: list[str]
 ) -> AsyncIterator[tuple[int, Callable[[], Awaitable[AuthorizationCodeResult]]]]:
-    """Listen on this machine for the browser that comes back; on no port where nobody asked."""
+    """Listen on this machine for the returning browser, if somebody asked to sign in."""
     answer: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
 
     async def wait_for_authorization_code() -> AuthorizationCodeResult:
@@ -183,7 +183,7 @@ async def _answer_browser_request(
     answer: asyncio.Future[AuthorizationCodeResult],
     asked: list[str],
 ) -> None:
-    """One request: the browser that comes back, or anything else on this machine."""
+    """Answer one request, from the returning browser or anything else on this machine."""
     try:
         async with asyncio.timeout(10):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -197,7 +197,7 @@ async def _answer_browser_request(
         and bool({"code", "error"} & said.keys())
         and not answer.done()
     )
-    if ours and "code" in said:  # Set first, because the browser may already be closed.
+    if ours and "code" in said:  # First, because the browser may be closed.
         answer.set_result(AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss")))
     elif ours:
         answer.set_exception(ActionRefused(f"The sign-in was refused: {said['error'][:200]}."))

@@ -1,6 +1,6 @@
-"""A server as a process: lines of JSON both ways, its standard error into a log, and an end that comes in any case.
+"""A server as a process: lines of JSON both ways, its standard error in a log, and an end in any case.
 
-The SDK's own transport copies a long line again for every piece of it, parses without a limit and waits two seconds at the end.
+The SDK's transport copies long lines repeatedly, parses without limits, and waits two seconds at the end.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from helix_desktop.processes.jail import jail_command_line
 from helix_desktop.processes.running_command import RunningCommand, kill_descendants
 from helix_desktop.processes.starter import PIPE, CommandAuthor, Process, ProcessLaunch, ProcessPlace
 
-LONGEST = 24 << 20  # Messages with more bytes than this are refused.
-IN_THREAD = 1 << 20  # Messages with more bytes than this are parsed in a thread.
+LONGEST = 24 << 20  # Messages of more bytes are refused.
+IN_THREAD = 1 << 20  # Messages of more bytes are parsed in a thread.
 MOST_LOG_LINES = 500
 _PIECE = 1 << 16
 _ASK, _FORCE = 0.4, 0.4
@@ -35,10 +35,10 @@ Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[Sess
 
 @dataclass(slots=True)
 class ServerLog:
-    """The last lines a server wrote to its standard error, and what is wrong with what it wrote to its standard output."""
+    """The last lines of a server's standard error, and what is wrong with its standard output."""
 
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_LOG_LINES))
-    why: str = ""  # Why the connection ended, if this says more than the SDK.
+    why: str = ""  # Why the connection ended, if more precise than the SDK's reason.
 
     def append_log_text(self, text: str) -> None:
         self.lines.append(text[:2_000])
@@ -48,7 +48,7 @@ class ServerLog:
 async def start_server_process(
     argv: Sequence[str], environment: Mapping[str, str], folder: str, record: ServerLog, lost: Callable[[], None]
 ) -> AsyncIterator[Streams]:
-    """Start it, give the SDK's streams to it, and leave nothing of it behind. `lost` is called when its output ends."""
+    """Start a server with the SDK's streams, and leave nothing of it. `lost`: called when its output ends."""
     launch = ProcessLaunch(CommandAuthor.USER, argv, folder, environment, place=ProcessPlace.WATCHED)
     command = await RunningCommand.start_in_jail(launch, partial(_keep_server, argv), stdin=PIPE, stderr=PIPE)
     process = command.process
@@ -69,7 +69,7 @@ async def start_server_process(
 
 
 def _keep_server(argv: Sequence[str], lifeline: int) -> list[str]:
-    """It is asked to end and then ended, with all that it started, also if this program is killed."""
+    """Return a command that asks the server to end, then kills it and its children, even if we are killed."""
     keeper = {"lifeline": lifeline, "attended": True}
     return list(argv) if sys.platform == "win32" else jail_command_line(keeper, argv)
 
@@ -80,7 +80,7 @@ async def _read_process_messages(
     record: ServerLog,
     lost: Callable[[], None],
 ) -> None:
-    """Its messages, until it closes its standard output or sends one that is too long."""
+    """Pass on messages until the process closes its output or sends one that is too long."""
     printed = cast(asyncio.StreamReader, process.stdout)
     pieces: list[bytes] = []
     size = 0
@@ -99,7 +99,7 @@ async def _read_process_messages(
 
 
 async def _wait_for_standard_error(process: Process) -> None:
-    """Let what it wrote to its standard error arrive, before it is asked why it ended."""
+    """Wait briefly for the rest of its standard error, before saying why it ended."""
     with suppress(TimeoutError):
         async with asyncio.timeout(0.2):
             await process.wait()
@@ -125,13 +125,13 @@ async def _write_process_messages(process: Process, from_session: MemoryObjectRe
     async with from_session:
         stdin = cast(asyncio.StreamWriter, process.stdin)
         async for each in from_session:
-            with suppress(OSError):  # If the process has ended, its closed output will show it.
+            with suppress(OSError):  # If the process has ended, its output is closed.
                 stdin.write(each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await stdin.drain()
 
 
 async def _read_standard_error(process: Process, record: ServerLog) -> None:
-    """Its standard error, line by line; a line without an end is cut."""
+    """Read its standard error by lines. A line without an end is cut."""
     printed = cast(asyncio.StreamReader, process.stderr)
     rest = b""
     while data := await printed.read(_PIECE):
@@ -144,7 +144,7 @@ async def _read_standard_error(process: Process, record: ServerLog) -> None:
 
 
 async def _end_server_process(command: RunningCommand) -> None:
-    """Not with `asyncio.timeout`: in a cancelled task of Python 3.11.2 it does not time out."""
+    """End a server. Without `asyncio.timeout`, which fails in a cancelled task of Python 3.11.2."""
     process = command.process
     if process.stdin is not None:
         with suppress(OSError):
@@ -158,10 +158,10 @@ async def _end_server_process(command: RunningCommand) -> None:
         except TimeoutError:
             continue
     command.kill_process_tree()
-    _kill_server_and_children(process.pid)  # Child processes may still be running.
+    _kill_server_and_children(process.pid)  # Children may still be running.
     for stream in (process.stdout, process.stderr):
         if stream is not None:
-            with suppress(TimeoutError):  # Read until the end: a pipe that nobody reads is never closed.
+            with suppress(TimeoutError):  # To the end, as a pipe that nobody reads is never closed.
                 await asyncio.wait_for(_read_until_empty(stream), _FORCE)
 
 

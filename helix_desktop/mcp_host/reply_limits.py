@@ -1,4 +1,4 @@
-"""Limits what a remote MCP server's replies stand for: the SDK reads them whole, and decompresses without a limit."""
+"""Limits the size of remote MCP servers' replies, which the SDK reads and decompresses without limits."""
 
 from collections.abc import AsyncIterator
 
@@ -8,20 +8,20 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding
 from helix_desktop.mcp_host.process_transport import LONGEST
 
-MOST_VALUES = 500_000  # A reply may have at most this many lists and objects.
+MOST_VALUES = 500_000  # A reply's most lists and objects.
 
 
 def create_limited_client(
     headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
 ) -> httpx2.AsyncClient:
-    """The SDK's client, for servers over HTTP."""
+    """Create the SDK's client for servers over HTTP, with limits."""
     client = create_mcp_http_client(headers, timeout, auth)
     client.event_hooks = {"request": [], "response": [limit_reply_body]}
     return client
 
 
 async def limit_reply_body(response: httpx2.Response) -> None:
-    """A hook for each response, before anybody reads it. It is decompressed here; the length it has then is not known."""
+    """Limit a response before anybody reads it. It is decompressed here, to an unknown length."""
     coding = response.headers.pop("content-encoding", "")
     response.headers.pop("content-length", None)
     is_endless = not coding and response.headers.get("content-type", "").startswith("text/event-stream")
@@ -30,7 +30,7 @@ async def limit_reply_body(response: httpx2.Response) -> None:
 
 
 class _LimitedReplyStream(httpx2.AsyncByteStream):
-    """The body, decompressed, up to the limit on a message of a server."""
+    """The decompressed body, up to the limit for a server's message."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, coding: str) -> None:
         self._stream, self._coding = stream, coding

@@ -1,8 +1,8 @@
 """The configuration of MCP servers in the forms people paste, and as the workspace keeps it.
 
-Accepted: `{"mcpServers": {…}}` (Claude, Cursor), `{"servers": {…}, "inputs": […]}` (VS Code), `{"context_servers": {…}}`
-(Zed), a table of servers, a single server, a bare address, a bare command line; with comments and trailing commas.
-What looks like a secret is taken out and goes to the keyring; a server can name its own secrets and no others. `autoApprove` and its like are kept to be shown, and never obeyed.
+Accepted: `{"mcpServers": {…}}` (Claude, Cursor), `{"servers": {…}, "inputs": […]}` (VS Code), `{"context_servers": {…}}` (Zed), a table of
+servers, a single server, a bare address, a bare command line; with comments and trailing commas. What looks like a secret is taken out and
+goes to the keyring; a server can name its own secrets and no others. `autoApprove` and its like are kept to be shown, and never obeyed.
 """
 
 import hashlib
@@ -39,9 +39,9 @@ _LONGEST = 1 << 20
 class ServerConfig:
     """One server. `kind`: stdio, http or sse. Values may hold `${secret:…}` and `${env:…}`, filled in when it starts.
 
-    `off`: tools the user switched off. `reading`: those the user marked as only reading: they run in plan mode too. `approvals`: what the file asked to be approved unseen; shown, never obeyed.
-    `other`: keys of the pasted form that mean nothing here, kept as they were. `bound`: the workspace it was pasted into: its secrets are then
-    those of this server, as it is, in that workspace. Servers of older versions, and those written by hand, have none.
+    `off`: tools the user switched off. `reading`: those the user marked as only reading: they run in plan mode too. `approvals`: what the file asked to
+    be approved unseen; shown, never obeyed. `other`: keys of the pasted form that mean nothing here, kept as they were. `bound`: the workspace it was
+    pasted into: its secrets are then those of this server, as it is, in that workspace. Servers of older versions, and those written by hand, have none.
     """
 
     name: str
@@ -62,7 +62,7 @@ class ServerConfig:
     bound: str = ""
 
     def as_settings_table(self) -> dict[str, Any]:
-        """As a table of the workspace's settings; `parse_server_table` reads it."""
+        """Return a table for the workspace's settings, which `parse_server_table` reads."""
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}
         values |= {name: list(values[name]) for name in _LISTS}
         values |= {name: dict(values[name]) for name in ("env", "headers")}
@@ -71,17 +71,17 @@ class ServerConfig:
 
     @property
     def registered_client(self) -> Mapping[str, str]:
-        """By the user, where servers register nobody: `clientId`, `clientSecret`, `callbackPort`."""
+        """Return a client that the user registered: `clientId`, `clientSecret`, `callbackPort`."""
         return _get_text_table(self.other, "oauth")
 
     @property
     def description_without_secrets(self) -> str:
-        """What it runs or reaches, on one line, without any secret."""
+        """Return what it runs or reaches on one line, without secrets."""
         return self.url if self.kind != "stdio" else shlex.join([self.command, *self.args])
 
     @property
     def texts_with_references(self) -> tuple[tuple[str, str], ...]:
-        """Every text of it that may hold a reference, each with the place it goes to, in words."""
+        """Return every text that may contain a reference, each with a description of its place."""
         return (
             ("command", self.command),
             *((f"argument {number}", value) for number, value in enumerate(self.args, 1)),
@@ -93,7 +93,7 @@ class ServerConfig:
 
     @property
     def full_description_without_secrets(self) -> str:
-        """The same with every header and variable it is given, a line for each; secrets are dots, wherever they stand."""
+        """Describe it with every header and variable, a line each. Secrets are shown as dots."""
         lines = [
             self.description_without_secrets,
             *(f"{name}={value}" for name, value in self.env.items()),
@@ -110,7 +110,7 @@ class ServerConfig:
 
     @property
     def url_origin(self) -> str:
-        """The origin of the server's address, which decides which secrets may be sent there."""
+        """Return the origin of the server's address, which decides which secrets may be sent there."""
         try:
             parts = urlsplit(_REFERENCE.sub("", self.url))
         except ValueError:
@@ -119,11 +119,11 @@ class ServerConfig:
 
     @property
     def sign_in_secret(self) -> McpSignIn:
-        """Whose tokens it is that come from signing in."""
+        """Return the secret under which tokens from signing in are stored."""
         return McpSignIn(self.name, self._secret_binding)
 
     def referenced_secret(self, reference: str) -> McpServerSecret:
-        """The secret that `${secret:…}` names; Refused where it is not this server's own."""
+        """Return the secret that `${secret:…}` names. ActionRefused: it belongs to another server."""
         own = f"mcp/{self.name}/"
         if not reference.startswith(own):
             place = next(
@@ -139,14 +139,14 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class PastedServers:
-    """What a pasted text holds: servers without their secrets, and these by the name they are kept under."""
+    """A pasted text's content: servers without their secrets, and secrets by the name to store them under."""
 
     servers: tuple[ServerConfig, ...]
     secrets: Mapping[str, str]
 
 
 def parse_server_table(name: str, table: Mapping[str, Any]) -> ServerConfig:
-    """From a workspace's settings, under its name there; a hand-written table may be any of the pasted forms."""
+    """Parse a server in a workspace's settings. A table written by hand may be of any pasted form."""
     if "kind" not in table:
         return replace(_build_server_config(name, table), name=name)
     values: dict[str, Any] = {key: _get_text_value(table, key) for key in ("kind", "command", "folder", "url", "bound")}
@@ -160,7 +160,7 @@ def parse_server_table(name: str, table: Mapping[str, Any]) -> ServerConfig:
 
 
 def parse_pasted_text(text: str, *, name: str = "") -> PastedServers:
-    """The servers of a pasted text; InvalidInput says what is the matter with it. `name`: for a form that carries none."""
+    """Return a pasted text's servers. InvalidInput says what is wrong. `name`: for forms without one."""
     if len(text) > _LONGEST:
         raise InvalidInput("This text is too long for an MCP server configuration.")
     text = text.strip()
@@ -198,7 +198,7 @@ def _parse_bare_server(text: str, name: str) -> ServerConfig:
 
 
 def _parse_lenient_json(text: str) -> dict[str, Any]:
-    if text.startswith('"'):  # The user may paste part of a file, without braces: "github": {…}
+    if text.startswith('"'):  # The user may paste a part without braces: "github": {…}
         text = "{" + text.rstrip().rstrip(",") + "}"
     try:
         found = json.loads(_TOKENS.sub(lambda match: match.group() if match.group().startswith('"') else " ", text))
@@ -216,7 +216,7 @@ _TOKENS = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)|,(?=\
 
 
 def _find_server_tables(found: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
-    if isinstance(found.get("mcp"), dict):  # The settings of VS Code keep servers under "mcp".
+    if isinstance(found.get("mcp"), dict):  # VS Code's settings have servers under "mcp".
         found = found["mcp"]
     for wrapper in _WRAPPERS:
         if isinstance(found.get(wrapper), dict):
@@ -270,14 +270,14 @@ def _parse_approvals(table: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _parse_timeout_seconds(value: object) -> float:
-    """Some programs count in seconds, some in milliseconds; nobody waits for an hour."""
+    """Return a timeout, which some programs give in milliseconds. Nobody waits for an hour."""
     if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
         return CALL_SECONDS
     return float(value) / 1000 if value > 3600 else float(value)
 
 
 def legal_server_name(name: str) -> str:
-    """A name that can stand in the names of tools."""
+    """Return a name that can be in tools' names."""
     return _NAME.sub("-", name).strip("-")[:40] or "server"
 
 
@@ -285,12 +285,12 @@ def legal_server_name(name: str) -> str:
 
 
 def _separate_secrets(servers: list[ServerConfig]) -> PastedServers:
-    """The servers with `${secret:…}` where a secret stood."""
+    """Replace secrets by `${secret:…}`."""
     secrets: dict[str, str] = {}
     out = []
     for server in servers:
         name = server.name
-        for reference in secret_references(server):  # References that were pasted; below, our own are added.
+        for reference in secret_references(server):  # Pasted references. Our own are added below.
             server.referenced_secret(reference)
         env = {key: _hide_secret_value(name, key, value, secrets) for key, value in server.env.items()}
         headers = {key: _hide_secret_value(name, key, value, secrets) for key, value in server.headers.items()}
@@ -318,12 +318,12 @@ def _hide_secrets_in_args(server: str, args: Sequence[str], secrets: dict[str, s
 
 
 def _looks_like_secret_value(value: str) -> bool:
-    """Returns whether a value may be a secret. Short words are choices of an option, and paths only point to secrets."""
+    """Whether a value may be a secret. Short words are an option's choices, and paths only point to secrets."""
     return len(value) >= _SHORTEST and not value.startswith(("/", "./", "../", "~", "-", "http:", "https:"))
 
 
 def _hide_secrets_in_url(server: str, url: str, secrets: dict[str, str]) -> str:
-    """A key among the address's parameters, and a password in front of its host."""
+    """Hide a key in an address's parameters and a password before its host."""
 
     def replace_parameter(match: re.Match[str]) -> str:
         if not _SECRET.search(match[2]) or _REFERENCE.search(match[3]):
@@ -340,7 +340,7 @@ def _hide_secrets_in_url(server: str, url: str, secrets: dict[str, str]) -> str:
 
 
 def _hide_secrets_inside(server: str, key: str, value: Any, secrets: dict[str, str]) -> Any:
-    """Hides secrets at any depth in keys that are only kept, not used."""
+    """Hide secrets at any depth in keys that are only stored, not used."""
     if isinstance(value, str):
         return _hide_secret_value(server, key, value, secrets)
     if isinstance(value, list):
@@ -361,7 +361,7 @@ def _hide_secret_value(server: str, key: str, value: str, secrets: dict[str, str
 
 
 def _replace_inputs(server: str, value: str) -> str:
-    """VS Code's `${input:token}` becomes a secret that is asked for."""
+    """Replace VS Code's `${input:token}` by a secret to ask for."""
     named = f"${{secret:mcp/{server}/"
     return _REFERENCE.sub(lambda found: f"{named}{found[2]}}}" if found[1] == "input" else found.group(), value)
 
@@ -383,7 +383,7 @@ def secret_references(server: ServerConfig) -> tuple[str, ...]:
 def fill_in_references(
     server: ServerConfig, secrets: Mapping[str, str], environment: Mapping[str, str]
 ) -> ServerConfig:
-    """With the values in place of their references; InvalidInput names a missing secret."""
+    """Replace references by their values. InvalidInput names a missing secret."""
 
     def fill_in_text(text: str) -> str:
         return _REFERENCE.sub(lambda match: _value_of_reference(match, server.name, secrets, environment), text)

@@ -1,4 +1,4 @@
-"""Starts and stops all MCP servers of a workspace, each in its own task, and lists their tools."""
+"""Starts and stops a workspace's MCP servers, each in its own task, and lists their tools."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from helix_desktop.mcp_host import hosted_server
 from helix_desktop.mcp_host.login_path import read_login_path
 from helix_desktop.mcp_host.server_config import ServerConfig
 
-# The environment variables that MCP servers get: enough to find programs, but none of our keys.
+# Environment variables for MCP servers: enough to find programs, but none of our keys.
 PASSED_ON = (
     "HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR TEMP TMP SYSTEMROOT COMSPEC PATHEXT APPDATA LOCALAPPDATA "
     "USERPROFILE PROGRAMFILES http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY SSL_CERT_FILE NODE_EXTRA_CA_CERTS"
@@ -20,7 +20,7 @@ Spawn = Callable[..., "asyncio.Task[Any]"]
 
 
 class McpServerHost:
-    """`environment`: what servers may get of it, and where programs are searched for before the shell is asked."""
+    """`environment`: what servers may get of it, and its PATH, searched before the shell is asked."""
 
     def __init__(
         self, spawn: Spawn, needs: hosted_server.McpServerDependencies, environment: Mapping[str, str] = os.environ
@@ -45,8 +45,8 @@ class McpServerHost:
         return self._servers[name]
 
     def list_ready_tools(self) -> Sequence[hosted_server.McpServerTool]:
-        """Of all servers that are ready, now: what a Toolbox is given as `more`. Of two with one
-        name only the first is offered, so that a call goes to the server that the question names.
+        """Return the tools of all ready servers, for a Toolbox's `more`. Of tools with the same
+        name, only the first is offered, so that a call reaches the server that the question names.
         """
         offered: dict[str, hosted_server.McpServerTool] = {}
         for server in self._servers.values():
@@ -55,7 +55,7 @@ class McpServerHost:
         return list(offered.values())
 
     async def configure_servers(self, configs: Sequence[ServerConfig]) -> None:
-        """Have these servers and no others: what is new or different starts, what is gone ends."""
+        """Run exactly these servers: start new or changed ones, and end the others."""
         wanted = {config.name: config for config in configs}
         ending = [name for name, server in self._servers.items() if wanted.get(name) != server.config]
         kept = [
@@ -84,13 +84,13 @@ class McpServerHost:
             await asyncio.wait([task], timeout=2)
 
     async def aclose(self) -> None:
-        """End all servers, side by side; none gets more than two seconds."""
+        """End all servers at the same time, each within two seconds."""
         await self.configure_servers([])
 
     async def try_out_server(
         self, config: ServerConfig
     ) -> tuple[hosted_server.McpConnectionStatus, Sequence[hosted_server.McpServerTool], Sequence[str]]:
-        """Try a server out once: its status, its tools, and what it wrote to its standard error."""
+        """Try a server once. Return its status, its tools, and what it wrote to standard error."""
         ready = asyncio.Event()
         needs = replace(self._needs, changed=ready.set)
         server = hosted_server.HostedServer(replace(config, enabled=True), needs, self._login_environment)
@@ -109,7 +109,7 @@ class McpServerHost:
             await asyncio.wait([task], timeout=2)
 
     async def _login_environment(self) -> Mapping[str, str]:
-        """The shell is asked once, when the first server starts, by a task of its own: that server may be gone before it answers."""
+        """Ask the shell once, in its own task, since the first server may end before it answers."""
         if self._path is None:
             self._path = self._spawn(read_login_path(self._given), name="login path")
         path = await asyncio.shield(self._path)
@@ -117,5 +117,5 @@ class McpServerHost:
 
 
 def _differs_only_in_switches(old: ServerConfig, new: ServerConfig) -> bool:
-    """Whether the same server goes on, with other tools switched off or another limit."""
+    """Whether only switched-off tools or limits differ, so that the server goes on."""
     return replace(old, off=new.off, reading=new.reading, call_seconds=new.call_seconds) == new

@@ -1,4 +1,4 @@
-"""Turns the result of a server's tool into text and pictures: everything it says is data, and what we add is marked as ours."""
+"""Turns a tool's result into text and pictures. A server's words are data, and our additions are marked."""
 
 import base64
 import binascii
@@ -15,7 +15,7 @@ LARGEST_IMAGE = 10 << 20
 
 @dataclass(frozen=True, slots=True)
 class McpServerResult:
-    """`images` as media type and bytes."""
+    """`images`: pairs of media type and bytes."""
 
     text: str
     ok: bool = True
@@ -50,7 +50,7 @@ def append_result_part(part: Any, texts: list[str], images: list[tuple[str, byte
 
 
 def append_resource_content(inner: Any, texts: list[str], images: list[tuple[str, bytes]]) -> None:
-    """What a server gives to read, with its address in front."""
+    """Append what a server gives to read, after its address."""
     if getattr(inner, "text", None) is not None:
         texts.append(f"[resource {inner.uri}]\n{inner.text}")
     else:
@@ -73,21 +73,21 @@ def _append_binary_part(data: str, kind: str, what: str, texts: list[str], image
 
 
 def _repeats_structured(text: str, structured: Any) -> bool:
-    """Servers say their structured result as text as well, whole or as its only value."""
+    """Whether a text repeats the structured result, completely or as its only value."""
     is_only_value = isinstance(structured, dict) and list(structured.values()) == [text]
     return is_only_value or bool(structured is not None and parse_json_or_none(text) == structured)
 
 
 def build_tool_spec(server: str, tool: Any) -> ToolSpec:
-    """A server's tool as offered: its name with the server's in front, its schema as it is."""
+    """Return a server's tool as offered: with the server's name before its own, and its schema unchanged."""
     schema = tool.input_schema if isinstance(tool.input_schema, dict) else {}
     description = f"[{server}] {(tool.description or tool.title or tool.name)[:8_000]}"
     return ToolSpec(build_tool_name(server, tool.name), description, json.dumps(schema, ensure_ascii=False))
 
 
 def build_tool_name(server: str, tool: str) -> str:
-    """At most 64 characters of those every provider takes. A name that was cut or changed, that
-    could be another server's, or that looks like one with a digest, is told apart by a digest.
+    """Return a name of at most 64 characters that every provider accepts. A digest distinguishes
+    names that were changed, could be another server's, or look like they have a digest.
     """
     import hashlib
     import re

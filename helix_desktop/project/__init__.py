@@ -1,1 +1,1 @@
-"""What a project and the user's folders provide for agents: rules, skills, commands, hooks, agents; trusted by hash."""
+"""Finds what projects and users provide for agents: rules, skills, commands, hooks, agents; trusted by hash."""

@@ -1,4 +1,4 @@
-"""Reads agents described in files: first name, purpose, tools, model and policy, then the instructions."""
+"""Reads files that describe agents: name, purpose, tools, model and policy, then instructions."""
 
 import re
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def _read_agent_file(path: Path, text: str, *, own: bool) -> project_item.Projec
 
 
 def tools_of_agent(item: project_item.ProjectItem) -> tuple[str, ...]:
-    """The only tools it gets, as its file names them; empty: all."""
+    """Return the only tools that an agent's file allows, or none for all."""
     return project_item.split_names(item.values.get("tools"))
 
 

@@ -1,7 +1,7 @@
-"""Finds what a hook's command reaches: the files it names, and whether all it runs is the user's own.
+"""Finds the files that a hook's command names, and whether it only runs what is the user's own.
 
-What a command runs cannot be known in general (imports, `make`, `npm`). So what is known is covered
-by trust, and what is not known to be the user's own counts as the folder's.
+In general, what a command runs cannot be known (imports, `make`, `npm`). So trust
+covers what is known, and what is not surely the user's own counts as the folder's.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.processes.starter import find_program
 from helix_desktop.project.project_item import ProjectReading, is_stored_file
 
-SETTINGS_FOLDERS = (".claude", ".agents")  # Folders in the home in which the user configures agents.
+SETTINGS_FOLDERS = (".claude", ".agents")  # Folders in the home with the user's configuration of agents.
 _SHOWN_BYTES, _MOST_BYTES, _MOST_FILES, _MOST_LOOKS = 256 * 1024, 64 << 20, 50, 5_000
 _INTERPRETERS = frozenset({"sh", "bash", "dash", "zsh", "python", "python3", "node", "ruby", "perl"})
 _PROJECT_DIR = re.compile(r"\$(?:CLAUDE_PROJECT_DIR\b|\{CLAUDE_PROJECT_DIR\})|%CLAUDE_PROJECT_DIR%")
@@ -30,15 +30,15 @@ _RECIPES = {  # For each program, the files that it runs from the current folder
 
 
 def text_of_named_files(command: str, folder: Path, reading: ProjectReading) -> str:
-    """The files a command names, as they are now: what is trusted with it. A long one or one that is
-    no text by its hash. InvalidInput where they are too many or too large for this.
+    """Return the files a command names, as they now are, to be trusted with it. Long ones
+    and binaries are given by hash. Raises InvalidInput if they are too many or too large.
     """
     files = find_named_files(command, folder, reading)
     return "".join(f"\n\n--- {path}\n{_text_or_hash(path, reading)}" for path in files)
 
 
 def find_named_files(command: str, folder: Path, reading: ProjectReading) -> list[Path]:
-    """Files that the words of a command lead to, from the folder or from one that it changes to."""
+    """Return files that a command's words lead to, from the folder or one that it changes to."""
     reading.count_looks(len(command) >> 2)
     words = [_PROJECT_DIR.sub(str(folder), word) for word in _split_command_words(command)]
     bases = [folder, *(folder / word for word in words if word and os.path.isdir(folder / word))]  # noqa: PTH112 -- never raises
@@ -62,8 +62,8 @@ def _too_many_files_error() -> InvalidInput:
 
 
 def runs_only_own_scripts(command: str, home: Path, roots: Sequence[Path], folder: Path) -> bool:
-    """Whether all that a command names is surely the user's own: a script in their settings folder, by its full
-    path, with words that lead to nothing in the workspace's folders. Whatever cannot be told is not.
+    """Whether everything a command names is surely the user's own: a script in their settings folder, by
+    its full path, with words that lead to nothing in the workspace's folders. If in doubt, it is not.
     """
     plain = _HOME_DIR.sub(str(home), command.strip())
     if not plain or not _CERTAIN.fullmatch(plain):
@@ -83,7 +83,7 @@ def runs_only_own_scripts(command: str, home: Path, roots: Sequence[Path], folde
 
 
 def search_path_outside(path: str, roots: Iterable[Path]) -> str:
-    """A search path without what is relative or lies in the workspace's folders."""
+    """Return a search path without relative folders and those in the workspace."""
     within = [root.resolve() for root in roots]
     kept = [each for each in path.split(os.pathsep) if Path(each).is_absolute() and not _is_within(Path(each), within)]
     return os.pathsep.join(kept)
@@ -98,7 +98,7 @@ def _is_script_in_users_agent_settings(path: Path, home: Path, within: Sequence[
 
 
 def _may_lead_into(word: str, folder: Path, within: Sequence[Path]) -> bool:
-    """Whether a word, or what stands behind an option's `=`, is or may be a path in the workspace's folders."""
+    """Whether a word, or an option's value after `=`, may be a path in the workspace's folders."""
     for part in {word, word.partition("=")[2], word.lstrip("-")[1:]} - {""}:
         path = Path(part)
         if path.is_absolute():
@@ -115,7 +115,7 @@ def _is_within(path: Path, within: Sequence[Path]) -> bool:
 
 
 def _split_command_words(command: str) -> list[str]:
-    """The words of a command line, and of the command lines in its quotes."""
+    """Return the words of a command line, and those of command lines in its quotes."""
     found = []
     for text in (command, *re.findall(r"\"([^\"]*)\"|'([^']*)'", command)):
         for each in (text,) if isinstance(text, str) else text:
@@ -130,7 +130,7 @@ def _split_command_words(command: str) -> list[str]:
 
 
 def _possible_file_names(words: Sequence[str]) -> Iterator[str]:
-    """What may be the name of a file: each word, what stands behind `=`, a module behind `-m`, and a program's recipe."""
+    """Yield possible file names: words, text after `=`, a module after `-m`, and a program's recipe."""
     for before, word in zip(["", *words], words, strict=False):
         yield word
         if "=" in word:
@@ -143,7 +143,7 @@ def _possible_file_names(words: Sequence[str]) -> Iterator[str]:
 
 def _is_checked_file(path: Path) -> bool:
     try:
-        # Under /dev, only what the kernel creates is trusted: anybody can write into /dev/shm.
+        # Under /dev, only what the kernel creates is trusted, as anybody can write to /dev/shm.
         is_of_system = path.is_relative_to("/usr") or str(path.parent) in {"/bin", "/dev", "/dev/fd"}
         return is_stored_file(path) and not is_of_system
     except (OSError, ValueError, RuntimeError):

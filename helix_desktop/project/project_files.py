@@ -1,4 +1,4 @@
-"""Lists all that the workspace's folders and the user provide, and whether the user trusts it in its present form."""
+"""Lists what the folders and the user provide, and whether the user trusts its current content."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,13 +15,13 @@ _OWN_AGENTS = (".agents/agents", ".claude/agents", ".config/opencode/agent")
 
 
 def user_home() -> Path:
-    """Where the user's own skills, commands and agents lie."""
+    """Return where the user's own skills, commands and agents are."""
     return Path.home()
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectItems:
-    """All items, the workspace's before the user's own; of two with one name the first counts."""
+    """All items, the workspace's first. Of items with the same name, the first counts."""
 
     items: tuple[ProjectItem, ...] = ()
 
@@ -29,7 +29,7 @@ class ProjectItems:
         return tuple(item for item in self.items if item.kind == kind)
 
     def items_in_force(self, kind: str) -> tuple[ProjectItem, ...]:
-        """Those that are used now, one of each name."""
+        """Return the items now used, one for each name."""
         found: dict[str, ProjectItem] = {}
         for item in self.items:
             if item.kind == kind and item.is_in_force:
@@ -40,7 +40,7 @@ class ProjectItems:
         return next((item for item in self.items_in_force(kind) if item.name == name), None)
 
     def items_to_ask_about(self) -> tuple[ProjectItem, ...]:
-        """New or changed ones the user has not seen yet."""
+        """Return new or changed items that the user has not seen."""
         return tuple(item for item in self.items if not (item.trusted or item.off or item.broken))
 
 
@@ -51,9 +51,9 @@ def read_project_files(
     touched: Iterable[Path] = (),
     is_hidden: Callable[[Path], bool] = rules_files.nothing_is_hidden,
 ) -> ProjectItems:
-    """Read the folders. A disk that does not answer makes this wait: it belongs beside the loop.
+    """Read the folders. A slow disk makes this wait, so run it in a thread.
 
-    What leads to a file that no agent sees is not among them.
+    Items that lead to files hidden from agents are left out.
     """
     folders = [Path(root) for root in roots]
     mine, switched = user_home(), frozenset(off)
@@ -68,7 +68,7 @@ def read_project_files(
 
 
 def _read_while_possible(reading: ProjectReading, items: Iterator[ProjectItem]) -> Iterator[ProjectItem]:
-    """What is read before a folder has cost too much, or contains what cannot be read, is used; that there is more is said."""
+    """Yield what is read before a folder costs too much or is unreadable, and then say that there is more."""
     try:
         yield from items
     except (HelixError, OSError, RuntimeError, ValueError) as error:
@@ -80,7 +80,7 @@ def _read_while_possible(reading: ProjectReading, items: Iterator[ProjectItem]) 
 def _items_of_folder(
     reading: ProjectReading, touched: Sequence[Path], is_hidden: Callable[[Path], bool]
 ) -> Iterator[ProjectItem]:
-    """First what must not be missing because there is too much of the rest."""
+    """Yield a folder's items, the most important first, in case there are too many."""
     root = reading.root
     for place in project_hooks.PLACES:
         yield from project_hooks.read_hooks_file(root / place, reading, root)
@@ -111,14 +111,14 @@ def _set_trust_state(
     reaches = is_own_hook and not runs_only_own_scripts(item.body, home, folders, next(iter(folders), home))
     agreed = (item.own and not reaches) or trusted.get(item.settings_key) == item.content_sha256
     notes = item.notes
-    if trusted.get(f"{item.settings_key}#outside"):  # In earlier versions of this program, users could allow this.
+    if trusted.get(f"{item.settings_key}#outside"):  # Earlier versions let users allow this.
         notes += ("You once let this hook run outside the sandbox. A folder's hooks now always run in the sandbox.",)
     known = item.settings_key in trusted
     return replace(item, trusted=agreed, known=known, off=item.settings_key in off, notes=notes, reaches_folder=reaches)
 
 
 def _without_repeated_rules(items: Iterable[ProjectItem]) -> tuple[ProjectItem, ...]:
-    """Rules that say the same as others before them are one: CLAUDE.md often copies AGENTS.md."""
+    """Remove rules that repeat others: CLAUDE.md is often a copy of AGENTS.md."""
     seen: set[str] = set()
     kept = []
     for item in items:

@@ -1,7 +1,7 @@
 """Hooks as Claude Code's settings files describe them: programs that run when something happens.
 
-A hook is trusted with its command and with the files it names (hook_dependencies.py), and runs in the sandbox. What it answers
-can hold a call back or add words; it can never allow what a rule or the user has not allowed.
+A hook is trusted with its command and with the files it names (hook_dependencies.py), and runs in the sandbox.
+What it answers can hold a call back or add words; it can never allow what a rule or the user has not allowed.
 """
 
 import fnmatch
@@ -23,15 +23,15 @@ NO_REASON = "The hook refused and gave no reason."
 EVENTS = (
     "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "SessionStart", "PreCompact", "Notification",
 )  # fmt: skip
-MOST_REPEATS, LONGEST_NAME = 4, 128  # what a matcher may repeat, and the length of what it is tried on
-MOST_GROUPS = 4  # Each group with choices may multiply the ways to match by their number.
+MOST_REPEATS, LONGEST_NAME = 4, 128  # The most repeats in a matcher, and the longest text to match.
+MOST_GROUPS = 4  # Each group with choices may multiply the number of ways to match.
 USUAL_SECONDS, MOST_SECONDS = 60.0, 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectHook:
-    """One command for one event. `trust`: the hash that the user trusts; `is_of_user`: it is in the
-    user's own settings and runs nothing but what is theirs.
+    """One command for one event. `trust`: the hash the user trusts.
+    `is_of_user`: it is in the user's own settings and runs only what is theirs.
     """
 
     event: str
@@ -41,10 +41,10 @@ class ProjectHook:
     folder: Path
     trust: str = ""
     is_of_user: bool = False
-    only: str = ""  # The calls that it applies to, as in `Bash(git push *)`; empty: all calls.
+    only: str = ""  # The calls it applies to, such as `Bash(git push *)`; empty: all.
 
     def matches_arguments(self, values: Mapping[str, Any]) -> bool:
-        """Whether a call's arguments, as Claude Code names them, are those it is for."""
+        """Whether it applies to a call's arguments, under Claude Code's names."""
         _, _, pattern = self.only.rstrip(")").partition("(")
         if not pattern:
             return True
@@ -55,7 +55,7 @@ class ProjectHook:
         return any(fnmatch.fnmatchcase(name, pattern.removeprefix("./").removeprefix("**/")) for name in names)
 
     def matches_tool(self, name: str) -> bool:
-        """Whether it is meant for this tool (or this kind of start, or of compacting)."""
+        """Whether it applies to this tool (or kind of start, or of compacting)."""
         if self.only and not fnmatch.fnmatchcase(name, self.only.partition("(")[0]):
             return False
         if self.matcher in ("", "*") or _may_take_forever(self.matcher, name):
@@ -67,14 +67,14 @@ class ProjectHook:
 
 
 def _may_take_forever(matcher: str, name: str) -> bool:
-    """Python cannot be stopped while it matches: a hook with such an expression is meant for every tool."""
+    """Whether matching may never end, which Python can't stop. Such a hook applies to every tool."""
     repeats = sum(map(matcher.count, "*+?{")) - matcher.count("(?")
     too_many = repeats > MOST_REPEATS or matcher.count("(") > MOST_GROUPS
     return too_many or len(name) > LONGEST_NAME or re.search(r"\)[*+{]", matcher) is not None
 
 
 def read_hooks_file(path: Path, reading: ProjectReading, folder: Path) -> Iterator[ProjectItem]:
-    """Every hook of a settings file; what is not supported is said on the first, or on an item of its own."""
+    """Yield a settings file's hooks. What is unsupported is noted on the first one, or on a separate item."""
     text = reading.read_text(path)
     if text is None:
         return
@@ -140,7 +140,7 @@ def _item_of_hook(
 
 
 def reread_hook(item: ProjectItem, folder: Path) -> ProjectItem | None:
-    """The hook as it stands in its file now, with what it names as that is now; None where it has gone."""
+    """Return the hook, with what it names, as it now is in its file, or None if it was removed."""
     found = read_hooks_file(item.path, ProjectReading(item.path.parent.parent, own=item.own), folder)
     return next((each for each in found if each.settings_key == item.settings_key), None)
 
@@ -153,7 +153,7 @@ def hook_of_item(item: ProjectItem, folder: Path) -> ProjectHook:
 
 
 def translate_call_for_claude(name: str, values: Mapping[str, Any], folder: Path) -> tuple[str, dict[str, Any]]:
-    """A call as hooks written for Claude Code know it: its tool's name and its arguments."""
+    """Return a call's tool name and arguments as hooks for Claude Code expect them."""
     known = _CLAUDE.get(name)
     if known is None:
         return (f"mcp__{name}" if "__" in name else name), dict(values)
@@ -196,8 +196,8 @@ _CLAUDE: Mapping[str, tuple[str, Callable[[Mapping[str, Any], str], dict[str, An
 
 @dataclass(frozen=True, slots=True)
 class HookAnswer:
-    """What a hook came to. `blocks`: why what was about to happen does not; `asks`: why the user is to be asked;
-    `says`: words for the model; `note`: for the user, what went wrong with it or what it may not do.
+    """A hook's outcome. `blocks`: why not to do what was about to happen. `asks`: why to ask the
+    user. `says`: words for the model. `note`: for the user, what went wrong or is not allowed.
     """
 
     blocks: str = ""
@@ -207,7 +207,7 @@ class HookAnswer:
 
 
 def parse_hook_answer(event: str, code: int | None, printed: str, complained: str) -> HookAnswer:
-    """Of an exit code and what was printed. 2 blocks with what stands on standard error; other failures do nothing."""
+    """Parse an answer. Exit code 2 blocks, with standard error as the reason; other failures do nothing."""
     if code == 2:
         return HookAnswer(blocks=complained.strip() or NO_REASON)
     if code != 0:

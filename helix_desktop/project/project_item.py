@@ -1,6 +1,6 @@
-"""One thing a folder brings, as it stands on the disk now, and how its file is read.
+"""An item from a folder, as it now is on disk, and how to read its file.
 
-Nothing here is believed: an item is text to be shown to the user, who trusts exactly this content, by its SHA-256.
+Nothing here is trusted: an item is a text to show to the user, who trusts exactly this content, by SHA-256.
 """
 
 import fnmatch
@@ -21,13 +21,13 @@ from helix_desktop.fast_dataclass import dataclass
 
 LARGEST = 256 * 1024
 MOST_LOOKS, LONGEST_FRONT = 20_000, 8_000
-_YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # A few brackets take the one in Python seconds.
+_YAML = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # The Python loader takes seconds for some brackets.
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectItem:
-    """`text` is what the user is shown and trusts; `body` what the model is given. `own`: of the user's own folders.
-    `notes`: what is wrong with it or not supported, in sentences; `broken`: it cannot be used at all.
+    """`text` is shown to the user, who trusts it; `body` is for the model. `own`: in the user's
+    own folders. `notes`: sentences on what is wrong or unsupported. `broken`: it cannot be used.
     """
 
     kind: str
@@ -37,24 +37,24 @@ class ProjectItem:
     body: str
     about: str = ""
     own: bool = False
-    values: Mapping[str, Any] = field(default_factory=dict, compare=False)  # All are in `text`.
+    values: Mapping[str, Any] = field(default_factory=dict, compare=False)  # Also contained in `text`.
     notes: tuple[str, ...] = ()
     broken: bool = False
     trusted: bool = False
-    known: bool = False  # True if the user once trusted a version of this item.
+    known: bool = False  # True if the user trusted an earlier version.
     off: bool = False
-    reaches_folder: bool = False  # True for a hook of the user that runs, or may run, a file from the folder.
+    reaches_folder: bool = False  # True for a user's hook that runs, or may run, a file from the folder.
     why: str = ""  # Why these rules apply.
     below: Path | None = None  # These rules apply once a file below this folder is used.
-    globs: tuple[str, ...] = ()  # The files below it to which these rules apply; empty: all.
+    globs: tuple[str, ...] = ()  # Files below it to which these apply; empty: all.
 
     @property
     def is_nested(self) -> bool:
-        """Whether it comes into force only when a file is used."""
+        """Whether it only applies once a file is used."""
         return self.below is not None
 
     def applies_to(self, paths: Iterable[Path]) -> bool:
-        """Whether one of these files brings it into force."""
+        """Whether one of these files makes it apply."""
         return any(
             self.below is not None
             and path.is_relative_to(self.below)
@@ -67,7 +67,7 @@ class ProjectItem:
 
     @property
     def settings_key(self) -> str:
-        """How settings name it: its path, and for a hook which one of the file."""
+        """Return its name in settings: its path, and for a hook its name within the file."""
         return f"{self.path}#{self.name}" if self.kind == "hook" else str(self.path)
 
     @property
@@ -80,7 +80,7 @@ class ProjectItem:
 
     @property
     def describe_state(self) -> str:
-        """In a word or two, for a list."""
+        """Describe its state in a word or two, for a list."""
         if self.broken:
             return "cannot be used"
         if self.off:
@@ -97,9 +97,8 @@ _hashed: dict[_Key, str] = {}
 
 
 class ProjectReading:
-    """One reading of a folder's files, before each step: of the user's `own`, or of a folder that
-    nobody trusts yet. All looks are counted, also at what is remembered: the next reading then ends
-    at the same file.
+    """One reading of a folder's files, before each step: the user's `own`, or one that nobody trusts
+    yet. Even looks at remembered files count, so that the next reading ends at the same file.
     """
 
     def __init__(self, root: Path, *, own: bool = False) -> None:
@@ -107,20 +106,20 @@ class ProjectReading:
         self._looks_left = MOST_LOOKS
 
     def count_looks(self, looks: int) -> None:
-        """A look takes about as long as finding a file: 50 µs."""
+        """Count looks, each of which takes about as long as finding a file, 50 µs."""
         self._looks_left -= looks
         if self._looks_left < 0:
             raise HelixError("The folder has too many files for agents, or they are too large.")
 
     def contains(self, path: Path) -> bool:
-        """Whether it lies in the folder, wherever links lead."""
+        """Whether a path is in the folder, after following links."""
         try:
             return path.resolve().is_relative_to(self.real_root)
         except (OSError, RuntimeError, ValueError):
             return False
 
     def read_text(self, path: Path) -> str | None:
-        """The file's text; None for what is no plain file in the folder, is too large or cannot be read."""
+        """Return a file's text, or None if it is outside, too large, unreadable or no plain file."""
         self.count_looks(1)
         try:
             real = path.resolve(strict=True)
@@ -135,7 +134,7 @@ class ProjectReading:
         return text
 
     def list_folder(self, folder: Path) -> list[Path]:
-        """What is in it, by name; nothing where it lies outside or cannot be read."""
+        """Return a folder's entries by name, or nothing if it is outside or unreadable."""
         self.count_looks(1)
         found = list[Path]()
         with suppress(OSError), os.scandir(folder if self.contains(folder) else "") as entries:
@@ -159,19 +158,19 @@ class ProjectReading:
         return sorted(found)[:limit]
 
     def read_markdown_files(self, place: Path) -> Iterator[tuple[Path, str]]:
-        """The Markdown files below a folder that can be read, by their paths; the first 500."""
+        """Yield the readable Markdown files below a folder, by path, at most 500."""
         for path in self.list_files_below(place, 500, ".md"):
             if (text := self.read_text(path)) is not None:
                 yield path, text
 
 
 def is_stored_file(path: Path) -> bool:
-    """Whether it is a regular file with an end: the system's own, also behind a link, may have none or make the reader wait."""
+    """Whether it is a regular, finite file. The system's own, even behind links, may be endless or block."""
     return path.is_file() and not path.resolve().is_relative_to("/proc") and not path.resolve().is_relative_to("/sys")
 
 
 def hash_of_file(path: Path) -> str:
-    """The SHA-256 of a file's content, read again only when the file is another."""
+    """Return a file's SHA-256, read again only if the file has changed."""
     return _compute_once(path, path.stat(), _hashed, lambda content: hashlib.sha256(content).hexdigest())
 
 
@@ -185,8 +184,8 @@ def _compute_once(path: Path, stat: os.stat_result, known: dict[_Key, str], make
 
 
 def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
-    """The values between the two lines `---`, all of them texts, lists or tables, and what follows.
-    InvalidInput says what is wrong; a text without any has no values.
+    """Split a text into the values between the `---` lines, which are texts, lists or tables,
+    and the rest. InvalidInput says what is wrong; without such lines, there are no values.
     """
     if not text.startswith("---"):
         return {}, text
@@ -201,7 +200,7 @@ def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
 
 @functools.lru_cache(maxsize=4_096)
 def _parse_front_matter(text: str) -> Mapping[str, Any] | str:
-    """The values, or what is wrong with them."""
+    """Return the values, or a sentence on what is wrong."""
     if len(text) > LONGEST_FRONT:
         return "The block between the two --- lines is longer than 8,000 characters."
     try:
@@ -216,7 +215,7 @@ def _parse_front_matter(text: str) -> Mapping[str, Any] | str:
 
 
 def _parse_front_matter_leniently(text: str) -> Mapping[str, Any] | str:
-    """Published files have colons in their descriptions, which YAML refuses and everybody takes."""
+    """Parse values with colons, which YAML refuses but published files contain."""
     values: dict[str, Any] = {}
     for line in text.splitlines():
         found = re.fullmatch(r"([A-Za-z][\w-]*):[ \t]+(\S.*)", line)
@@ -233,7 +232,7 @@ def text_value(value: object) -> str:
 
 
 def split_names(value: object) -> tuple[str, ...]:
-    """A value that should be a list of names: a list, or names with commas or blanks between them: `Bash(git add:*), Read`."""
+    """Return a list of names from a list, or from text with commas or blanks: `Bash(git add:*), Read`."""
     if isinstance(value, str):
         value = re.findall(r"[^\s,()]+(?:\([^()]*\))?", value)
     names = (text_value(each) for each in value) if isinstance(value, Sequence) else ()
@@ -241,7 +240,7 @@ def split_names(value: object) -> tuple[str, ...]:
 
 
 def path_fits_glob(path: str, glob: str) -> bool:
-    """Whether a path fits a glob: `**` any folders, `*.ts` any file so named."""
+    """Whether a path matches a glob: `**` is any folders, `*.ts` any such file."""
     return fnmatch.fnmatchcase(path, glob.replace("**/", "*")) or (
         "/" not in glob and fnmatch.fnmatchcase(PurePath(path).name, glob)
     )

@@ -1,7 +1,7 @@
-"""Rules files of a folder: which there are, what they import, and when they come into force.
+"""Rules files of a folder: which exist, what they import, and when they apply.
 
-Those of a root hold always; those of a folder below it from the moment a file below them is touched;
-Cursor's rules with `globs` from the moment a file that fits is touched.
+Those in a root always apply; those in a folder below it, once a file below
+them is touched; Cursor's rules with `globs`, once a matching file is touched.
 """
 
 import itertools
@@ -22,14 +22,14 @@ _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 
 
 def nothing_is_hidden(_path: Path) -> bool:
-    """For folders without files that no agent sees."""
+    """Return False, for folders without hidden files."""
     return False
 
 
 def find_rules_of_root(
     reading: ProjectReading, touched: Sequence[Path] = (), is_hidden: Callable[[Path], bool] = nothing_is_hidden
 ) -> Iterator[ProjectItem]:
-    """Those that hold now; `touched`: files the agent has looked at or changed; `is_hidden`: says of which ones no agent sees."""
+    """Yield the rules that now apply. `touched`: files the agent read or changed. `is_hidden`: tells hidden files."""
     for name in (*NAMES, *OF_A_ROOT):
         yield from _read_rules_file(reading.root / name, reading, "", is_hidden)
     yield from _find_cursor_rules(reading.root, reading, touched)
@@ -38,7 +38,7 @@ def find_rules_of_root(
 def find_rules_of_touched_folders(
     reading: ProjectReading, touched: Sequence[Path], is_hidden: Callable[[Path], bool] = nothing_is_hidden
 ) -> Iterator[ProjectItem]:
-    """Those that hold because of a touched file below them."""
+    """Yield rules that apply because a file below them was touched."""
     for folder in _folders_of_touched(reading.root, touched):
         where = folder.relative_to(reading.root).as_posix()
         for name in NAMES:
@@ -47,7 +47,7 @@ def find_rules_of_touched_folders(
 
 
 def _folders_of_touched(root: Path, touched: Sequence[Path]) -> Iterator[Path]:
-    """Below the root, every folder a touched file lies in or below, outer ones first."""
+    """Yield every folder below the root that contains a touched file, outer ones first."""
     found = {root}
     for path in touched:
         if path != root and path.is_relative_to(root):
@@ -60,7 +60,7 @@ def _read_rules_file(
     path: Path, reading: ProjectReading, why: str, is_hidden: Callable[[Path], bool], below: Path | None = None
 ) -> Iterator[ProjectItem]:
     if path.is_symlink() and path.name in NAMES:
-        return  # CLAUDE.md is often a link to AGENTS.md, and its text is sent anyway.
+        return  # CLAUDE.md is often a link to AGENTS.md, which is sent anyway.
     text = reading.read_text(path)
     if text is not None and text.strip():
         whole, notes = append_imported_files(text, path, reading, is_hidden)
@@ -73,7 +73,7 @@ def _read_rules_file(
 def append_imported_files(
     text: str, path: Path, reading: ProjectReading, is_hidden: Callable[[Path], bool] = nothing_is_hidden
 ) -> tuple[str, tuple[str, ...]]:
-    """The text with every `@file` it imports behind it, word for word, and what could not be imported."""
+    """Return the text followed by every `@file` that it imports, and what could not be imported."""
     notes: list[str] = []
     parts = [text]
     seen, size = {path}, len(text)
@@ -86,7 +86,7 @@ def append_imported_files(
                 target = (beside.parent / name.rstrip(".")).resolve()
                 if target in seen or not ("/" in name or "." in name or target.is_file()):
                     continue
-            except (OSError, RuntimeError, ValueError):  # The name is too long, or links lead in a circle.
+            except (OSError, RuntimeError, ValueError):  # The name is too long, or links form a circle.
                 continue
             seen.add(target)
             if is_hidden(target):
@@ -120,7 +120,7 @@ def _find_cursor_rules(folder: Path, reading: ProjectReading, touched: Sequence[
         always, globs = text_value(values.get("alwaysApply")).lower() == "true", split_names(values.get("globs"))
         below = None if always and folder == reading.root else folder
         if not always and not globs:
-            continue  # The model can ask for these rules, so they are not sent in advance.
+            continue  # The model can ask for these rules, so they are not sent.
         reading.count_looks(len(globs) * len(touched) >> 5)
         about = text_value(values.get("description"))
         item = ProjectItem("rules", name, path, text, body.strip(), about, below=below, globs=() if always else globs)
@@ -129,7 +129,7 @@ def _find_cursor_rules(folder: Path, reading: ProjectReading, touched: Sequence[
 
 
 def _why_cursor_rule_applies(item: ProjectItem, touched: Sequence[Path]) -> str:
-    """Why a rule of Cursor's holds now; empty where it does not."""
+    """Return why one of Cursor's rules applies, or an empty string."""
     if not item.is_nested:
         return "it is set to always apply"
     for path in touched:

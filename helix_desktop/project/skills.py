@@ -1,4 +1,4 @@
-"""Skills as agentskills.io describes them: a folder with SKILL.md, a name and a description in front, instructions behind."""
+"""Skills as in agentskills.io: a folder with SKILL.md, which has a name, a description and instructions."""
 
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ def skill_file_in(folder: Path) -> Path | None:
 
 
 def parse_skill(text: str) -> tuple[Mapping[str, Any], str]:
-    """The values in front and the instructions behind; InvalidInput where there are no values."""
+    """Return the front matter's values and the instructions. Raises InvalidInput without values."""
     if not text.startswith("---"):
         raise InvalidInput("SKILL.md must start with YAML frontmatter (---).")
     values, body = project_item.split_front_matter(text)
@@ -28,7 +28,7 @@ def parse_skill(text: str) -> tuple[Mapping[str, Any], str]:
 
 
 def find_skill_mistakes(values: Mapping[str, Any], folder: str) -> list[str]:
-    """What is wrong with the values in front."""
+    """Return what is wrong with the front matter's values."""
     found = []
     if strange := sorted(set(values) - FIELDS):
         found.append(f"Unexpected fields in frontmatter: {', '.join(strange)}.")
@@ -72,7 +72,7 @@ def _mistakes_in_name(value: Any, folder: str) -> list[str]:
 
 
 def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
-    """The skills in a folder of skills. What differs from the specification and does no harm is a note."""
+    """Yield a folder's skills. Harmless differences from the specification become notes."""
     for folder in reading.list_folder(place)[:1_000]:
         path = skill_file_in(folder) if reading.contains(folder) else None
         text = reading.read_text(path) if path else None
@@ -96,8 +96,8 @@ def find_skills(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
 
 
 def _hash_other_files(folder: Path, skill: Path, reading: ProjectReading) -> tuple[str, int]:
-    """The names and hashes of the files beside SKILL.md: who trusts a skill trusts these as well.
-    And how many there are beyond what is looked at.
+    """Return the names and hashes of the files beside SKILL.md, which are
+    trusted with the skill, and how many more there are than are examined.
     """
     files = [
         path

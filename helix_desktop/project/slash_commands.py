@@ -1,4 +1,4 @@
-"""Slash commands as files: a prompt with arguments, references to files and shell lines."""
+"""Slash commands in files: a prompt with arguments, references to files, and shell lines."""
 
 import re
 import shlex
@@ -18,19 +18,19 @@ _UNSUPPORTED = ("hooks", "context", "agent", "subtask")
 
 @dataclass(frozen=True, slots=True)
 class CommandPrompt:
-    """What a command comes to: its words, the shell lines to run first, and files to show."""
+    """A command's outcome: its words, shell lines to run first, and files to show."""
 
     text: str
     shell: tuple[str, ...]
     files: tuple[str, ...]
 
     def with_shell_outputs(self, outputs: dict[str, str]) -> str:
-        """With what the shell lines printed in their places."""
+        """Return the words with the shell lines' output in place."""
         return _SHELL.sub(lambda found: outputs.get(found[1], found[0]), self.text)
 
 
 def find_command_files(place: Path, reading: ProjectReading) -> Iterator[ProjectItem]:
-    """The commands in a folder; those in folders below it carry its name: `frontend:test`."""
+    """Yield a folder's commands. Those in subfolders are prefixed by their name: `frontend:test`."""
     for path, text in reading.read_markdown_files(place):
         name = ":".join(path.relative_to(place).with_suffix("").parts)
         if not re.fullmatch(r"[\w:.-]{1,80}", name):
@@ -50,7 +50,7 @@ def find_command_files(place: Path, reading: ProjectReading) -> Iterator[Project
 
 
 def build_command_prompt(item: ProjectItem, arguments: str) -> CommandPrompt:
-    """The command's words with its arguments in place; what comes out of an argument is no shell line and no reference."""
+    """Fill in a command's arguments, in which nothing counts as a shell line or reference."""
     try:
         words = shlex.split(arguments)
     except ValueError:
@@ -65,7 +65,7 @@ def build_command_prompt(item: ProjectItem, arguments: str) -> CommandPrompt:
         number = int(found[1])
         return words[number - 1] if 0 < number <= len(words) else ""
 
-    pieces = _SHELL.split(item.body)  # Texts and shell lines alternate, beginning with a text.
+    pieces = _SHELL.split(item.body)  # Alternately texts and shell lines.
     text = "".join(_ARGUMENT.sub(fill, piece) if at % 2 == 0 else f"!`{piece}`" for at, piece in enumerate(pieces))
     if arguments.strip() and not taken:
         text = f"{text}\n\n{arguments.strip()}"

@@ -1,1 +1,1 @@
-"""Plays recorded sessions through the real engine to measure what a policy costs and loses."""
+"""Plays recorded sessions through the real engine, to measure what a policy costs and loses."""

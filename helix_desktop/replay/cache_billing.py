@@ -1,8 +1,8 @@
 """Computes what requests would be billed, by a provider's prompt cache as Anthropic documents it.
 
-A request marks at most four of its blocks. It reads from the cache the longest beginning that an earlier request had marked,
-that is at most 20 blocks before one of its own marks and was used in the last five minutes; what
-follows up to its last mark is written. A beginning shorter than 1,024 tokens is not cached at all.
+A request marks at most four of its blocks. It reads from the cache the longest beginning that an earlier
+request had marked, that is at most 20 blocks before one of its own marks and was used in the last five minutes;
+what follows up to its last mark is written. A beginning shorter than 1,024 tokens is not cached at all.
 
 The unit is one fresh input token. Tokens are those of o200k_base, four more for each message.
 """
@@ -23,13 +23,13 @@ MESSAGE_TOKENS = 4
 IMAGE_TOKENS = 1_600
 # The tokens of the program's real system prompt and tools (tests/tools/test_workspace_tools.py).
 HEAD_TOKENS = 1_900
-LOOK_BACK = 20  # The provider compares this many blocks before a cache mark.
-LEAST = 1_024  # In tokens. The provider does not cache a shorter beginning.
-LIFETIME = 300.0  # In seconds. A beginning stays cached this long after its last use.
-PAUSE = 10.0  # In seconds. Assumed between two requests if a session has no times.
+LOOK_BACK = 20  # The provider looks back so many blocks from a mark.
+LEAST = 1_024  # Tokens. Shorter beginnings are not cached.
+LIFETIME = 300.0  # Seconds. Beginnings stay cached this long after their last use.
+PAUSE = 10.0  # Seconds. The assumed pause between requests of a session without times.
 
 Count = Callable[[str], int]
-Piece = tuple[object, int]  # A part of a request, as a value that can be compared, and its tokens.
+Piece = tuple[object, int]  # A part of a request, as a comparable value, and its tokens.
 
 
 class RecallReason(Enum):
@@ -49,26 +49,26 @@ def never_recalled(_: object) -> RecallReason:
 
 @dataclass(slots=True)
 class BillingLedger:
-    """What one session sent and what it was billed. `window` decides what overflowed."""
+    """What a session sent and cost. `window` decides what overflowed."""
 
     prices: RelativePrices
     window: int
     least: int = LEAST
     sent: int = 0
     billed: float = 0.0
-    recalls: float = 0.0  # What recalls cost: asking for them, writing what they return, and sending it again.
-    searches: float = 0.0  # The part of `recalls` for content that only a summary mentions.
+    recalls: float = 0.0  # The cost of recalls: requesting them, and writing and resending results.
+    searches: float = 0.0  # The part of `recalls` for what only a summary mentions.
     cache_read: int = 0
     output: int = 0
     peak: int = 0
     overflowed: int = 0
-    steps: list[int] = field(default_factory=list)  # For each step, the tokens of its request.
-    _sent: MarkedRequest = MarkedRequest()  # The last request: one number for each block.
-    # Hashes of the marked beginnings of requests, each with the time when it was last used.
+    steps: list[int] = field(default_factory=list)  # The tokens of each step's request.
+    _sent: MarkedRequest = MarkedRequest()  # The last request: a number for each block.
+    # Hashes of marked beginnings, each with the time of its last use.
     _known: dict[int, float] = field(default_factory=dict)
 
     def bill_step(self, pieces: Sequence[Piece], output: int, at: float = 0.0, why: Why = never_recalled) -> Usage:
-        """One request of the agent itself, and the usage a provider would report. `why`: see `bill_cached_request`."""
+        """Bill a step of the agent. Return the usage that a provider would report."""
         usage = self.bill_cached_request(pieces, output, at, why, beside=False)
         self.steps.append(usage.input)
         return usage
@@ -107,8 +107,8 @@ class BillingLedger:
         asks: RecallReason = RecallReason.RECALLED,
         why: Why = never_recalled,
     ) -> Usage:
-        """The request in which the agent asks for what it misses. Its reading and its call are a
-        recall's; what is new in it the next request would have written.
+        """Bill a request by which the agent recalls something. Reading it and the call
+        count as a recall's cost; what is new, the next request would have written anyway.
         """
         usage = self.bill_cached_request(pieces, output, at, why, beside=False)
         carried = sum(tokens for content, tokens in pieces if why(content) is RecallReason.NO)
@@ -120,7 +120,7 @@ class BillingLedger:
         self.searches += cost * (why is RecallReason.SEARCHED)
 
     def bill_uncached_request(self, pieces: Sequence[Piece], output: int) -> Usage:
-        """A request to another model, at the same prices and without its cache."""
+        """Bill a request to another model, at the same prices but without its cache."""
         total = sum(tokens for _, tokens in pieces)
         self.sent += total
         self.output += output
@@ -133,7 +133,7 @@ class BillingLedger:
         sizes = list(accumulate(tokens for _, tokens in pieces))
         self._sent = self._sent.mark_next_request(blocks)
         marked = sorted({0, *self._sent.marked_blocks})
-        # The blocks behind which a cached beginning may end, the longest first.
+        # Blocks after which a cached beginning may end, longest first.
         reachable = sorted(
             {place - back for place in marked for back in range(LOOK_BACK) if place >= back}, reverse=True
         )
@@ -151,7 +151,7 @@ class BillingLedger:
 
 
 def billing_pieces(request: Request, system_tokens: int, count: Count) -> list[Piece]:
-    """A request as the cache sees it: the system prompt, then part after part."""
+    """Return a request as the cache sees it: the system prompt, and then each part."""
     made: list[Piece] = [(request.system, system_tokens)]
     for message in request.messages:
         said = any(not isinstance(part, ToolCall) for part in message.parts)
@@ -163,7 +163,7 @@ def billing_pieces(request: Request, system_tokens: int, count: Count) -> list[P
 
 
 def count_part_tokens(part: MessagePart, count: Count) -> int:
-    """What a part counts, with the four tokens of the message it begins."""
+    """Return a part's tokens, including the four of a message that it begins."""
     match part:
         case Text(text=text):
             return count(text) + MESSAGE_TOKENS
@@ -184,12 +184,12 @@ def pieces_of_recorded(message: RecordedMessage, count: Count) -> Iterator[Piece
 
 
 def count_output_tokens(message: RecordedMessage, count: Count) -> int:
-    """What an assistant's message was billed as output."""
+    """Return the tokens billed as output for an assistant's message."""
     return sum(tokens for _, tokens in pieces_of_recorded(message, count))
 
 
 def request_times(messages: Sequence[RecordedMessage]) -> Iterator[float]:
-    """When each request of a session is made: by the session's own times, where it has them."""
+    """Yield when each request of a session is made, by the session's own times if it has any."""
     now, last = 0.0, 0.0
     for message in messages:
         if message.role == "assistant":
@@ -201,7 +201,7 @@ def request_times(messages: Sequence[RecordedMessage]) -> Iterator[float]:
 def bill_without_folds(
     messages: Sequence[RecordedMessage], ledger: BillingLedger, count: Count, head: int = HEAD_TOKENS
 ) -> BillingLedger:
-    """What sending everything every time would have come to, as if it had been possible beyond the window too."""
+    """Bill sending everything every time, even beyond the window."""
     standing: list[Piece] = [("", head)]
     at = request_times(messages)
     for message in messages:

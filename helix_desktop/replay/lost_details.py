@@ -1,7 +1,7 @@
-"""Finds what a session's folds may have lost, without the engine's own means.
+"""Finds what a session's folds may have lost, without using the engine for that.
 
-Its collector is another one than `engine/conversation_details.py`, on purpose: it reads the recording, not the facts, with patterns
-of its own. Lost is a detail of a covered message that stands neither in the view nor in an entry the view names.
+Unlike `engine/conversation_details.py`, on purpose, it reads the recording, not the facts, with its own
+patterns. A detail of a covered message is lost if it is neither in the view nor in an entry the view names.
 """
 
 import hashlib
@@ -24,15 +24,13 @@ _DEMAND = re.compile(r"\b(?:must|never|always|do not|don't|only|prefer|please us
 _TROUBLE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .*|^(?:FAILED|ERROR) .*|^E   .*", re.MULTILINE)
 _ENDS = re.compile(r"(?<=[.!?])\s+|\n")
 _PATH_KEYS = ("path", "file_path", "filename", "file", "notebook_path", "old_path", "new_path")
-SHOWN = (
-    300  # In characters. Of a user's demand or an error, only the first this many must still be found in the replay.
-)
+SHOWN = 300  # Characters. Only this much of a user's demand or an error must still be found in the replay.
 
 Read = Callable[[Digest], Awaitable[bytes]]
 
 
 def details_of_recorded(message: RecordedMessage) -> Iterator[str]:
-    """What of a message must not be lost: the user's demands word for word, errors, addresses, paths, names."""
+    """Yield details a message must not lose: the user's demands verbatim, errors, addresses, paths, names."""
     if message.role == "user":
         yield from (said.strip()[:SHOWN] for said in _ENDS.split(message.text) if _DEMAND.search(said))
     if message.role == "tool":
@@ -46,7 +44,7 @@ def details_of_recorded(message: RecordedMessage) -> Iterator[str]:
 
 
 def text_without_escapes(text: str) -> str:
-    """A text, or the values of a JSON object without their escapes."""
+    """Return a text, or a JSON object's values without escapes."""
     if not text.lstrip().startswith("{"):
         return text
     try:
@@ -68,13 +66,13 @@ def _values_in_json(value: object) -> Iterator[str]:
 
 
 def digests_in_message(message: RecordedMessage) -> Iterator[Digest]:
-    """The hashes a message speaks of as entries: of another program's cache, or made up."""
+    """Yield hashes a message mentions as entries: from another program's cache, or invented."""
     for text in (message.text, *(text_without_escapes(call.arguments) for call in message.calls)):
         yield from map(Digest.from_hex, NAMED.findall(text))
 
 
 class ReachableText:
-    """All that can still be reached: the text of the view, and of the entries it names."""
+    """What can still be reached: the text of the view, and of the entries that it names."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._text = "\n".join(map(_flatten_whitespace, texts))
@@ -89,12 +87,12 @@ class ReachableText:
 
 
 def _flatten_whitespace(text: str) -> str:
-    """As it stands in a request: a NUL as its symbol, and any space as one."""
+    """Return the text as in a request: NUL as its symbol, and any spaces as one."""
     return " ".join(text.replace("\0", "\N{SYMBOL FOR NULL}").split())
 
 
 def digests_in_view(blocks: Iterable[Block], text_of: Callable[[Block], str]) -> Iterator[Digest]:
-    """Every hash that stands in the view: in its words, and behind its folds."""
+    """Yield every hash in the view, in its words and behind its folds."""
     for block in blocks:
         yield from map(Digest.from_hex, NAMED.findall(text_of(block)))
         yield from (stored.digest for stored in block.cached)
@@ -103,7 +101,7 @@ def digests_in_view(blocks: Iterable[Block], text_of: Callable[[Block], str]) ->
 
 
 async def recall_and_verify(digest: Digest, read: Read) -> bytes | None:
-    """The original behind a hash, proved by hashing it anew; None where it does not come back."""
+    """Return the original for a hash, proved by hashing it again, or None."""
     try:
         content = await read(digest)
     except HelixError:

@@ -1,9 +1,9 @@
 """Finds what a reply uses that the view no longer shows, and the pages that bring it back.
 
-A miss is known by use: the recorded reply names an identifier or a path, or a call in it repeats a line, that stood in the
-session and stands nowhere in the view, not even inside a longer path or line. A word of ordinary prose is no identifier: it
-has a joint in it. A name that any reader of public code knows (`resources/known_names.txt`) is never missed.
-`RecallMode` says how the agent gets it back. Nothing here asks what the engine thinks it kept.
+A miss is known by use: the recorded reply names an identifier or a path, or a call in it repeats a line, that stood
+in the session and stands nowhere in the view, not even inside a longer path or line. A word of ordinary prose is no
+identifier: it has a joint in it. A name that any reader of public code knows (`resources/known_names.txt`) is never
+missed. `RecallMode` says how the agent gets it back. Nothing here asks what the engine thinks it kept.
 """
 
 import functools
@@ -27,12 +27,12 @@ from helix_desktop.replay.lost_details import text_without_escapes
 from helix_desktop.replay.retention import IDENTIFIER
 from helix_desktop.resources import resources_folder
 
-LINE = (24, 300)  # In characters: the shortest and the longest line that is recognised by its words.
-MOST_WORDS = 12  # An agent's search has this many words at most.
-MANY = 12  # An agent that needs more references than this from an entry reads it in one go.
-SHORT = 1_500  # In characters. A shorter entry is read as a whole.
-PAGES_IN_ORDER = 3  # After this many pages in order, an agent asks for certain lines.
-MOST_WRONG = 3  # After this many wrong entries for one reply, an agent searches all entries.
+LINE = (24, 300)  # Characters. Shortest and longest lines recognised by their words.
+MOST_WORDS = 12  # The most words in an agent's search.
+MANY = 12  # If an agent needs more references from an entry, it reads it all.
+SHORT = 1_500  # Characters. A shorter entry is read completely.
+PAGES_IN_ORDER = 3  # After so many pages in order, an agent asks for certain lines.
+MOST_WRONG = 3  # After so many wrong entries for a reply, an agent searches all entries.
 _JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
 _NUMBER = re.compile(r"(?<!\s)\s*+\d+[\t|:→]\s?")  # Line numbers that tools put before each line.
@@ -45,18 +45,18 @@ class RecallMode(StrEnum):
     """How an agent gets back what it misses."""
 
     NONE = "none"  # The agent recalls nothing.
-    NAMED = "named"  # The agent reads the pages that hold what it misses, if the view names their entry.
+    NAMED = "named"  # The agent reads the pages with what it misses, if the view names their entry.
     # The agent does not know where to find what it misses.
     # The agent opens entries whose description fits its reply: first by `find`, then page by page.
     # If only a summary stands for what the agent misses, the agent searches first.
     SEARCHED = "searched"
 
 
-Asked = tuple[tuple[str, str], ...]  # The arguments of a recall besides the hash: names and values.
+Asked = tuple[tuple[str, str], ...]  # A recall's arguments besides the hash: names and values.
 
 
 class ShownEntry(NamedTuple):
-    """An entry that can be recalled: its hash, its text, and what the view says of it."""
+    """An entry that can be recalled: its hash, its text, and the view's description of it."""
 
     name: str
     text: str
@@ -65,8 +65,8 @@ class ShownEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecalledPage:
-    """A page as the tool hands it out. `asked`: by which words or lines, nothing for the first page. `named`: the view names
-    the entry, so that no search is needed. `seeks`: what it is asked for; where a search has brought that, it is not needed.
+    """A page as the tool returns it. `asked`: words or lines; nothing for the first page. `named`: the view
+    names the entry, so no search is needed. `seeks`: what it is for, unless a search already brought that.
     """
 
     entry: str
@@ -74,7 +74,7 @@ class RecalledPage:
     text: str
     holds: Uses
     named: bool
-    round: int = 0  # Recalls with the same number are made in one request.
+    round: int = 0  # Recalls with equal numbers are in one request.
     tool: ToolName = ToolName.RECALL
     seeks: Uses = frozenset()
 
@@ -101,12 +101,12 @@ class _RecallQuery:
 
 
 class MissedReferences:
-    """The account of one session. `set_shown_view` takes each step's view, `missed_by_reply` what the reply to it misses."""
+    """A session's account. `set_shown_view` takes each step's view; `missed_by_reply` returns what its reply misses."""
 
     def __init__(self, tokens: TokenCounter) -> None:
         self._tokens = tokens
         self._earlier: set[str] = set()
-        self._said: dict[str, str] = {}  # Every text of the session so far, under an invented name.
+        self._said: dict[str, str] = {}  # Each text of the session so far, under an invented name.
         self._shown: dict[int, tuple[Block, Uses]] = {}
         self._counts: Counter[str] = Counter()
         self._found: dict[str, Uses] = {}
@@ -115,14 +115,14 @@ class MissedReferences:
         self._opened_in_vain: set[str] = set()
 
     def add_earlier_message(self, message: RecordedMessage) -> None:
-        """A message of the session: what it says has stood there from now on."""
+        """Add a message of the session. From now on, its content has been in the session."""
         for text in message_texts(message):
             self._earlier |= self.references_in(text)
             if text.strip():
                 self._said[f"message {len(self._said)}"] = text_without_escapes(text)
 
     def set_shown_view(self, blocks: Iterable[Block], says: Callable[[Block], str]) -> None:
-        """The view the next reply is made from."""
+        """Set the view from which the next reply is made."""
         now = {id(block): block for block in blocks}
         for key in self._shown.keys() - now.keys():
             self._counts.subtract(self._shown.pop(key)[1])
@@ -131,15 +131,15 @@ class MissedReferences:
             self._counts.update(self._shown[key][1])
 
     def missed_by_reply(self, reply: RecordedMessage) -> set[str]:
-        """What the reply uses, had stood in the session, and stands nowhere in the view."""
+        """Return what the reply uses that was in the session but is nowhere in the view."""
         return {one for one in self.references_used_by(reply) if self._counts[one] <= 0}
 
     def references_used_by(self, reply: RecordedMessage) -> set[str]:
-        """What the reply uses of what had stood in the session, and nobody knows without having seen it."""
+        """Return what the reply uses from the session that nobody could know otherwise."""
         used: set[str] = set()
         for text in message_texts(reply):
             used |= self.references_in(text)
-        # An agent needs no recall to repeat its own sentences.
+        # An agent can repeat its own sentences without a recall.
         used -= {line for line in self.references_in(reply.text) if " " in line}
         return {one for one in used & self._earlier if not is_publicly_known(one)}
 
@@ -153,8 +153,8 @@ class MissedReferences:
         summarised: bool,
         recalls: RecallMode = RecallMode.SEARCHED,
     ) -> list[RecalledPage]:
-        """The pages that are read for it, in order, of the entries the view names; where the agent searches and a summary
-        stands in the view, of everything it may stand for as well. `view`: what the view says.
+        """Return the pages to read for it, in order, from entries the view names. If the agent searches
+        and the view has a summary, also from everything the summary may cover. `view`: its text.
         """
         if recalls is not RecallMode.SEARCHED:
             needed = self._choose_entries_holding(missed, entries)
@@ -170,7 +170,7 @@ class MissedReferences:
         return chosen
 
     def _choose_entries_holding(self, missed: set[str], entries: Sequence[ShownEntry]) -> list[tuple[ShownEntry, Uses]]:
-        """Entry after entry, each time the one that holds the most of what is missed, of equal ones the shortest."""
+        """Choose entries in turn: the one with the most of what is missed, or the shortest of equals."""
         left = set(missed)
         every = [one for one in entries if not left.isdisjoint(self.references_in(one.text))]
         chosen: list[tuple[ShownEntry, Uses]] = []
@@ -185,8 +185,8 @@ class MissedReferences:
     def _open_entries_by_rank(
         self, missed: set[str], asks: _RecallQuery, entries: Sequence[ShownEntry]
     ) -> list[RecalledPage]:
-        """As many of the entries that fit at once as there are different ones to find, then one after the other. After some
-        in vain, or where no other fits, the agent searches all of them and reads what it was led to.
+        """Open at once as many matching entries as there are to find, then one after another. After
+        several in vain, or without another match, the agent searches all entries and reads what it finds.
         """
         needed = self._choose_entries_holding(missed, entries)
         left = frozenset[str]().union(*(held for _, held in needed))
@@ -214,7 +214,7 @@ class MissedReferences:
     def _search_entries(
         self, missed: Uses, asks: _RecallQuery, entries: Sequence[ShownEntry], at: int
     ) -> list[RecalledPage]:
-        """A search of everything cached; and what holds it, where the search has not shown it."""
+        """Search everything cached, and read what holds it if the search did not show it."""
         words = asks.words_to_search(missed)
         chosen = [_search_by_words(words, missed, at, ToolName.SEARCH_CACHE)] if words else []
         for entry, held in self._choose_entries_holding(set(missed), entries):
@@ -225,7 +225,7 @@ class MissedReferences:
     def _search_behind_summaries(
         self, missed: set[str], asks: _RecallQuery, behind: Sequence[ShownEntry]
     ) -> list[RecalledPage]:
-        """A search for each thing, all at once; then, where that does not bring it, what its words lead to, in their order."""
+        """Search for each thing at once. If that fails, read what the words lead to, in order."""
         chosen: list[RecalledPage] = []
         for entry, held in self._choose_entries_holding(missed, behind):
             words = asks.words_to_search(held)
@@ -247,13 +247,13 @@ class MissedReferences:
         return chosen
 
     def _mark_page_read_in_vain(self, pages: Sequence[RecalledPage], seeks: Uses, at: int) -> list[RecalledPage]:
-        """The first look into an entry that does not hold it; the agent remembers that."""
+        """Mark a first page read in vain, which the agent remembers."""
         self._opened_in_vain.add(pages[0].entry)
         return [replace(pages[0], round=at, holds=frozenset(), seeks=seeks)]
 
     def _pages_of_entry(self, entry: ShownEntry, missed: Uses, words: str) -> list[RecalledPage]:
-        """What is used much of is read whole, in one round. Else by words first, and where that does
-        not bring all, page after page.
+        """Return an entry's pages: all in one round if much is needed, or
+        else by words first and, if that is not enough, page after page.
         """
         pages = self._all_pages_of(entry)
         if len(pages) == 1 and len(entry.text) <= SHORT:
@@ -269,7 +269,7 @@ class MissedReferences:
         return [found, *(replace(page, round=page.round + 1) for page in rest)]
 
     def _pages_in_order(self, entry: ShownEntry, missed: Uses) -> list[RecalledPage]:
-        """Page after page up to the last that is needed; of what lies too far in, the lines."""
+        """Return pages in order up to the last one needed, or certain lines if that is far in."""
         pages = self._all_pages_of(entry)
         last = _last_page_with(pages, missed)
         if last >= PAGES_IN_ORDER:
@@ -291,7 +291,7 @@ class MissedReferences:
         return self._spoken[text]
 
     def references_in(self, text: str) -> Uses:
-        """A text's identifiers and paths, and its lines without numbers and indentation."""
+        """Return a text's identifiers, paths, and lines without numbers and indentation."""
         if text not in self._found:
             values = text_without_escapes(text)
             lines = (_NUMBER.sub("", line, count=1).strip() for line in values.splitlines())
@@ -301,7 +301,7 @@ class MissedReferences:
 
 
 def missing_from_view(missed: set[str], view: Iterable[str]) -> set[str]:
-    """Those that stand nowhere in what the view says, not even inside a longer path or line."""
+    """Return those that are nowhere in the view's text, even inside a longer path or line."""
     if not missed:
         return missed
     said = "\n".join(map(text_without_escapes, view))
@@ -322,12 +322,12 @@ def _is_word_character(character: str) -> bool:
 
 
 def group_by_round(pages: Sequence[RecalledPage]) -> list[list[RecalledPage]]:
-    """What is asked for at once."""
+    """Group pages that are requested together."""
     return [[page for page in pages if page.round == number] for number in sorted({page.round for page in pages})]
 
 
 def build_shown_entry(name: str, text: str, said: Iterable[str]) -> ShownEntry:
-    """An entry with what the view says of it: the texts with its hash; of a long one, the line and the next."""
+    """Build an entry with the view's description: texts with its hash, or two lines of a long one."""
     about: list[str] = []
     for each in said:
         if name in each:
@@ -338,7 +338,7 @@ def build_shown_entry(name: str, text: str, said: Iterable[str]) -> ShownEntry:
 
 
 def is_publicly_known(reference: str) -> bool:
-    """Whether any reader of public code knows it: a name of the list, or a line that imports a module of it."""
+    """Whether readers of public code know it: a listed name, or a line that imports such a module."""
     if " " in reference:
         imported = _IMPORT.fullmatch(reference)
         return imported is not None and imported[1].split(".")[0] in _public_modules()
@@ -357,7 +357,7 @@ def _public_modules() -> Uses:
 
 
 def _rank_by_words(entries: Sequence[tuple[ShownEntry, Uses]], words: Uses) -> list[ShownEntry]:
-    """Those that share a word, the best first, by BM25 of what is said of them; of equal ones the newest."""
+    """Return entries that share a word, best first, by BM25 over their descriptions, then newest first."""
     mean = sum(len(said) for _, said in entries) / max(1, len(entries))
     commons = Counter(word for _, said in entries for word in said & words)
 
@@ -370,18 +370,18 @@ def _rank_by_words(entries: Sequence[tuple[ShownEntry, Uses]], words: Uses) -> l
 
 
 def _search_by_words(words: str, seeks: Uses, at: int, tool: ToolName) -> RecalledPage:
-    """A search. What it brings is known when it is made."""
+    """Return a search, whose result is known once it is made."""
     asked = "query" if tool is ToolName.SEARCH_CACHE else "find"
     return RecalledPage("", ((asked, words),), "", frozenset(), named=False, round=at, tool=tool, seeks=seeks)
 
 
 def _last_page_with(pages: Sequence[RecalledPage], missed: Uses) -> int:
-    """The last page needed for it, where each thing is taken from the first that holds it."""
+    """Return the last page needed, if each thing is taken from the first page that has it."""
     return max((pages.index(page) for page in _pages_that_help(pages, missed)), default=0)
 
 
 def _pages_that_help(pages: Sequence[RecalledPage], missed: Iterable[str]) -> list[RecalledPage]:
-    """The pages that hold it, each for what none before it holds."""
+    """Return the pages that help, each with something that no page before it has."""
     left, holding = set(missed), list[RecalledPage]()
     for one in pages:
         if not left.isdisjoint(one.holds):
@@ -391,7 +391,7 @@ def _pages_that_help(pages: Sequence[RecalledPage], missed: Iterable[str]) -> li
 
 
 def _cut_into_pages(tokens: TokenCounter, lines: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """The pages of a text as the tool hands them out, each with the lines that are asked for."""
+    """Yield a text's pages as the tool returns them, each with the lines to ask for."""
     first = 1
     while first <= len(lines):
         text, last = cut_to_page(tokens, lines[first - 1 : first + 2_000], first, LINES_TOKENS)

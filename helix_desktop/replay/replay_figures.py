@@ -1,4 +1,4 @@
-"""Computes the figures of a replay, for one session under one policy and for several together."""
+"""Computes a replay's figures for one session under one policy, and for several together."""
 
 import statistics
 from collections import Counter
@@ -9,8 +9,8 @@ from typing import Any
 from helix_desktop.fast_dataclass import dataclass
 
 COUNTED = ("found", "kept", "added", "entry", "lost")
-_LARGEST = ("peak", "plain_peak", "waited", "longest_admission")  # Of several sessions, the largest. Others are summed.
-# Figures that the output of `--json` shows in another form, or leaves out.
+_LARGEST = ("peak", "plain_peak", "waited", "longest_admission")  # The largest value over sessions. Others are summed.
+# Figures that `--json` shows in another form or leaves out.
 _SHOWN_OTHERWISE = {"window", "peak", "plain_peak", "plain_sent", "plain_billed", "used", "standing", "standing_plain", "sessions"}  # fmt: skip
 
 
@@ -22,20 +22,20 @@ class FoldMark:
 
 @dataclass(frozen=True, slots=True)
 class ReplayFigures:
-    """`used` and `standing`: identifiers that came again, and those of them that stood in the view.
+    """`used` and `standing`: identifiers that came again, and those of them that were in the view.
 
-    `overflowed`: sessions with a request larger than the window. `fallbacks`: folds that a strategy gave up, or that
-    took a rung of the ladder beyond the usual writer. `waited`: the seconds a turn waited for folds, the longest;
-    `longest_admission`: of them, for one batch of outputs. `plain_sent`, `plain_billed`, `plain_peak`: what sending
-    everything every time would have come to. `billed` is without recalls, `recalls_billed` is what asking for them,
-    writing and carrying what they brought came to, `searches_billed` the part of it for what no hash names and only a
-    summary stands for; both hold the head, whose tokens `head_tokens` is. `standing_plain`: of
-    `standing`, what stands in more than a marker or a list of names.
+    `overflowed`: sessions with a request larger than the window. `fallbacks`: folds that a
+    strategy gave up, or that needed more than the usual writer. `waited`: the longest wait of a
+    turn for folds, in seconds; `longest_admission`: for one batch of outputs. `plain_sent`,
+    `plain_billed`, `plain_peak`: with everything sent every time. `billed` excludes recalls.
+    `recalls_billed`: requesting them, and writing and sending their results; `searches_billed`:
+    the part of it for what only a summary mentions. Both include the head, which has `head_tokens`
+    tokens. `standing_plain`: what of `standing` is in more than a marker or a list of names.
     """
 
     name: str
     window: int
-    steps: Sequence[int]  # For each step, the tokens of its request.
+    steps: Sequence[int]  # The tokens of each step's request.
     sent: int
     billed: int
     cache_read: int
@@ -59,12 +59,12 @@ class ReplayFigures:
     plain_peak: int = 0
     undo_identical: bool = True
     repeats_served: int = 0
-    output_tokens: int = 0  # The tokens of all tool outputs in full.
+    output_tokens: int = 0  # The tokens of all whole tool outputs.
     waited: float = 0.0
     longest_admission: float = 0.0
     marks: Sequence[FoldMark] = ()
     sessions: int = 1
-    of: "Sequence[ReplayFigures]" = ()  # The sessions that this total was computed from.
+    of: "Sequence[ReplayFigures]" = ()  # The sessions of this total.
 
     @property
     def retained_share(self) -> float:
@@ -76,7 +76,7 @@ class ReplayFigures:
 
     @property
     def billed_with_recalls(self) -> int:
-        """All that was billed: with the head, with recalls."""
+        """Return everything billed: with the head and with recalls."""
         return self.billed + self.recalls_billed
 
     @property
@@ -85,7 +85,7 @@ class ReplayFigures:
 
     @property
     def median_window_share(self) -> float:
-        """The share of the window that the median step's request took."""
+        """Return the median share of the window in a step's request."""
         return statistics.median(self.steps) / self.window if self.steps else 0.0
 
     @property
@@ -93,7 +93,7 @@ class ReplayFigures:
         return self.peak / self.window
 
     def as_json(self) -> dict[str, object]:
-        """The shape of `--json`; integers but for shares."""
+        """Return the values for `--json`, as integers except for shares."""
         return {
             "steps": len(self.steps),
             **{name: getattr(self, name) for name in _names_of_counts() if name not in _SHOWN_OTHERWISE},
@@ -112,7 +112,7 @@ class ReplayFigures:
         } | self._figures_by_fit()
 
     def _figures_by_fit(self) -> dict[str, object]:
-        """Of a total: the sessions that fit in the window as they are, and those that do not."""
+        """Return, for a total, the sessions that fit in the window unchanged, and the others."""
         groups = {
             "fitting": [one for one in self.of if one.fits_window],
             "overflowing": [one for one in self.of if not one.fits_window],
@@ -133,7 +133,7 @@ def _brief_figures(group: Sequence[ReplayFigures]) -> dict[str, object]:
 
 
 def sum_figures(all_of: Sequence[ReplayFigures]) -> ReplayFigures:
-    """The sessions together: sums, the largest peak, and the median over all steps."""
+    """Sum up sessions: totals, the largest peak, and the median over all steps."""
     folds: Counter[str] = Counter()
     details: Counter[str] = Counter()
     for one in all_of:

@@ -1,4 +1,4 @@
-"""Watches a conversation while it is replayed: what stood in the views, what was folded, what came back, what was lost."""
+"""Observes a conversation during its replay: what views showed, what was folded, recalled or lost."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ DOCUMENTS = (facts.FoldKind.HANDOVER, facts.FoldKind.TRUNCATION)
 
 
 class ReplayObserver:
-    """Told of every step by the player, and of every fact by the conversation."""
+    """Notified of every step by the player, and of every fact by the conversation."""
 
     def __init__(
         self, conversation: Conversation, cache: ContentCache, usual: Sequence[str], tokens: TokenCounter
@@ -48,7 +48,7 @@ class ReplayObserver:
         self._output_tokens = 0
 
     def observe_recorded_message(self, message: RecordedMessage, tokens: int) -> None:
-        """A message of the recording has become facts; `tokens` is what it counts."""
+        """Note a recorded message that has become facts. `tokens`: its size."""
         self._retention.remember_identifiers_of(message)
         self._misses.add_earlier_message(message)
         self._details.update(dict.fromkeys(lost_details.details_of_recorded(message)))
@@ -57,7 +57,7 @@ class ReplayObserver:
             self._outputs += tokens
 
     def remember_output_text(self, stored: facts.Stored, text: str) -> None:
-        """An output's text, so that it need not be read again."""
+        """Remember an output's text, to avoid reading it again."""
         self._texts[stored.digest] = text
 
     async def observe_step(self, view: View, request: Request, reply: RecordedMessage) -> None:
@@ -78,7 +78,7 @@ class ReplayObserver:
     async def pages_missed_by(
         self, view: View, reply: RecordedMessage, recalls: missed_references.RecallMode
     ) -> list[missed_references.RecalledPage]:
-        """The pages an agent would have recalled from this view before it wrote the reply."""
+        """Return the pages an agent would have recalled before writing the reply to this view."""
         self._misses.set_shown_view(view.blocks, self._text_in_block)
         missed = missed_references.missing_from_view(
             self._misses.missed_by_reply(reply), map(self._text_in_block, view.blocks)
@@ -90,14 +90,14 @@ class ReplayObserver:
         entries: list[missed_references.ShownEntry] = []
         indexes = {stored.digest for block in view.blocks if block.kind in SUMMARIES for stored in block.cached}
         for digest in dict.fromkeys(lost_details.digests_in_view(view.blocks, self._text_in_block)):
-            if digest not in indexes:  # An index only names what there was, so it answers no recall.
+            if digest not in indexes:  # An index only lists what there was, so it answers no recall.
                 content = await lost_details.recall_and_verify(digest, self._cache.read_content)
                 text = content.decode("utf-8", "replace") if content is not None else ""
                 entries += [missed_references.build_shown_entry(digest.hex, text, said)] if content is not None else []
         return self._misses.pages_to_recall(missed, reply, entries, said, summarised=summarised, recalls=recalls)
 
     async def finish_observing(self, billed: ReplayFigures) -> ReplayFigures:
-        """The last looks, and the figures with all that was seen."""
+        """Make the last observations, and return the figures with all of them."""
         blocks = self._conversation.current_view().blocks
         await self._read_block_contents(blocks)
         await self._verify_new_hashes(blocks)
@@ -123,7 +123,7 @@ class ReplayObserver:
             output_tokens=self._output_tokens,
         )
 
-    # --- Facts and events are observed
+    # --- Observing facts and events
 
     def _observe_event(self, event: Event) -> None:
         if not isinstance(event, FactAppended):
@@ -135,7 +135,7 @@ class ReplayObserver:
             self._document_is_new |= fact.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT)
 
     def _is_fallback(self, fold: facts.Folded) -> bool:
-        """Truncation, or a writer that is not one of the usual ones."""
+        """Whether this is a truncation, or its writer is not one of the usual."""
         return fold.kind is facts.FoldKind.TRUNCATION or bool(fold.model and fold.model not in self._usual)
 
     async def _read_block_contents(self, blocks: Iterable[Block]) -> None:
@@ -159,8 +159,8 @@ class ReplayObserver:
                 return self._text_of_stored(stored) if stored else ""
 
     async def _verify_new_hashes(self, blocks: Sequence[Block]) -> None:
-        """Bring back the original behind every hash that stands anywhere, the first time it does.
-        One that the recording speaks of and the cache does not have is no promise of ours.
+        """Recall the original for every hash when it first occurs. A
+        hash in the recording that the cache lacks is no promise of ours.
         """
         fresh = [block for block in blocks if id(block) not in self._seen]
         self._seen = {id(block): block for block in blocks}
@@ -183,7 +183,7 @@ class ReplayObserver:
 
 
 def is_undo_exact(recorded_facts: Sequence[facts.Recorded]) -> bool:
-    """Whether undoing every fold gives the view that would have been without any."""
+    """Whether undoing every fold gives the view without folds."""
     undone = build_state(recorded_facts)
     while undone.live_folds:
         before = len(undone.live_folds)
@@ -197,7 +197,7 @@ def is_undo_exact(recorded_facts: Sequence[facts.Recorded]) -> bool:
 
 
 def _state_without_folds(recorded_facts: Sequence[facts.Recorded]) -> ConversationState:
-    """The state without folds; what they were keeps its number, as a fact that does nothing."""
+    """Return the state without folds. Facts that do nothing take their numbers."""
     kept = (
         facts.Recorded(each.conversation, each.seq, each.time, facts.BreakerClosed(facts.FoldKind.MARKER))
         if isinstance(each.fact, facts.Folded | facts.Unfolded | facts.FoldFailed)

@@ -1,7 +1,7 @@
-"""Judges whether a provider would take a request: a second opinion beside the engine's own laws.
+"""Judges whether a provider would accept a request: a second opinion besides the engine's rules.
 
-The request is written out as the flat list of messages of OpenAI's chat completions and read from left to right, the
-way a provider does; what Anthropic asks for besides (roles in turns, the user first and last) is looked at as well.
+The request is written as OpenAI's flat list of messages and read from start to end, as by a
+provider. Anthropic's further demands (alternating roles, the user first and last) are checked, too.
 """
 
 import itertools
@@ -23,13 +23,13 @@ class FlatMessage:
 
 
 def find_complaints(request: Request) -> list[str]:
-    """What a provider would refuse the request for; empty for a legal one."""
+    """Return reasons why a provider would refuse the request; empty for a legal one."""
     flat = list(flatten_request(request))
     return [*_complaints_about_roles(request), *_complaints_about_empty(flat), *_complaints_about_results(flat)]
 
 
 def flatten_request(request: Request) -> Iterator[FlatMessage]:
-    """Results first, then what the user says; an assistant's text together with its calls."""
+    """Yield results, then what the user says. An assistant's text and calls stay together."""
     for message in request.messages:
         texts = "".join(part.text for part in message.parts if isinstance(part, Text))
         if message.role is Role.ASSISTANT:

@@ -1,8 +1,8 @@
-"""Measures how much of what the agent uses still stood in the view it worked from.
+"""Measures how much of what the agent uses was still in the view from which it worked.
 
-Of the identifiers in a reply and its arguments that had occurred earlier in the session, the share that stood in the
-view the reply was made from. Handovers, observations and truncations count as nothing, whatever they say. Plain
-retention counts markers and lists of names as nothing too: only text that says what it is about.
+Of the identifiers in a reply and its arguments that had occurred before, this is the
+share that was in its view. Handovers, observations and truncations do not count,
+whatever they say. Plain retention does not count markers and lists of names either.
 """
 
 import re
@@ -21,7 +21,7 @@ Resolve = Callable[[Stored], str]
 
 
 class ReferenceRetention:
-    """The count over one session. `set_current_view` takes each step's view, `count_uses` what the reply to it says."""
+    """Counts over one session. `set_current_view` takes each step's view, `count_uses` its reply."""
 
     def __init__(self, resolve: Resolve) -> None:
         self.used = 0
@@ -35,12 +35,12 @@ class ReferenceRetention:
         self._found: dict[str, frozenset[str]] = {}
 
     def remember_identifiers_of(self, message: RecordedMessage) -> None:
-        """A message of the session: what it names has occurred from now on."""
+        """Note a message's names, which have occurred from now on."""
         for text in message_texts(message):
             self._earlier |= self._identifiers_in(text)
 
     def set_current_view(self, blocks: Iterable[Block]) -> None:
-        """The view the next reply is made from. Views share their blocks, so only what changed is looked at."""
+        """Set the view for the next reply. Views share blocks, so only changed ones are examined."""
         now = {id(block): block for block in blocks}
         for key in self._shown.keys() - now.keys():
             _, names, said = self._shown.pop(key)
@@ -53,7 +53,7 @@ class ReferenceRetention:
             self._plain.update(said)
 
     def count_uses(self, reply: RecordedMessage) -> None:
-        """The reply made from the view shown last."""
+        """Count the reply to the last view."""
         named: set[str] = set()
         for text in message_texts(reply):
             named |= self._identifiers_in(text)
@@ -63,7 +63,7 @@ class ReferenceRetention:
         self.standing_plain += sum(self._plain[name] > 0 for name in known)
 
     def _names_in_block(self, block: Block) -> tuple[frozenset[str], frozenset[str]]:
-        """All identifiers, and those that stand in more than a marker or a list of names."""
+        """Return all identifiers, and those in more than a marker or list of names."""
         text = "" if block.kind in SUMMARIES else self._text_shown_by(block)
         names = self._identifiers_in(text)
         return names, self._identifiers_in(_NAMES_ONLY.sub("", text)) if block.fold else names

@@ -1,8 +1,8 @@
-"""Plays one recorded session through the real engine: conversation, steward, strategies and laws.
+"""Plays one recorded session through the real engine: conversation, steward, strategies and rules.
 
-What a person and a model said and what tools returned comes from the recording; what the folds say comes from a
-stand-in. One request is made before every recorded reply, when it was made, or ten seconds after the step before. Where
-the reply uses what the view no longer shows, the pages that hold it are recalled first, and that is billed.
+What people, models and tools said comes from the recording, and folds from a stand-in. One
+request precedes every recorded reply, at its recorded time or ten seconds after the last step.
+If the reply uses what the view no longer shows, pages with it are recalled first, and billed.
 """
 
 import asyncio
@@ -34,21 +34,21 @@ from helix_desktop.replay.simulated_clock import LoopClock
 from helix_desktop.replay.stand_in_model import StandInModel, StandInRequest
 
 T = TypeVar("T")
-Answered = tuple[str, dict[str, str], str]  # A recall as a call: tool, arguments and output
-RECALLED = "recalled-"  # The prefix of ids for recalls that the recorded agent would have made.
+Answered = tuple[str, dict[str, str], str]  # A recall as a call: tool, arguments and output.
+RECALLED = "recalled-"  # The prefix of ids of recalls that the agent would have made.
 SEARCHED = f"{RECALLED}search-"
 MAIN, FAST = "recorded", "stand-in"
 MODELS = {facts.ModelRole.MAIN: MAIN, facts.ModelRole.FAST: FAST}
 SYSTEM = "You are the agent of a recorded session."
-WORD_WITH_CALL = "again "  # One token. The text with a recall repeats this word.
+WORD_WITH_CALL = "again "  # One token, repeated as the text beside a recall.
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayTerms:
-    """What a replay is about besides the session. `head`: tokens of system prompt and tools, in every request;
-    `recalls`: how what a reply misses is recalled and billed; `output_growth`: by what share of itself each output would
-    be longer if nothing of the context were sent, in proportion to what is left out. A randomized trial of compressed
-    prompts (arXiv 2603.23525) saw 3 % more output where a fifth was kept, which is 0.0375 here.
+    """The terms of a replay besides the session. `head`: tokens of system prompt and tools in every
+    request. `recalls`: how missed things are recalled and billed. `output_growth`: by what share each
+    output would grow if no context were sent, in proportion to what is left out. A randomized trial
+    of compressed prompts (arXiv 2603.23525) saw 3 % more output with a fifth kept, which is 0.0375.
     """
 
     policy: Policy
@@ -62,7 +62,7 @@ class ReplayTerms:
 
 @dataclass(frozen=True, slots=True)
 class ReplayStores:
-    """Where one replayed conversation lives: the ports in memory, or real ones."""
+    """Where a replayed conversation is stored: in memory, or in real stores."""
 
     journal: JournalPort
     cache: ContentCache
@@ -70,7 +70,7 @@ class ReplayStores:
 
 
 class SessionPlayer:
-    """One session under one policy. `play_session` returns its figures."""
+    """Plays one session under one policy. `play_session` returns its figures."""
 
     def __init__(
         self, recording: RecordedSession, terms: ReplayTerms, stores: ReplayStores, tokens: TokenCounter
@@ -86,7 +86,7 @@ class SessionPlayer:
         self._times = cache_billing.request_times(recording.messages)
         self._recalled = 0
         self._words_with_recall = _format_words_with_calls(recording.messages, self._tokens)
-        self._plain_tokens = self._system_tokens  # The tokens of a request without any fold.
+        self._plain_tokens = self._system_tokens  # The tokens of a request without folds.
         self._contents = ViewContents(stores.cache)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waited = 0.0
@@ -94,7 +94,7 @@ class SessionPlayer:
         self._longest_admission = 0.0
 
     async def play_session(self, moved: Callable[[int], None] = lambda _: None) -> ReplayFigures:
-        """The whole session. `moved` is told of every message, for a progress bar."""
+        """Play the whole session. `moved` is called for every message, for a progress bar."""
         self._conversation = await Conversation.open(self._stores.journal, "replay")
         self._watching = ReplayObserver(self._conversation, self._stores.cache, (MAIN, FAST), self._tokens)
         self._steward = self._build_fold_steward()
@@ -177,7 +177,7 @@ class SessionPlayer:
         if pages := await self._watching.pages_missed_by(view, message, self._terms.recalls):
             request = await self._play_recalls(request, pages)
         saw, pieces = self._conversation.state.last_seq, self._billing_pieces_of(request)
-        # The tokens that the provider bills as output.
+        # The tokens billed as output.
         output = cache_billing.count_output_tokens(message, self._tokens.count_tokens)
         left_out = max(0.0, 1 - sum(tokens for _, tokens in pieces) / self._plain_tokens) if self._plain_tokens else 0.0
         output = round(output * (1 + self._terms.output_growth * left_out))
@@ -185,13 +185,13 @@ class SessionPlayer:
         await self._following.record_reply(self._build_agent_reply(message, usage), saw)
 
     async def _next_request(self) -> tuple[View, Request]:
-        """What the next request shows, after what the steward does before it."""
+        """Return the next request's view, after the steward's work before it."""
         view = await self._following.prepare_next_view()
         return view, request_building.build_request(view, await self._contents.read_view_contents(view))
 
     async def _play_recalls(self, request: Request, pages: Sequence[RecalledPage]) -> Request:
-        """The agent asks for the pages one round after the other, as the tools hand them out, and they stand in the view from
-        here on. What a search has brought is not asked for again. Returns the request that follows.
+        """Recall pages in rounds, as an agent would. They are in the view from then on.
+        What a search brought is not requested again. Returns the request that follows.
         """
         searches, brought = (ToolName.SEARCH_CACHE, ToolName.RECALL_HISTORY), ""
         for named in (True, False):
@@ -226,7 +226,7 @@ class SessionPlayer:
         return page.tool, {"sha256": page.entry} | asked, text
 
     async def _play_recall_request(self, request: Request, calls: Sequence[Answered]) -> None:
-        """A request answered with these calls, and what they bring: tool, arguments, output."""
+        """Play a request answered with these calls, and their results: tool, arguments, output."""
         asks = RecallReason.SEARCHED if calls[0][0] == ToolName.RECALL_HISTORY else RecallReason.RECALLED
         begins = SEARCHED if asks is RecallReason.SEARCHED else RECALLED
         named = [
@@ -260,7 +260,7 @@ class SessionPlayer:
         self._longest_admission = max(self._longest_admission, self._waited_now - before)
 
     async def _await_and_add_wait_time(self, work: Awaitable[T]) -> T:
-        """What a turn waits for; background work costs it nothing."""
+        """Add the time that a turn waits for this. Background work does not count."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         found = await work
@@ -312,7 +312,7 @@ class SessionPlayer:
         return await self._watching.finish_observing(billed)
 
     def _recall_reason_of(self, part: object) -> RecallReason:
-        """Why a part of a request is there."""
+        """Return why a part is in a request."""
         if isinstance(part, facts.Text):
             return RecallReason.RECALLED if part.text == self._words_with_recall else RecallReason.NO
         name = part.call if isinstance(part, ToolResult) else part.id if isinstance(part, facts.ToolCall) else ""
@@ -322,26 +322,26 @@ class SessionPlayer:
 
 
 def _format_words_with_calls(messages: Sequence[RecordedMessage], tokens: TokenCounter) -> str:
-    """As many words as the recorded agent says and thinks with its calls, in the mean."""
+    """Return as many words as the recorded agent says and thinks beside its calls, on average."""
     said = [tokens.count_tokens(one.text) + tokens.count_tokens(one.reasoning) for one in messages if one.calls]
     return (WORD_WITH_CALL * round(sum(said) / len(said))).strip() if said else ""
 
 
 class RememberingCounter:
-    """The engine's `TokenCounter` in front of a slower one: a replay counts the same texts at every step."""
+    """A `TokenCounter` that remembers results of a slower one, since replays recount the same texts."""
 
     def __init__(self, tokens: TokenCounter) -> None:
         self.count_tokens = functools.cache(tokens.count_tokens)
 
 
 def join_recordings(recordings: Sequence[RecordedSession]) -> RecordedSession:
-    """In order, with the system prompt of the first, and without times."""
+    """Join recordings in order, with the first one's system prompt and without times."""
     messages = tuple(one for number, each in enumerate(recordings) for one in _messages_of_task(each, number))
     return RecordedSession(f"{len(recordings)} sessions as one conversation", messages)
 
 
 def _messages_of_task(recording: RecordedSession, number: int) -> Iterator[RecordedMessage]:
-    """The messages with ids of calls that no other task has."""
+    """Yield a task's messages with call ids that no other task has."""
     for message in recording.messages:
         if message.role == "system" and number:
             continue

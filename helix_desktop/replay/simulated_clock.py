@@ -1,7 +1,7 @@
-"""A clock of its own: an event loop whose time jumps to the next thing that waits, instead of waiting for it.
+"""An event loop whose time jumps to the next waiting event instead of waiting for it.
 
-Whatever sleeps or has a time limit on this loop does so in the loop's time, which starts at 0 and costs nothing. Hours
-of a session pass in milliseconds, always in the same order. While a thread works the time stands still.
+Pauses and time limits on this loop use the loop's time, which starts at 0 and passes at once. Hours
+of a session take milliseconds, always in the same order. While a thread works, the time stands still.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-RESOLUTION = 1e-3  # In seconds. Timers due within this time of each other run together.
-START = 1_750_000_000.0  # A replay begins at this time, in seconds since 1970.
+RESOLUTION = 1e-3  # Seconds. Timers due this close together run together.
+START = 1_750_000_000.0  # When a replay begins, in seconds since 1970.
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Asked to wait with nothing ready, it hands the wait to `jump` and returns at once."""
+    """A selector that, with nothing ready, passes the wait to `jump` and returns at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,28 +32,28 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
-    """An event loop with a time of its own."""
+    """An event loop with its own time."""
 
     def __init__(self) -> None:
         self._now = 0.0
         self._threads = 0
         selector = _JumpingSelector()
         super().__init__(selector)
-        self._clock_resolution = RESOLUTION  # asyncio's resolution, a nanosecond, is too small for such large times.
+        self._clock_resolution = RESOLUTION  # asyncio's resolution of a nanosecond is too small for such times.
         selector.jump = self._jump_ahead
 
     def time(self) -> float:
         return self._now
 
     def run_in_executor(self, executor: object, func: Callable[..., T], *args: object) -> asyncio.Future[T]:
-        """In a thread, as ever; until it ends no time passes."""
+        """Run in a thread, during which no time passes."""
         future: asyncio.Future[T] = super().run_in_executor(executor, func, *args)  # type: ignore[arg-type]
         self._threads += 1
         future.add_done_callback(self._thread_ended)
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncio's own
-        """Without the limit that newer Pythons set: it would be over at once."""
+        """Shut down without newer Pythons' time limit, which would be over at once."""
         await super().shutdown_default_executor()
 
     def _thread_ended(self, _: object) -> None:
@@ -67,7 +67,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """The engine's `Clock` on the running loop's time."""
+    """The engine's `Clock`, by the running loop's time."""
 
     def current_time(self) -> float:
         return START + asyncio.get_running_loop().time()
@@ -77,6 +77,6 @@ class LoopClock:
 
 
 def run_on_jumping_loop(work: Coroutine[object, object, T]) -> T:
-    """Run to the end on a jumping loop; what is still running then is cancelled."""
+    """Run to the end on a jumping loop, then cancel what still runs."""
     with asyncio.Runner(loop_factory=JumpingLoop) as runner:
         return runner.run(work)

@@ -1,7 +1,7 @@
-"""A stand-in for the models that write folds: replies of the sizes the price model gives them, at once, for nothing.
+"""Stands in for models that write folds: replies of the sizes in the price model, at once and for free.
 
-What it writes has the right form and carries no identifiers of its own, so that a summary never counts as remembering.
-`KINDS` are the ways in which real models let one down; replaying with one shows what then becomes of a session.
+They have the right form but no identifiers, so summaries never count as remembering.
+`KINDS` are ways in which real models fail, to show what becomes of a session then.
 """
 
 import asyncio
@@ -36,19 +36,19 @@ OTHER_SIZE = 60
 SECONDS: Mapping[Purpose, float] = {Purpose.COMPACTION: 2.0, Purpose.ADMISSION: 2.0}
 USUAL_SECONDS = 8.0
 FOREVER = 1e9
-FIRST_WORD, PACE = 2.0, 80  # For a slow model: seconds until its first word, then tokens per second.
+FIRST_WORD, PACE = 2.0, 80  # For a slow model: seconds to the first word, then tokens per second.
 _FILL = "the work went on as it was asked and the rest of it is as it was said "
 _FOREIGN = "o trabalho continua como foi pedido e nada mais mudou desde a hora em que foi dito "
 _FOREIGN_SECTIONS = ("Fundo", "Detalhes", "Feito", "Problemas", "Tarefas", "Gostos")
 _OUTPUT = re.compile(r"^Output (\d+), of ", re.MULTILINE)
 _RULE = re.compile(r"\b(?:must|never|always|only)\b")
 _PLACE = re.compile(r"https?://[^\s\"'<>)\]]+|(?<![\w/.-])/?(?:[\w.-]+/)+[\w.-]*\w")
-READ = 20_000  # In characters. A good summary uses this much of each text.
+READ = 20_000  # Characters. A good summary uses so much of each text.
 
 
 @dataclass(frozen=True, slots=True)
 class StandInRequest:
-    """One request a stand-in was given, and what its answer counts."""
+    """A request to a stand-in, and its answer's tokens."""
 
     client: str
     request: Request
@@ -57,7 +57,7 @@ class StandInRequest:
 
 @dataclass(eq=False)
 class StandInModel:
-    """A `ModelClient`. `heard` is told of every request that got an answer; `fits` says which ones its window takes."""
+    """A `ModelClient`. `heard` is called for every answered request; `fits` tells which fit its window."""
 
     model_name: str
     kind: str
@@ -89,7 +89,7 @@ class StandInModel:
             return "" if self.kind == "empty" else self._write_sections(size, _FOREIGN_SECTIONS, _FOREIGN, "")
         size *= 20 if self.kind == "too-long" else 1
         if request.purpose is Purpose.ADMISSION:
-            # Has every large output compacted, as the agent would.
+            # Compact every large output, as the agent would.
             numbers = [number for text in _texts_in_request(request)[-1:] for number in _OUTPUT.findall(text)]
             return "\n".join(f"{number}: compact: what it says about the task at hand" for number in numbers)
         if request.purpose not in (Purpose.HANDOVER, Purpose.OBSERVATIONS, Purpose.REFLECTION):
@@ -114,7 +114,7 @@ class StandInModel:
         return fill * max(1, size // self.tokens.count_tokens(fill))
 
     def _copy_lines_worth_keeping(self, request: Request, room: int) -> str:
-        """Lines copied from the request, the newest first, as a good summary would have them."""
+        """Return lines copied from the request, newest first, as in a good summary."""
         taken: dict[str, None] = {}
         for line in _lines_worth_keeping(request):
             if line not in taken:
@@ -126,7 +126,7 @@ class StandInModel:
 
 
 def _lines_worth_keeping(request: Request) -> Iterator[str]:
-    """Sentences that state a rule, addresses and paths."""
+    """Yield sentences with rules, addresses or paths."""
     for text in reversed(_texts_in_request(request)):
         for line in text[:READ].splitlines():
             if _RULE.search(line):

@@ -1,4 +1,4 @@
-"""Formats the results of a replay as lines for a terminal and as JSON."""
+"""Formats a replay's results as lines for a terminal and as JSON."""
 
 from collections.abc import Iterator, Sequence
 
@@ -43,9 +43,9 @@ class PolicyResult:
 
 
 def results_as_json(results: Sequence[PolicyResult], *, compared: bool, points: bool = False) -> dict[str, object]:
-    """`policy`, `window`, `sessions` and `sum_figures`; with a comparison these stand under `policies` by name.
+    """Return `policy`, `window`, `sessions` and the total, or in a comparison `policies` by name.
 
-    `points`: each session has the tokens of its requests and its folds as well, to be plotted.
+    `points`: include each session's request tokens and folds, for plots.
     """
     if not compared:
         return _result_as_json(results[0], points=points)
@@ -54,7 +54,7 @@ def results_as_json(results: Sequence[PolicyResult], *, compared: bool, points: 
 
 
 def report_lines(result: PolicyResult) -> list[str]:
-    """A heading, a line for each session, and the total."""
+    """Return a heading, a line for each session, and the total."""
     head = f"{result.policy} · window {result.window:,}"
     rows = [
         head,
@@ -71,7 +71,7 @@ def comparison_lines(results: Sequence[PolicyResult]) -> list[str]:
 
 
 def lines_by_fit(result: PolicyResult) -> list[str]:
-    """What the sessions come to that fit in the window as they are, and those that do not: the second save most."""
+    """Return the totals of sessions that fit in the window unchanged, and of others, which save the most."""
     groups = {
         "fit in the window": [one for one in result.sessions if one.fits_window],
         "overflow it": [one for one in result.sessions if not one.fits_window],
@@ -100,7 +100,7 @@ def _plot_points(one: ReplayFigures) -> dict[str, object]:
 
 
 def report_cells(one: ReplayFigures, name: str = "") -> list[str]:
-    """What stands in the columns, under the session's name or another one."""
+    """Return the columns, under the session's name or another one."""
     back = one.recalls - one.recalls_failed
     return [
         name or one.name,
@@ -124,9 +124,9 @@ def report_cells(one: ReplayFigures, name: str = "") -> list[str]:
 
 
 def plotted_folds(one: ReplayFigures) -> Iterator[tuple[int, str]]:
-    """The folds as a plot marks them, each kind once for a step; an excerpt takes nothing away and is not marked.
+    """Yield folds as in a plot, each kind once per step, without excerpts, which remove nothing.
 
-    A step counts from 0 and is the one whose request shows the fold.
+    Steps count from 0; a fold's step is the one whose request shows it.
     """
     for step, kind in dict.fromkeys((mark.step, mark.kind) for mark in one.marks if mark.kind != "excerpt"):
         if one.steps:

@@ -164,7 +164,7 @@ def with_cache_mark(unit: Json, mark: Json) -> Json:
     return unit
 
 
-# --- Replies are read, whole or from a stream
+# --- Reading replies, whole or from a stream
 
 
 def parse_reply(value: Mapping[str, Json]) -> wire_message.WireReply:
@@ -234,7 +234,7 @@ class ReplyAssembler:
             return {**block, "input": {}}
 
 
-# --- Calls of this program's tools are hidden from the agent
+# --- Hiding calls of this program's tools from the agent
 
 
 class AnthropicCallFilter(NumberedCallFilter):

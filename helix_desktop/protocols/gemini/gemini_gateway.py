@@ -230,7 +230,7 @@ def tools_as_json(tools: Sequence[wire_message.Tool | ToolSpec]) -> list[dict[st
     return [{"name": t.name, "description": t.description, **gemini_parameters(schema_of_tool(t))} for t in tools]
 
 
-# --- Replies are read, whole or from a stream
+# --- Reading replies, whole or from a stream
 
 
 def parse_reply(value: Mapping[str, Json]) -> wire_message.WireReply:
@@ -292,7 +292,7 @@ class ReplyAssembler:
         return {**self.whole, "candidates": [{**self._candidate, "content": content}]}
 
 
-# --- Calls of this program's tools are hidden from the agent
+# --- Hiding calls of this program's tools from the agent
 
 
 class GeminiCallFilter(HiddenCallFilter):

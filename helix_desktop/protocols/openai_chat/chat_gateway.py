@@ -111,7 +111,7 @@ def tools_as_json(tools: Sequence[wire_message.Tool | ToolSpec]) -> list[dict[st
     return [{"type": "function", "function": function_of_tool(t)} for t in tools]
 
 
-# --- Replies are read, whole or from a stream
+# --- Reading replies, whole or from a stream
 
 
 def parse_reply(value: Mapping[str, Json]) -> wire_message.WireReply:
@@ -190,7 +190,7 @@ class ReplyAssembler:
         return {**self.whole, "choices": [{"index": 0, "message": message, "finish_reason": self._finish}]}
 
 
-# --- Calls of this program's tools are hidden from the agent
+# --- Hiding calls of this program's tools from the agent
 
 
 class ChatCallFilter(HiddenCallFilter):

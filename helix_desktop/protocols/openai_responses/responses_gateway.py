@@ -140,7 +140,7 @@ def tools_as_json(tools: Sequence[wire_message.Tool | ToolSpec]) -> list[dict[st
     return [{"type": "function", **function_of_tool(t), "strict": False} for t in tools]
 
 
-# --- Replies are read, whole or from a stream
+# --- Reading replies, whole or from a stream
 
 
 def parse_reply(value: Mapping[str, Json]) -> wire_message.WireReply:
@@ -194,7 +194,7 @@ class ReplyAssembler:
         return {**self.whole, "output": list(given) or [item for _, item in sorted(self._items.items())]}
 
 
-# --- Calls of this program's tools are hidden from the agent
+# --- Hiding calls of this program's tools from the agent
 
 
 class ResponsesCallFilter(NumberedCallFilter):
