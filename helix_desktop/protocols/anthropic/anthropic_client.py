@@ -126,7 +126,7 @@ class _AnthropicMessageWriter:
 
 
 def _thinking_options(request: Request, abilities: ModelAbilities, limit: int, written: list[Object | None]) -> Object:
-    """How effort is asked for. With a budget, the last reply has to begin with thinking, or thinking stays off."""
+    """Return how to ask for effort. With a budget, the last reply must begin with thinking."""
     if not request.reasoning:
         return {}
     if abilities.reasoning == "adaptive":

@@ -1,4 +1,4 @@
-"""Anthropic's Messages as agents at the gateway write them: content blocks, results of calls in the user's message."""
+"""Reads and writes Anthropic's Messages as the gateway's agents do: content blocks, with results in user messages."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
-    """The messages of a request. `before`: those at its beginning that were read already."""
+    """Return a request's messages. `before`: the first ones, if already parsed."""
     return [*before, *map(parse_message, list_at(body, "messages")[len(before) :])]
 
 
@@ -184,7 +184,7 @@ def parse_usage(value: Mapping[str, Json]) -> Usage:
 
 
 class ReplyAssembler:
-    """A reply put together from the events of its stream."""
+    """Assembles a reply from the events of its stream."""
 
     def __init__(self) -> None:
         self.whole: dict[str, Json] = {}
@@ -220,7 +220,7 @@ class ReplyAssembler:
             block["citations"] = [*list_at(block, "citations"), delta.get("citation")]
 
     def whole_reply(self) -> dict[str, Json]:
-        """The reply as it would have come without a stream."""
+        """Return the reply as it would be without a stream."""
         blocks = [self._finish_block(index, block) for index, block in sorted(self._blocks.items())]
         return {**self.whole, "content": blocks}
 

@@ -1,7 +1,7 @@
-"""Speaks to Google's Gemini, over `streamGenerateContent`.
+"""Speaks to Google's Gemini, by `streamGenerateContent`.
 
-Calls are paired with results by name and place, since the protocol gives no ids. A signature that
-comes with a part is kept as reasoning without text in front of that part, and goes back on it.
+Calls are paired with results by name and order, since the protocol has no call ids. A
+part's signature is kept as reasoning without text before that part, and is sent back on it.
 """
 
 import base64
@@ -150,7 +150,7 @@ def _with_foreign_signatures(body: Object) -> Object | None:
 
 
 class GeminiReplyReader(ReplyReaderBase):
-    """A stream of responses, each a piece of the one reply. It is never over: figures can follow the stop reason."""
+    """Reads a stream of responses, each a piece of the reply. It never ends before figures could follow."""
 
     def __init__(self, tag: str, where: str, model: str) -> None:
         super().__init__(tag, where, model)

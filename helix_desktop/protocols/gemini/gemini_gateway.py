@@ -1,4 +1,4 @@
-"""Google's generateContent as agents at the gateway write it: calls have no ids, so they are numbered as they come."""
+"""Reads and writes generateContent as the gateway's agents do. Calls have no ids, so they are numbered."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -259,7 +259,7 @@ def parse_usage(value: Mapping[str, Json]) -> Usage:
 
 
 class ReplyAssembler:
-    """A reply put together from the chunks of its stream."""
+    """Assembles a reply from the chunks of its stream."""
 
     def __init__(self) -> None:
         self.whole: dict[str, Json] = {}
@@ -287,7 +287,7 @@ class ReplyAssembler:
             self._parts.append(part)
 
     def whole_reply(self) -> dict[str, Json]:
-        """The reply as it would have come without a stream."""
+        """Return the reply as it would be without a stream."""
         content = {"role": "model", "parts": self._parts}
         return {**self.whole, "candidates": [{**self._candidate, "content": content}]}
 

@@ -1,9 +1,9 @@
-"""Speaks Chat Completions, as OpenAI and everybody else understand them.
+"""Speaks Chat Completions, as OpenAI and many others understand them.
 
-The servers agree on the outline and differ in the details: some leave out the index of a tool call,
-send a call in one piece, its arguments as an object, the usage in a chunk of its own or inside the
-choice, reasoning under one of three names. Writing is conservative (what every server takes), reading
-liberal, but for one point: a stream that gives no reason for its end is not a complete answer.
+Servers agree on the outline but differ in details: some omit a tool call's index, send a call
+in one piece, its arguments as an object, the usage in a separate chunk or inside the choice,
+or reasoning under one of three names. We write what every server accepts and read all
+variants, with one exception: a stream without a reason for its end is not a complete answer.
 """
 
 import re

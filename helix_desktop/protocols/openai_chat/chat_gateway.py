@@ -1,4 +1,4 @@
-"""Chat Completions as agents at the gateway write them: calls beside the text of a message, a message of its own for each result."""
+"""Reads and writes Chat Completions as the gateway's agents do: calls beside text, each result a message."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
-    """The messages of a request. `before`: those at its beginning that were read already."""
+    """Return a request's messages. `before`: the first ones, if already parsed."""
     return [*before, *map(parse_message, list_at(body, "messages")[len(before) :])]
 
 
@@ -142,7 +142,7 @@ def parse_usage(value: Mapping[str, Json]) -> Usage:
 
 
 class ReplyAssembler:
-    """A reply put together from the chunks of its stream."""
+    """Assembles a reply from the chunks of its stream."""
 
     def __init__(self) -> None:
         self.whole: dict[str, Json] = {}
@@ -183,7 +183,7 @@ class ReplyAssembler:
                 call[name] = value
 
     def whole_reply(self) -> dict[str, Json]:
-        """The reply as it would have come without a stream."""
+        """Return the reply as it would be without a stream."""
         message = dict(self._message)
         if self._calls:
             message["tool_calls"] = [call for _, call in sorted(self._calls.items())]

@@ -1,4 +1,4 @@
-"""Responses as agents at the gateway write them: a list of items; what stands between two of the user is one reply."""
+"""Reads and writes Responses as the gateway's agents do: items. Those between two of the user are one reply."""
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -170,7 +170,7 @@ def parse_usage(value: Mapping[str, Json]) -> Usage:
 
 
 class ReplyAssembler:
-    """A reply put together from the events of its stream."""
+    """Assembles a reply from the events of its stream."""
 
     def __init__(self) -> None:
         self.whole: dict[str, Json] = {}
@@ -178,7 +178,7 @@ class ReplyAssembler:
         self.is_done = False
 
     def add_reply_event(self, event: Mapping[str, Json]) -> None:
-        """One more event. Items are whole when they are done; the last event holds them all, but for some servers."""
+        """Add an event. Items are complete once done. The last event has them all, except from some servers."""
         kind = text_at(event, "type")
         if kind == "response.output_item.done":
             self._items[number_at(event, "output_index")] = event.get("item")
@@ -189,7 +189,7 @@ class ReplyAssembler:
             self.whole = dict(object_at(event, "response"))
 
     def whole_reply(self) -> dict[str, Json]:
-        """The reply as it would have come without a stream."""
+        """Return the reply as it would be without a stream."""
         given = list_at(self.whole, "output")
         return {**self.whole, "output": list(given) or [item for _, item in sorted(self._items.items())]}
 
