@@ -15,12 +15,8 @@ from helix_desktop.gui.chat.trust_dialog import TrustDialog, describe_untrusted_
 from helix_desktop.gui.deep_links import WindowPlace, format_deep_link, parse_deep_link
 from helix_desktop.gui.frame.conversation_list import format_age
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
-from helix_desktop.gui.importing.history_import_port import (
-    HistoryDetails,
-    HistoryGroup,
-    HistoryImportPort,
-    ImportOutcome,
-)
+from helix_desktop.gui.importing import history_import_port
+from helix_desktop.gui.importing.history_import_port import HistoryDetails, HistoryGroup
 from helix_desktop.gui.main_window import TITLE, MainWindow
 from helix_desktop.gui.model_actions import ModelActions
 from helix_desktop.gui.model_setup_port import ModelSetupPort
@@ -89,7 +85,7 @@ class WindowServices(QObject):
         window.window_actions.set_action_handler("compare-presets", self.compare_policies)
         window.window_actions.set_action_handler("bring-in", self.open_import_dialog)
         window.window_actions.set_action_handler("connect-agent", self.open_connect_agents)
-        self._histories: HistoryImportPort | None = None
+        self._histories: history_import_port.HistoryImportPort | None = None
         self._agents: ConnectedAgents | None = None
         welcome.became_ready.connect(self._count_foreign_histories)
 
@@ -227,7 +223,7 @@ class WindowServices(QObject):
 
     # --- Conversations of other programs
 
-    def _history_importer(self) -> HistoryImportPort:
+    def _history_importer(self) -> history_import_port.HistoryImportPort:
         if self._histories is None:
             self._histories = self._installation.histories_for_import(self._window.workbenches)
         return self._histories
@@ -283,7 +279,7 @@ class WindowServices(QObject):
         dialog.open()
         dialog.refresh_connections()
 
-    def _on_histories_imported(self, outcome: ImportOutcome) -> None:
+    def _on_histories_imported(self, outcome: history_import_port.ImportOutcome) -> None:
         window = self._window
         window.refresh_workspaces()
         workspace, conversation = outcome.first_conversation

@@ -2,19 +2,8 @@
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from helix_desktop.engine import facts
-from helix_desktop.engine.session_events import (
-    ActivityChanged,
-    ConversationActivity,
-    ConversationReplaced,
-    Event,
-    FactAppended,
-    MessagesQueued,
-    MeterChanged,
-    QuestionAsked,
-    ReplyStreamed,
-    ToolPrinted,
-)
+from helix_desktop.engine import facts, session_events
+from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity, Event
 from helix_desktop.gui.chat.attachment_chips import encode_message_parts
 from helix_desktop.gui.session_signals import EventBridge
 from helix_desktop.gui.shared.running_states import WORKING_STATES
@@ -83,7 +72,9 @@ class WorkspaceActivity(QObject):
 
     def events_in_progress(self, session: Session) -> tuple[Event, ...]:
         """What a conversation is doing now that is no fact yet, as events for a view that has just opened it."""
-        asked = (QuestionAsked(session.id, number, question) for number, question in session.questions.items())
+        asked = (
+            session_events.QuestionAsked(session.id, number, question) for number, question in session.questions.items()
+        )
         return (
             ActivityChanged(session.id, session.running),
             *asked,
@@ -104,16 +95,16 @@ class WorkspaceActivity(QObject):
 
     def _update_queues_and_pass_event_on(self, event: Event) -> None:
         self._unfinished.update_unfinished_output(event)
-        if isinstance(event, MessagesQueued):
+        if isinstance(event, session_events.MessagesQueued):
             before = self._queued.get(event.conversation, ())
             left = tuple(each for each in before if each not in event.messages)
             again = self._unrecorded.get(event.conversation, ())
             self._unrecorded[event.conversation] = (*(each for each in again if each not in event.messages), *left)
             self._queued[event.conversation] = event.messages
             self._save_unrecorded_messages(event.conversation)
-        elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, facts.UserSaid):
+        elif isinstance(event, session_events.FactAppended) and isinstance(event.recorded.fact, facts.UserSaid):
             self._remove_recorded_message(event.recorded.conversation, event.recorded.fact)
-        if not isinstance(event, ReplyStreamed | ToolPrinted):
+        if not isinstance(event, session_events.ReplyStreamed | session_events.ToolPrinted):
             self._bridge.queue_event(event)
 
     def _remove_recorded_message(self, conversation: str, said: facts.UserSaid) -> None:
@@ -137,9 +128,9 @@ class WorkspaceActivity(QObject):
         for event in events:
             if isinstance(event, ActivityChanged):
                 self._set_state_and_notify(event)
-        recorded_facts = (event.recorded.fact for event in events if isinstance(event, FactAppended))
+        recorded_facts = (event.recorded.fact for event in events if isinstance(event, session_events.FactAppended))
         listed = any(isinstance(fact, _FACTS_THAT_CHANGE_ROWS) for fact in recorded_facts) or any(
-            isinstance(each, MeterChanged | ConversationReplaced) for each in events
+            isinstance(each, session_events.MeterChanged | session_events.ConversationReplaced) for each in events
         )
         if listed and not self._list_timer.isActive():
             self._list_timer.start()

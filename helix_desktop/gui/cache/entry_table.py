@@ -26,14 +26,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from helix_desktop.gui.cache.entries_model import (
-    NUMERIC_COLUMNS,
-    SORT_BY_COLUMN,
-    EntriesModel,
-    EntryColumn,
-    cell_text,
-    column_title,
-)
+from helix_desktop.gui.cache import entries_model
+from helix_desktop.gui.cache.entries_model import NUMERIC_COLUMNS, SORT_BY_COLUMN, EntryColumn
 from helix_desktop.gui.shared.list_row_model import Index
 from helix_desktop.gui.shared.widgets import add_choice, build_popup_menu
 from helix_desktop.gui.theme import Theme
@@ -89,7 +83,7 @@ class EntryCellDelegate(QStyledItemDelegate):
         painter.setFont(self._mono if column in _MONO else self._text)
         faint = row.gone or column in _MUTED
         painter.setPen(theme.colour_of_token("muted" if faint else "text"))
-        text = cell_text(row, column, self._table.now)
+        text = entries_model.cell_text(row, column, self._table.now)
         found = self._table.entries.search_hit_at(number) if column is EntryColumn.SOURCE else None
         if found is not None:
             self._paint_search_hit(painter, inner, text, found.snippet)
@@ -131,7 +125,7 @@ class EntryTable(QTableView):
     entry_opened = Signal()
     copy_wanted = Signal()
 
-    def __init__(self, theme: Theme, entries: EntriesModel, parent: QWidget | None = None) -> None:
+    def __init__(self, theme: Theme, entries: entries_model.EntriesModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.entries = entries
         self.now = time.time()
@@ -326,7 +320,9 @@ class EntryTable(QTableView):
         for column in EntryColumn:
             shown = not header.isSectionHidden(column)
             toggle = partial(self._set_column_shown, column, shown=not shown)
-            add_choice(menu, column_title(column), toggle, chosen=shown).setEnabled(column is not EntryColumn.SOURCE)
+            add_choice(menu, entries_model.column_title(column), toggle, chosen=shown).setEnabled(
+                column is not EntryColumn.SOURCE
+            )
         menu.popup(header.mapToGlobal(place))
 
     def _set_column_shown(self, column: EntryColumn, *, shown: bool) -> None:

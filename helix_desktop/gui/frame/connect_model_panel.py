@@ -13,16 +13,11 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QFormLayout, QLabel, QLineEdit, QWidget
 
 from helix_desktop.errors import HelixError, NoUsableKeyring
+from helix_desktop.gui import model_setup_port
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.layouts import build_column, build_row, clear_layout
-from helix_desktop.gui.model_setup_port import (
-    ModelChoice,
-    ModelSetupPort,
-    ProviderChoice,
-    ProviderTestResult,
-    WindowSizeSource,
-)
+from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort, ProviderChoice
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import set_widget_look
@@ -123,7 +118,7 @@ class ConnectPanel(QWidget):
         for provider, models in found:
             for model in list(models)[:MODEL_BUTTONS_PER_SERVER]:
                 words = tr("{model} from {server}", model=model.id, server=provider.title)
-                if model.sure is not WindowSizeSource.ASSUMED:
+                if model.sure is not model_setup_port.WindowSizeSource.ASSUMED:
                     words = f"{words} · {tr('{window} tokens', window=format_token_count(model.window))}"
                 self._add_local_model_button(words, provider, model.name)
             if len(models) > MODEL_BUTTONS_PER_SERVER:
@@ -145,7 +140,7 @@ class ConnectPanel(QWidget):
         self._show_connect_status(tr("Contacting {service}…", service=provider.title))
         self._test.setEnabled(False)
 
-        def add_tested_provider(tested: ProviderTestResult) -> None:
+        def add_tested_provider(tested: model_setup_port.ProviderTestResult) -> None:
             self._test.setEnabled(True)
             self._show_connect_status(_describe_working_connection(len(tested.models), keyed=bool(key)))
             self._add_provider(provider, key, tested.best)

@@ -8,13 +8,9 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shared import fold_descriptions
 from helix_desktop.gui.shared.figure_formats import DAY_SECONDS, format_dollars, format_duration
-from helix_desktop.gui.shared.fold_descriptions import (
-    count_covered_facts,
-    describe_kept_details,
-    fold_title,
-    format_token_change,
-)
+from helix_desktop.gui.shared.fold_descriptions import count_covered_facts, format_token_change
 from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
 from helix_desktop.gui.transcript.safe_text import make_safe_text
@@ -38,7 +34,7 @@ def describe_event_title(event: TimelineEvent) -> str:
         more = len(event.current_folds) - len(named)
         rest = format_count(more, "and {n} more", "and {n} more") if more else ""
         return tr("Excerpt: {what}", what=" ".join(filter(None, [", ".join(named), rest])))
-    return fold_title(event.current_folds[0], len(event.current_folds))
+    return fold_descriptions.fold_title(event.current_folds[0], len(event.current_folds))
 
 
 def _name_covered_calls(event: TimelineEvent) -> list[str]:
@@ -78,7 +74,7 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
     elif fold.kind is not facts.FoldKind.MARKER:
         parts += [
             format_count(count_covered_facts(fold), "{n} message", "{n} messages"),
-            describe_kept_details(fold.details),
+            fold_descriptions.describe_kept_details(fold.details),
         ]
     return " · ".join(part for part in parts if part)
 

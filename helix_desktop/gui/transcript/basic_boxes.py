@@ -12,6 +12,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QImage, QPainter, QPen, QTextLayout, QTextLine
 
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.transcript import markdown_blocks
 from helix_desktop.gui.transcript.chat_actions import ChatIntent
 from helix_desktop.gui.transcript.drawing_style import (
     NO_MARKS,
@@ -22,13 +23,7 @@ from helix_desktop.gui.transcript.drawing_style import (
     build_wrap_option,
     spacing_format,
 )
-from helix_desktop.gui.transcript.markdown_blocks import (
-    ParagraphBlock,
-    RuleBlock,
-    StyledSpan,
-    TextStyle,
-    join_span_texts,
-)
+from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan, TextStyle
 from helix_desktop.gui.translation import tr
 
 WIDE, HIGH = 240, 180  # The largest size of a picture in a message, in pixels.
@@ -174,7 +169,7 @@ class TextBox(LayoutBox):
         self._colour = "muted" if paragraph.quote and colour == "text" else colour
         self._formulas: list[tuple[int, FormulaPicture, str]] = []
         spans = self._replace_formulas(paragraph.spans, drawn)
-        self.text = join_span_texts(spans).replace("\n", _LINE_END)
+        self.text = markdown_blocks.join_span_texts(spans).replace("\n", _LINE_END)
         self.copied_prefix = f"{paragraph.marker} " if paragraph.marker else ""
         self._font = font or (ink.heading_font(paragraph.heading) if paragraph.heading else ink.text)
         self._line = QFontMetricsF(self._font).height() * 1.25 if paragraph.heading or font else ink.text_line_height
@@ -308,7 +303,7 @@ def build_heading_box(ink: DrawingStyle, width: float, text: str, *, gap: float 
 class RuleBox(LayoutBox):
     text = "———"
 
-    def __init__(self, ink: DrawingStyle, width: float, rule: RuleBlock, *, gap: float = 0.0) -> None:
+    def __init__(self, ink: DrawingStyle, width: float, rule: markdown_blocks.RuleBlock, *, gap: float = 0.0) -> None:
         left = ink.left_edge_of(rule)
         super().__init__(ink, width - left, left=left, gap=gap)
         self.height = ink.scaled_pixels(9)

@@ -9,26 +9,11 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
 from helix_desktop.gui.shared.figure_formats import format_byte_size, format_duration
 from helix_desktop.gui.shared.fold_descriptions import describe_fold
-from helix_desktop.gui.transcript.basic_boxes import (
-    ActionLineBox,
-    FormulaPicture,
-    LayoutBox,
-    PictureBox,
-    TextBox,
-    ToggleSection,
-    build_note_box,
-)
+from helix_desktop.gui.transcript import basic_boxes, chat_actions, tool_call_lines
+from helix_desktop.gui.transcript.basic_boxes import LayoutBox, ToggleSection, build_note_box
 from helix_desktop.gui.transcript.call_and_fold_boxes import ChipRowBox, ExpandableHeaderBox, FoldLineBox, ToolCallBox
 from helix_desktop.gui.transcript.call_groups import CallGroup
-from helix_desktop.gui.transcript.chat_actions import (
-    AskToFold,
-    OpenChanges,
-    OpenConversation,
-    OpenEntry,
-    OpenFold,
-    OpenPicture,
-    RetryModelNow,
-)
+from helix_desktop.gui.transcript.chat_actions import AskToFold, OpenChanges, OpenEntry
 from helix_desktop.gui.transcript.code_box import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.transcript.failure_cards import FailureCardBox, describe_retry_pause, failure_title_and_actions
@@ -37,14 +22,7 @@ from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledS
 from helix_desktop.gui.transcript.markdown_boxes import build_text_boxes
 from helix_desktop.gui.transcript.message_bar import AnswerNameBox
 from helix_desktop.gui.transcript.safe_text import make_safe_text, terminal_output_text
-from helix_desktop.gui.transcript.tool_call_lines import (
-    CallStatus,
-    LineChip,
-    ToolCallLine,
-    build_call_line,
-    call_subject,
-    format_call,
-)
+from helix_desktop.gui.transcript.tool_call_lines import CallStatus, LineChip, ToolCallLine
 from helix_desktop.gui.transcript.transcript_item import (
     ToolCallState,
     TranscriptItem,
@@ -81,7 +59,7 @@ def _build_markdown_boxes(
 ) -> Iterator[LayoutBox]:
     """Markdown as boxes. `limit` is how much is shown without being asked."""
 
-    def find_formula_picture(latex: str, display: bool) -> FormulaPicture | None:  # noqa: FBT001
+    def find_formula_picture(latex: str, display: bool) -> basic_boxes.FormulaPicture | None:  # noqa: FBT001
         size = page.ink.theme.text_zoom * (17 if display else 15)
         return page.contents.get_formula_picture(
             latex, display=display, size=size, colour=page.ink.token_colour("text").name()
@@ -142,7 +120,9 @@ def _build_attachment_boxes(
 def _build_picture_boxes(page: LayoutContext, stored: facts.Stored, name: str) -> Iterator[LayoutBox]:
     image = page.contents.get_entry_image(stored)
     if image is not None:
-        yield PictureBox(page.ink, page.width, image, make_safe_text(name), gap=8, act=OpenPicture(stored, name))
+        yield basic_boxes.PictureBox(
+            page.ink, page.width, image, make_safe_text(name), gap=8, act=chat_actions.OpenPicture(stored, name)
+        )
     elif trouble := page.contents.explain_missing_entry(stored.digest):
         yield build_note_box(page.ink, page.width, trouble, gap=8, colour="danger")
 
@@ -167,7 +147,7 @@ def _build_show_more_box(page: LayoutContext, item: TranscriptItem, length: int,
     if length > limit:
         words = tr("Show more ({rest} characters)", rest=format_number(length - limit))
         act = ToggleSection(page.section_key("limit", item.fact_seq, item.part), MORE)
-        yield ActionLineBox(page.ink, page.width, words, act, gap=7)
+        yield basic_boxes.ActionLineBox(page.ink, page.width, words, act, gap=7)
 
 
 def _build_group_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
@@ -230,7 +210,7 @@ def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     state = page.items.tool_call_state(index)
     opened, act = page.section_state("open", item.fact_seq, item.part)
     gap = 6.0 if page.items.groups.group_headed_by(index) else 0.0
-    yield ToolCallBox(page.ink, page.width, build_call_line(state, page.now()), act, gap=gap)
+    yield ToolCallBox(page.ink, page.width, tool_call_lines.build_call_line(state, page.now()), act, gap=gap)
     if state.returned is not None:
         for stored in state.returned.images:
             yield from _build_picture_boxes(page, stored, tr("picture"))
@@ -273,13 +253,13 @@ def _build_output_boxes(
     if text.strip():
         more = page.section_key("lines", item.fact_seq, item.part)
         lines = 40 + page.section_amounts.get(more, 0)
-        language = highlight_language_of(call_subject(state.call.arguments), stored.media_type)
+        language = highlight_language_of(tool_call_lines.call_subject(state.call.arguments), stored.media_type)
         shown = terminal_output_text(text.rstrip("\n"))
         yield CodeBox(page.ink, page.width, shown, language, gap=6, more=more, lines=lines)
     elif not returned.images:
         yield build_note_box(page.ink, page.width, tr("No output."), gap=6)
     words = tr("Open the full output in the cache ({size})", size=format_byte_size(stored.size))
-    yield ActionLineBox(page.ink, page.width, words, OpenEntry(stored.digest), gap=2)
+    yield basic_boxes.ActionLineBox(page.ink, page.width, words, OpenEntry(stored.digest), gap=2)
 
 
 def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[LayoutBox]:
@@ -295,7 +275,7 @@ def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[La
         "Open the sub-agent's conversation ({n} item)",
         "Open the sub-agent's conversation ({n} items)",
     )
-    yield ActionLineBox(page.ink, page.width, words, OpenConversation(conversation), gap=6)
+    yield basic_boxes.ActionLineBox(page.ink, page.width, words, chat_actions.OpenConversation(conversation), gap=6)
     for index in range(first, len(items.all)):
         for number, box in enumerate(build_item_boxes(inner, index)):
             box.left += by
@@ -320,7 +300,7 @@ def _build_live_call_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, index = at.page, at.index
     name, arguments = page.items.live_call_text(index)
     right = format_count(len(arguments), "writing… {n} character", "writing… {n} characters")
-    line = ToolCallLine(format_call(name, arguments), CallStatus.RUNNING, (), right)
+    line = ToolCallLine(tool_call_lines.format_call(name, arguments), CallStatus.RUNNING, (), right)
     yield ToolCallBox(page.ink, page.width, line, ToggleSection(page.section_key("live", index)))
 
 
@@ -333,7 +313,7 @@ def _build_fold_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     before, after = sum(each.tokens_before for each in folds), sum(each.tokens for each in folds)
     undone = not any(each.fold in page.items.history.branch.live for each in folds)
     words = describe_fold(fact, len(folds), before, after)
-    yield FoldLineBox(page.ink, page.width, words, tr("Show"), OpenFold(fact.fold), undone=undone)
+    yield FoldLineBox(page.ink, page.width, words, tr("Show"), chat_actions.OpenFold(fact.fold), undone=undone)
 
 
 def _build_file_changes_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
@@ -350,7 +330,7 @@ def _build_note_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
         yield FailureCardBox(page.ink, page.width, title, make_safe_text(item.text[:4_000]), again, failed=False)
         return
     paragraph = ParagraphBlock(backticks_to_code_spans(make_safe_text(item.text[:4_000])))
-    yield TextBox(page.ink, page.width, paragraph, font=page.ink.small, colour="muted")
+    yield basic_boxes.TextBox(page.ink, page.width, paragraph, font=page.ink.small, colour="muted")
 
 
 def _build_failure_card(at: BoxBuildRequest) -> Iterator[LayoutBox]:
@@ -373,7 +353,7 @@ def _build_plan_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     for text, state in item.source_fact.items[:100] if opened else ():
         paragraph = ParagraphBlock((StyledSpan(make_safe_text(text[:1000])),), indent=1, marker=signs.get(state, "☐"))
         colour = "muted" if state == "done" else "text"
-        yield TextBox(page.ink, page.width, paragraph, gap=3, colour=colour)
+        yield basic_boxes.TextBox(page.ink, page.width, paragraph, gap=3, colour=colour)
 
 
 def _build_rewound_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
@@ -387,7 +367,7 @@ def _build_rewound_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 def _build_retry_card(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
     title = describe_retry_pause(page.items.retry_at - page.now())
-    again = ((tr("Try now"), RetryModelNow()),)
+    again = ((tr("Try now"), chat_actions.RetryModelNow()),)
     yield FailureCardBox(page.ink, page.width, title, make_safe_text(item.text[:1000]), again, failed=False)
 
 

@@ -16,15 +16,8 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.shared.figure_formats import format_duration
 from helix_desktop.gui.shared.fold_descriptions import format_token_change
-from helix_desktop.gui.transcript.chat_actions import (
-    ChatIntent,
-    OpenChanges,
-    OpenConversation,
-    OpenEntry,
-    OpenFold,
-    OpenSubAgent,
-    RecallEntry,
-)
+from helix_desktop.gui.transcript import chat_actions
+from helix_desktop.gui.transcript.chat_actions import ChatIntent, OpenChanges, OpenEntry, OpenFold
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.transcript_item import ToolCallState, TranscriptItem, TranscriptItemKind
 from helix_desktop.gui.translation import tr
@@ -87,7 +80,9 @@ def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
         return _build_unfinished_line(state, words, now)
     chips = [*_build_chips_of_folds(state), *_build_result_chips(state, returned)]
     if state.fold is not None and state.fold.kind is FoldKind.MARKER:
-        return ToolCallLine(words, CallStatus.CACHED, tuple(chips), tr("Recall"), RecallEntry(returned.output.digest))
+        return ToolCallLine(
+            words, CallStatus.CACHED, tuple(chips), tr("Recall"), chat_actions.RecallEntry(returned.output.digest)
+        )
     if state.decided is not None and not state.decided.allowed:
         if said := _shorten_to_one_line(returned.head.partition(USER_WORDS)[2], 60):
             chips.append(LineChip(f"“{said}”"))
@@ -141,7 +136,7 @@ def format_diff_counts(diff: str) -> str:
 
 
 def _build_unfinished_line(state: ToolCallState, words: str, now: float) -> ToolCallLine:
-    chip = LineChip(tr("sub-agent"), want=OpenSubAgent(state.call.id))
+    chip = LineChip(tr("sub-agent"), want=chat_actions.OpenSubAgent(state.call.id))
     chips = (chip,) if state.call.name == ToolName.DELEGATE else ()
     if state.running and state.waiting:
         return ToolCallLine(words, CallStatus.WAITING, chips, tr("waiting for you"))
@@ -171,7 +166,7 @@ def _build_result_chips(state: ToolCallState, returned: ToolReturned) -> list[Li
     if returned.repeat_of:
         chips.append(LineChip(tr("unchanged, from cache")))
     if returned.child:
-        chips.append(LineChip(tr("sub-agent"), want=OpenConversation(returned.child)))
+        chips.append(LineChip(tr("sub-agent"), want=chat_actions.OpenConversation(returned.child)))
     if state.fold is None and returned.tokens >= 100:
         size = tr("{n} tokens", n=format_token_count(returned.tokens))
         chips.append(LineChip(size, want=OpenEntry(returned.output.digest)))
