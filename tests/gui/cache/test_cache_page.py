@@ -40,7 +40,7 @@ def shown(page: CachePage) -> str:
 
 def test_the_page_says_what_there_is(page: CachePage, catalogue: MemoryCatalogue) -> None:
     assert page._figures_label.text().startswith("305 entries · ")
-    assert "2 duplicates stored once" in page._figures_label.text()
+    assert "2 duplicates not stored again" in page._figures_label.text()
     assert page.model.rowCount() == 305
 
 
