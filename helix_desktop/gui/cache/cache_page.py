@@ -274,7 +274,7 @@ class CachePage(QWidget):
         if self.model.entry_filter != EntryFilter():
             parts.insert(0, tr("{n} shown", n=format_number(self.model.rowCount())))
         if stats.repeated:
-            parts.append(format_count(stats.repeated, "{n} duplicate not stored again", "{n} duplicates not stored again"))
+            parts += [format_count(stats.repeated, "{n} duplicate not stored again", "{n} duplicates not stored again")]
         if stats.gone:
             parts.append(tr("{n} removed to free up space", n=format_number(stats.gone)))
         parts.append(tr("verified on every read"))
