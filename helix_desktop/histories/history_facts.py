@@ -270,8 +270,10 @@ class _FactDrafting:
 
     def _with_part_tokens(self, part: facts.ReplyPart) -> facts.ReplyPart:
         if isinstance(part, facts.ToolCall):
-            return replace(part, tokens=self.tokens.count_tokens(part.name) + self.tokens.count_tokens(part.arguments))
-        return replace(part, tokens=self.tokens.count_tokens(part.text))
+            tokens = self.tokens.count_tokens(part.name) + self.tokens.count_tokens(part.arguments)
+            return facts.ToolCall(part.id, part.name, part.arguments, tokens, part.keep, part.via)
+        tokens = self.tokens.count_tokens(part.text)
+        return facts.Text(part.text, tokens) if isinstance(part, facts.Text) else replace(part, tokens=tokens)
 
     def _picture_tokens(self, picture: recorded_session.RecordedPicture) -> int:
         if picture.media_type.startswith("text/"):

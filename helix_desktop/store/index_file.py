@@ -34,6 +34,7 @@ _MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite's cache_size; a negativ
 _SLICE = 1 << 20  # Bytes. The thread that also writes reads this much at once.
 _TOGETHER = 4 << 20  # Characters to index in one transaction: FTS5 sorts and merges at each commit.
 ROWS, FACTS, WORDS = 5000, 1000, 200  # After this many rows, facts or texts, other work gets its turn.
+FACTS_READS = 4  # FTS5 merges at each commit, so one commit takes the facts of several reads.
 
 _SCHEMA = f"""
 CREATE TABLE entries(
@@ -360,8 +361,8 @@ class IndexFile:
         rows = [(at, len(text), *where) for at, (text, _, *where) in enumerate(found, last + 1)]
         self._execute_rows("INSERT INTO pieces(id, length, number, start, conversation, seq)", rows)
         words = [
-            (at, "\n".join((text, call, *map(search_words.extra_words_for_index, (text, call)))))
-            for at, (text, call, *_) in enumerate(found, last + 1)
+            (at, f"{whole}\n{search_words.extra_words_for_index(whole)}")
+            for at, whole in enumerate((f"{text}\n{call}" for text, call, *_ in found), last + 1)
         ]
         for some in _split_by_text_size(words):
             self._execute_rows("INSERT INTO words(rowid, text)", some)
@@ -369,23 +370,30 @@ class IndexFile:
     # --- Indexing facts
 
     def _index_facts(self, progress: IndexProgress) -> None:
-        lines = self._feed.read_fact_lines(progress.facts, FACTS)
+        after = progress.facts
         with self._index_transaction():
-            facts = [(line, fact) for line in lines if (fact := _decode_or_none(line)) is not None]
-            self._index_pieces(
-                (piece, "", 0, start, line.conversation, line.seq)
+            for _ in range(FACTS_READS):
+                if after < progress.of_facts:
+                    after = self._index_facts_after(after, progress.of_facts)
+            self._write_index_mark("facts", after)
+
+    def _index_facts_after(self, after: int, last: int) -> int:
+        lines = self._feed.read_fact_lines(after, FACTS)
+        facts = [(line, fact) for line in lines if (fact := _decode_or_none(line)) is not None]
+        self._index_pieces(
+            (piece, "", 0, start, line.conversation, line.seq)
+            for line, fact in facts
+            for text in searchable_texts(fact)
+            for start, piece in search_words.split_for_index(text)
+        )
+        self._index_uses(
+            [
+                (digest.raw, line.conversation, line.seq, line.time, how)
                 for line, fact in facts
-                for text in searchable_texts(fact)
-                for start, piece in search_words.split_for_index(text)
-            )
-            self._index_uses(
-                [
-                    (digest.raw, line.conversation, line.seq, line.time, how)
-                    for line, fact in facts
-                    for how, digest in entries_used_by(fact)
-                ]
-            )
-            self._write_index_mark("facts", lines[-1].id if len(lines) == FACTS else progress.of_facts)
+                for how, digest in entries_used_by(fact)
+            ]
+        )
+        return lines[-1].id if len(lines) == FACTS else last
 
     def _index_uses(self, uses: Sequence[tuple[bytes, str, int, float, str]]) -> None:
         added = self._execute_rows("INSERT OR IGNORE INTO uses", uses, "RETURNING digest, conversation, time, how")

@@ -37,19 +37,20 @@ _WORDS = re.compile(r"\w+")
 _BEGINS = r"(?<![^\W_])"  # No letter or digit precedes this.
 
 
-def words_inside(text: str, *, each_once: bool = False) -> str:
+def words_inside(text: str, *, each_once: bool = False, has_blanks: bool = False) -> str:
     before = _CAPITAL.split(text)  # Alternately text before a capital, and the rest of the word.
     words = [head[len(head.rstrip(_LETTERS)) :] + rest for head, rest in zip(before[::2], before[1::2], strict=False)]
     words = list(dict.fromkeys(words)) if each_once else words
     hidden = " ".join(_HUMPS.findall("\n".join(words))).replace("\n", ".")
-    if text.isascii():
+    if has_blanks or text.isascii():
         return hidden
     single = [" ".join(run) for run in _UNSPACED.findall(text)]
     return " . ".join([hidden, *single] if hidden else single)
 
 
 def extra_words_for_index(text: str) -> str:
-    return f"{words_inside(text, each_once=True)} {' '.join(_character_pairs(text))}"
+    pairs = _character_pairs(text)
+    return f"{words_inside(text, each_once=True, has_blanks=not pairs)} {' '.join(pairs)}"
 
 
 def _character_pairs(text: str) -> list[str]:

@@ -28,6 +28,20 @@ def test_hidden_words_are_found(text: str, hidden: str) -> None:
     assert search_words.words_inside(text) == hidden
 
 
+def test_the_index_adds_each_word_once() -> None:
+    assert search_words.extra_words_for_index("fooBar … fooBar\nbarFoo").split() == ["foo", "Bar", ".", "bar", "Foo"]
+    assert search_words.extra_words_for_index("日本語 fooBar").split() == [
+        "foo",
+        "Bar",
+        ".",
+        "日",
+        "本",
+        "語",
+        "日本",
+        "本語",
+    ]
+
+
 @pytest.mark.parametrize("letter", ["a", "A", "aB", "1", " ", "日", "_", "a1"])
 def test_no_text_takes_long(letter: str) -> None:
     started = time.process_time()
