@@ -32,7 +32,6 @@ _WANTED = (
     r"mistral-large(-\d+)?",
     r"grok-[\d.]+",
 )
-LOCAL = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "demo"})
 REFRESH = 20.0  # In seconds. A provider must list its models within this time.
 _WHERE = {"keyring": SecretKeeper.KEYRING, "session": SecretKeeper.SESSION, "file": SecretKeeper.FILE}
 DEMO = "demo/demo"
@@ -226,6 +225,6 @@ def _model_for_window(info: ModelInfo) -> ModelChoice:
         tools=info.abilities.tools,
         thinking=bool(info.abilities.reasoning),
         temperature=info.abilities.temperature,
-        local=info.provider in LOCAL,
+        local=info.provider in model_setup_port.LOCAL_PROVIDERS,
         sure=sure.get(info.window_from, WindowSizeSource.TOLD),
     )

@@ -1,6 +1,6 @@
 """Carries out what the user asked for in the chat, the timeline or the inspector."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from helix_desktop.engine.facts import UserSaid
@@ -49,6 +49,8 @@ def _handle_window_intent(window: MainWindow, want: chat_actions.ChatIntent) -> 
             attachment_previews.open_picture_dialog(window, stored, name)
         case chat_actions.OpenKeySettings():
             window.settings_wanted.emit("providers")
+        case chat_actions.SetModelPrice():
+            window.window_actions["model-price"].trigger()
         case chat_actions.OpenModelChooser():
             window.window_actions["model"].trigger()
         case _:
@@ -112,13 +114,17 @@ def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
     """Rewinds the conversation for which the question was asked, even if another is shown when it is answered."""
 
     def rewind_session(*, restore: bool) -> None:
-        window.run_for_window(session.rewind_to(seq, restore_files=restore), then=show_rewind_result)
+        newest = session.conversation.state.last_seq
+        shown = partial(show_rewind_result, None if restore else lambda: go_back(newest))
+        window.run_for_window(session.rewind_to(seq, restore_files=restore), then=shown)
 
-    def show_rewind_result(lines: Sequence[str]) -> None:
+    def go_back(newest: int) -> None:
+        window.run_for_window(session.switch_to_answer(newest))
+
+    def show_rewind_result(undo: Callable[[], object] | None, lines: Sequence[str]) -> None:
         rest = [tr("and {n} more", n=format_number(len(lines) - MOST_LINES))] if len(lines) > MOST_LINES else []
-        window.notices.show_notice(
-            "\n".join([tr("Conversation rewound."), *map(translate_sentences, lines[:MOST_LINES]), *rest])
-        )
+        words = [tr("Conversation rewound."), *map(translate_sentences, lines[:MOST_LINES]), *rest]
+        window.notices.show_notice("\n".join(words), act=undo)
 
     text = tr("Rewind to this point? Later messages stay in the journal, and you can return to them.")
     ways = [

@@ -30,6 +30,7 @@ from helix_desktop.gui.frame.welcome_page import WelcomePage
 from helix_desktop.gui.frame.window_frame import WindowFrame
 from helix_desktop.gui.frame.window_pages import OpenWorkspaceContents, WindowPages
 from helix_desktop.gui.inspector.context_panel import ContextPanel
+from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.accessible_roles import install_accessible_roles
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
@@ -744,7 +745,8 @@ class MainWindow(WindowFrame):
 
     def _show_meter_of(self, chat: ChatPage, session: Session) -> None:
         chat.rewrite_cost.warn_before_message(session)
-        chat.composer.show_window_meter(session.context.next_request_meter(), chat.cost)
+        has_price = not lacks_price(session.conversation.expected_state)
+        chat.composer.show_window_meter(session.context.next_request_meter(), chat.cost, has_price=has_price)
         chat.composer.price.show_next_message_cost(
             session.context.next_message_cost(), session.context.estimate_saving_of_markers
         )
@@ -834,6 +836,7 @@ class MainWindow(WindowFrame):
             self.switch_to_page("timeline" if place.kind == "fold" else "chat")
             if self.current_session is not None and self.current_session.id == place.conversation:
                 self._show_linked_place(place)
+                self.focus_current_composer()
             else:
                 self.go_to_conversation(place.conversation, lambda: self._show_linked_place(place))
 

@@ -36,6 +36,7 @@ class ModelActions(QObject):
         self.chooser.edit_wanted.connect(self._open_model_dialog)
         self.chooser.connect_wanted.connect(self.open_connect_dialog)
         window.top.model.choice_wanted.connect(self.open_model_chooser)
+        window.window_actions.set_action_handler("model-price", self.edit_current_model)
 
     def open_model_chooser(self) -> None:
         window, bench, session = self._window, self._window.current_workbench, self._window.current_session
@@ -101,6 +102,15 @@ class ModelActions(QObject):
 
     def _on_connect_dialog_closed(self) -> None:
         self._dialog = None
+
+    def edit_current_model(self) -> None:
+        """To set its price above all, where none is known."""
+
+        def open_if_known(models: Sequence[ModelChoice]) -> None:
+            for model in [model for model in models if model.name == self._window.current_model]:
+                self._open_model_dialog(model)
+
+        self._window.run_for_window(self._setup.list_known_models(), then=open_if_known)
 
     def _open_model_dialog(self, model: ModelChoice) -> None:
         from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog

@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
+from helix_desktop.engine.facts import ModelRole
+from helix_desktop.engine.state.moment import Moment
 from helix_desktop.fast_dataclass import dataclass
+
+# These cost nothing, so no price of theirs is asked for.
+LOCAL_PROVIDERS = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "demo"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +113,9 @@ class ModelSetupPort(Protocol):
 
     async def reset_model_values(self, model: str) -> None:
         """Back to what provider and catalogue say: corrections and learned limits go."""
+
+
+def lacks_price(state: Moment) -> bool:
+    """Whether no price is known for the main model, although it runs elsewhere."""
+    chosen = state.settings.model_for_role(ModelRole.MAIN)
+    return chosen is not None and chosen.price_input <= 0 and chosen.model.partition("/")[0] not in LOCAL_PROVIDERS

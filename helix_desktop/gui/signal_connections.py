@@ -226,6 +226,7 @@ def _wire_top_bar(window: MainWindow) -> None:
     panel = window.context_panel
     panel.policy.chosen.connect(lambda name: _choose_policy_or_mode(window, "policy", name))
     panel.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
+    panel.figures.intent_requested.connect(partial(chat_action_handling.handle_intent, window))
     panel.comparison_wanted.connect(window.window_actions["lab"].trigger)
     panel.side_panel_wanted.connect(window.toggle_side_panel)
     panel.fold_wanted.connect(window.window_actions["fold-handover"].trigger)
@@ -305,6 +306,7 @@ def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
     connect_side(chat.approvals.answered, partial(_answer_and_focus_composer, window))
     connect_side(chat.foreign.continuing, partial(_act_on_conversation, window, "fork"))
     connect_side(chat.foreign.taking_over, window.sharing.take_over_shown_conversation)
+    connect_side(chat.rewrite_cost.price_wanted, actions["model-price"].trigger)
     connect_side(chat.way_on.settings_wanted, window.settings_wanted.emit)
     connect_side(chat.way_on.going_on, actions["resume"].trigger)
     connect_side(chat.transcript.intent_requested, partial(chat_action_handling.handle_intent, window))
@@ -401,7 +403,7 @@ def _wire_page(window: MainWindow, name: str, page: Any) -> None:
         page.storage_settings_wanted.connect(lambda: window.settings_wanted.emit("storage"))
         page.bar.show_find_shortcut(_shortcut_hint(window, "find"))
     elif name == "changes":
-        page.notice_wanted.connect(window.notices.show_notice)
+        page.notice_wanted.connect(lambda words, button: window.notices.show_notice(words, **button))
         page.agent_message_written.connect(partial(_send_comment_to_agent, window))
 
 

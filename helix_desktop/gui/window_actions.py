@@ -128,6 +128,7 @@ def _conversation_actions() -> tuple[WindowAction, ...]:
         WindowAction("lab", tr("What would other settings have cost here?"), context),
         WindowAction("compare-presets", tr("What would each preset have cost in my last conversations?"), context),
         WindowAction("model", tr("Choose a model"), context, "Ctrl+M"),
+        WindowAction("model-price", tr("Set the model's price…"), context),
         WindowAction("mode", tr("Choose the permission mode"), context, "Ctrl+Shift+M"),
         WindowAction("help", tr("Help"), helping, "F1"),
         WindowAction("tour", tr("Take the tour"), helping),

@@ -105,9 +105,7 @@ class WorkspaceActions:
             if damaged:
                 names = ", ".join(name[:12] for name in damaged[:3]) + (", …" if len(damaged) > 3 else "")
                 left_out = format_count(
-                    len(damaged),
-                    "{n} entry is damaged and was left out:",
-                    "{n} entries are damaged and were left out:",
+                    len(damaged), "{n} entry is damaged and was left out:", "{n} entries are damaged and were left out:"
                 )
                 window.notices.show_notice(f"{words}\n{left_out} {names}", stays=NOTICE_MILLISECONDS)
             else:

@@ -185,8 +185,6 @@ def _managed_agent_part(value: Mapping[str, object], kind: str) -> ReplyPart | N
         return Reasoning(text_of_message_content(value.get("content")))
     if kind in _AGENT:
         return ToolCall(
-            text_at(value, "id") or "call",
-            text_at(value, "name") or "tool",
-            arguments_json(value.get("input")),
+            text_at(value, "id") or "call", text_at(value, "name") or "tool", arguments_json(value.get("input"))
         )
     return None

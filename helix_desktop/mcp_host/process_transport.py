@@ -75,10 +75,7 @@ def _keep_server(argv: Sequence[str], lifeline: int) -> list[str]:
 
 
 async def _read_process_messages(
-    process: Process,
-    to_session: MemoryObjectSendStream[Incoming],
-    record: ServerLog,
-    lost: Callable[[], None],
+    process: Process, to_session: MemoryObjectSendStream[Incoming], record: ServerLog, lost: Callable[[], None]
 ) -> None:
     """Pass on messages until the process closes its output or sends one that is too long."""
     printed = cast(asyncio.StreamReader, process.stdout)

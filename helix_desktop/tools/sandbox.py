@@ -120,12 +120,7 @@ class Sandbox:
         return "/tmp" if self.kind is SandboxKind.BUBBLEWRAP and not outside else str(self.scratch)  # noqa: S108 -- as above
 
     def build_environment(
-        self,
-        environ: Mapping[str, str],
-        *,
-        network: bool,
-        free: bool = False,
-        opened: CommandOpenings = NOTHING_OPENED,
+        self, environ: Mapping[str, str], *, network: bool, free: bool = False, opened: CommandOpenings = NOTHING_OPENED
     ) -> dict[str, str]:
         temporary = self.temporary_folder(outside=free)
         more = opened_variables(opened, network=network)

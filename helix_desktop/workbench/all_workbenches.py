@@ -147,8 +147,7 @@ class Workbenches:
             raise NotFound(f"{folder} is not a folder.", remedy="Nothing was created. Choose another folder.")
         models = await self._last_chosen_models()
         return await self._open_new_workspace(
-            await join_shared_workspace(self._known, address, key, name, folder, self.secrets),
-            models,
+            await join_shared_workspace(self._known, address, key, name, folder, self.secrets), models
         )
 
     async def _last_chosen_models(self) -> dict[str, str]:

@@ -37,12 +37,15 @@ COPIES = "copies"  # The folder with the copies of the workspace's folders.
 
 @dataclass(frozen=True, slots=True)
 class FileUndoResult:
-    """`restored`: all paths that are as they were, deleted ones and folders among them. The counts are of files alone."""
+    """`restored`: all paths that are as they were, deleted ones and folders among them. The counts are of files alone.
+    `fact`: what was recorded, where to undo that is an exact redo.
+    """
 
     restored: tuple[str, ...] = ()
     paths_left_alone: tuple[tuple[str, str], ...] = ()
     files_put_back: int = 0
     files_deleted: int = 0
+    fact: FilesChanged | None = None
 
 
 class FileChangesWorkbench(Protocol):
@@ -253,7 +256,8 @@ class FileChanges:
         wanted = change_restoring.restore_steps(planned, chosen)
         already = [one for one in planned if one.how is turn_changes.UndoOutlook.ALREADY]
         done = await change_restoring.restore_paths(self.workspace_checkpoints, wanted, already=already)
-        return await self._record_undo(done, wanted, left, conversation, undoes)
+        undone = await self._record_undo(done, wanted, left, conversation, undoes)
+        return replace(undone, fact=None) if already else undone  # Its fact says that these were undone by it.
 
     async def undo_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> FileUndoResult:
         """Take back some hunks of a text. What has changed elsewhere in it since stays."""
@@ -304,7 +308,7 @@ class FileChanges:
         steps = [(step.now, step.target) for step in wanted if step.path in restored]
         back = sum(target is not None and target.kind is not PathKind.FOLDER for _, target in steps)
         deleted = sum(now is not None and now.kind is not PathKind.FOLDER for now, target in steps if target is None)
-        return FileUndoResult(names, paths_left, back, deleted)
+        return FileUndoResult(names, paths_left, back, deleted, fact)
 
     async def append_change_fact(self, conversation: str, fact: FilesChanged | ChangeKept) -> Sequence[Recorded]:
         session = await self._bench.open_session(conversation)

@@ -67,9 +67,7 @@ class StepDifferences:
         return await change_restoring.merge_with_other_changes(self._checkpoints(), backwards)
 
     def join_differences(
-        self,
-        differences: Sequence[Difference],
-        shown: Callable[[Sequence[PathChange]], Sequence[PathChange]],
+        self, differences: Sequence[Difference], shown: Callable[[Sequence[PathChange]], Sequence[PathChange]]
     ) -> list[FileChange]:
         by_path: dict[str, list[ChangeSource]] = {}
         for source, changes in differences:

@@ -35,12 +35,16 @@ class State:
     why: str = ""
 
 
+_UNDO = FilesChanged(Stored(Digest(bytes(32)), 1), Digest(bytes(32)), Digest(bytes(32)), 1, by="undo")
+
+
 @dataclass
 class Undone:
     restored: Sequence[str] = ()
     paths_left_alone: Sequence[tuple[str, str]] = ()
     files_put_back: int = 0
     files_deleted: int = 0
+    fact: FilesChanged | None = None
 
 
 @dataclass
@@ -85,9 +89,12 @@ class FakeChanges(StandIn):
         self.versions_of = dict(files)
         self.now = {place: after for place, (_, after) in files.items() if after}
 
-    def _files(self) -> list[FileChange]:
+    def _files(self, *, undo: bool = False) -> list[FileChange]:
+        """Those of the turn, or of its `undo`, which is the other way round."""
         found = []
         for place, (before, after) in self.versions_of.items():
+            if undo:
+                before, after = after, before  # noqa: PLW2901 - the other way round
             change = PathChange(f"0/{place}", _item(before), _item(after))
             added, removed = diff_hunks.count_changed_lines(before, after)
             found.append(FileChange(change, place, added, removed, "edit_file", 31))
@@ -122,7 +129,8 @@ class FakeChanges(StandIn):
         return self._files()
 
     async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
-        return self._files()
+        is_undone = any(self.now.get(place, b"") == versions[0] for place, versions in self.versions_of.items())
+        return self._files(undo=sources[0].fact.by == "undo" and is_undone)
 
     async def changes_since_checkpoint(self, checkpoint: Digest, *, folders: bool = False) -> Sequence[FileChange]:
         return self._files()
@@ -172,14 +180,15 @@ class FakeChanges(StandIn):
             f for f in files if self._planned(f).how is UndoOutlook.RESTORE or choices.get(f.path_of_change) == "before"
         ]
         for file in wanted:
-            self.now[file.place] = self.versions_of[file.place][0]
-        return Undone([file.place for file in wanted])
+            versions = self.versions_of[file.place]
+            self.now[file.place] = next(each for each in versions if _item(each) == file.change.before)
+        return Undone([file.place for file in wanted], fact=_UNDO)
 
     async def undo_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> Undone:
         before, after = self.versions_of[file.place]
         chosen = [hunk for hunk in diff_hunks.find_hunks(before, after) if hunk.stable_id in ids]
         self.now[file.place] = diff_hunks.revert_hunks(before, after, self.now[file.place], chosen)
-        return Undone([file.place])
+        return Undone([file.place], fact=_UNDO)
 
     def path_on_disk(self, file: FileChange) -> Path:
         return Path("/nowhere") / file.place

@@ -64,6 +64,7 @@ from helix_desktop.gui.signal_connections import wire_window
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript import chat_actions
+from helix_desktop.gui.transcript.chat_actions import RewindConversation
 from helix_desktop.gui.window_state_file import WindowMemory
 from helix_desktop.program_settings import ASK_ABOVE, ProgramSettings
 from helix_desktop.project.project_item import ProjectItem
@@ -594,6 +595,28 @@ def test_an_error_is_a_notice_with_what_to_do(window: MainWindow) -> None:
         InvalidInput("Cannot rewind while the agent is working.", remedy="Stop the agent first (Esc).")
     )
     assert window.notices.shown_text == "Cannot rewind while the agent is working. Stop the agent first (Esc)."
+
+
+def test_a_rewind_can_be_undone_from_its_notice(window: MainWindow, session: FakeSession) -> None:
+    before = [each.seq for each in session.state.facts_on_path()]
+    seq = next(each.seq for each in session.state.facts if isinstance(each.fact, UserSaid))
+    chat_action_handling.handle_intent(window, RewindConversation(seq))
+    (box,) = window.findChildren(QMessageBox)
+    next(each for each in box.buttons() if each.text().replace("&", "") == "Rewind").click()
+    assert window.notices.shown_text == "Conversation rewound."
+    assert window.notices._button.text() == "Undo"
+    assert not set(before) <= {each.seq for each in session.state.facts_on_path()}
+    window.window_actions["undo"].trigger()
+    assert set(before) <= {each.seq for each in session.state.facts_on_path()}
+
+
+def test_a_click_on_the_conversation_that_is_open_gives_the_keyboard_to_its_message(
+    window: MainWindow, session: FakeSession
+) -> None:
+    assert QTest.qWaitForWindowActive(window)
+    window.sidebar.list.setFocus()
+    window.sidebar.list.opened.emit(session.id)
+    assert window.chat.composer.text.hasFocus()
 
 
 @pytest.mark.parametrize(("way", "words"), [("key", "about $0.030"), ("command", "about $0.030"), ("free", "no model")])

@@ -151,6 +151,13 @@ async def test_an_undo_of_an_earlier_turn_is_listed_with_it_and_can_be_redone(de
     await changes.undo_file_changes(await changes.changes_with_folders([source]), conversation=session.id)
     assert (folder / "both").read_text() == "c"
     assert await listed() == [("1–3", ["b", "both", "c"])]
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    found = [source for turn in await changes.turns_with_changes(session.id) for source in turn.sources][-1:]
+    result = await changes.undo_file_changes(await changes.changes_with_folders(found), conversation=session.id)
+    assert result.fact is not None
+    put_back = ChangeSource(session.id, 0, 0.0, result.fact)
+    await changes.undo_file_changes(await changes.changes_with_folders([put_back]), conversation=session.id)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before, "exact"
 
 
 @pytest.mark.parametrize("before_more", [False, True])

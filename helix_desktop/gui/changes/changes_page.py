@@ -4,7 +4,7 @@ import asyncio
 import re
 import stat
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -48,12 +48,12 @@ SHOWN_FILE = re.compile(rf".*\.({_SHOWN_SUFFIXES}{_SOURCE_SUFFIXES})", re.IGNORE
 
 class ChangesPage(QWidget):
     """Shows what each turn did to files. `intent_wanted` is for the window, as on every page;
-    `agent_message_written` carries a message for the agent, `notice_wanted` one for the user.
+    `agent_message_written` carries a message for the agent, `notice_wanted` one for the user and its button.
     """
 
     intent_wanted = Signal(object)
     agent_message_written = Signal(str)
-    notice_wanted = Signal(str)
+    notice_wanted = Signal(str, dict)
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -86,7 +86,7 @@ class ChangesPage(QWidget):
         self.columns.clicked.connect(self._toggle_side_by_side)
         self.undo_button.clicked.connect(self._ask_what_to_undo)
         self.cover_button.clicked.connect(self._ask_which_folders_to_cover)
-        self.commit_button.notice_wanted.connect(self.notice_wanted)
+        self.commit_button.notice_wanted.connect(lambda words: self.notice_wanted.emit(words, {}))
         self.undo.undone.connect(self._on_undone)
         self.body.undo_wanted.connect(lambda: self.undo.plan_and_confirm_undo([self._shown] if self._shown else []))
         self.body.keep_wanted.connect(lambda: self._mark_hunk_kept(""))
@@ -340,8 +340,8 @@ class ChangesPage(QWidget):
         elif turn is not None:
             self.undo.ask_what_to_undo(turn, self._turns, self._undone)
 
-    def _on_undone(self, words: str) -> None:
-        self.notice_wanted.emit(words)
+    def _on_undone(self, words: str, button: Mapping[str, object]) -> None:
+        self.notice_wanted.emit(words, button)
         self.reload_changes()
 
     def _turn_of_selected_row(self) -> TurnOfChanges | None:

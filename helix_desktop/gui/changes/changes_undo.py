@@ -1,5 +1,6 @@
 """Undoes what turns, steps and hunks did to files, and redoes it; asked first."""
 
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from helix_desktop.engine.changes.turn_changes import (
     undone_seqs,
     without_user_undos,
 )
+from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog
 from helix_desktop.gui.sentence_translation import join_sentences
@@ -28,9 +30,9 @@ MOST_STEPS = 8  # The menu offers this many steps of a turn, and this many undon
 
 
 class ChangesUndo(QObject):
-    """`button` is where its menu opens. `undone` carries what came of it, in words."""
+    """`button` is where its menu opens. `undone` carries what came of it, in words, and the button for it of a notice."""
 
-    undone = Signal(str)
+    undone = Signal(str, dict)
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, button: QPushButton) -> None:
         super().__init__(button)
@@ -142,29 +144,40 @@ class ChangesUndo(QObject):
                 then=lambda versions: ThreeVersionsDialog(self._theme, place, versions, self._button, redo=redo).open(),
             )
 
-    def _report_undone_hunk(self, undone: FileUndoResult) -> None:
-        if not undone.restored or undone.paths_left_alone:
-            self._report_undone(undone)
-        else:
-            self.undone.emit(tr("The change was undone. The rest of the file stays as it is."))
-
-    def _report_undone(self, undone: FileUndoResult) -> None:
+    def _report_undone(self, undone: FileUndoResult, *, words: str = "", again: str = "") -> None:
+        """`again`: what the button that takes it back is called; Redo after an undo. `words`: in place of counts, for a hunk."""
         deleted = undone.files_deleted
         # If only folders were restored, they are counted instead.
         back = undone.files_put_back or (0 if deleted else len(undone.restored))
-        words = [format_count(back, "{n} file was restored.", "{n} files were restored.")] if back else []
-        words += [format_count(deleted, "{n} file was deleted.", "{n} files were deleted.")] if deleted else []
-        lines = [join_sentences(*words) or tr("No files were restored.")]
+        done = [format_count(back, "{n} file was restored.", "{n} files were restored.")] if back else []
+        done += [format_count(deleted, "{n} file was deleted.", "{n} files were deleted.")] if deleted else []
+        counted = join_sentences(*done) or tr("No files were restored.")
+        lines = [words if words and undone.restored and not undone.paths_left_alone else counted]
         lines += [
             tr("{place} was not changed: {why}.", place=place, why=why.rstrip("."))
             for place, why in undone.paths_left_alone[:6]
         ]
-        self.undone.emit("\n".join(lines))
+        button = {}
+        if undone.fact is not None:
+            button = {"button": again or tr("Redo"), "act": partial(self._take_back, undone.fact, again)}
+        self.undone.emit("\n".join(lines), button)
+
+    def _take_back(self, fact: FilesChanged, again: str) -> None:
+        """The undo of an undo is exact: nothing is asked, and what somebody changed since is left alone."""
+        if (changes := self._changes) is not None:
+            source = ChangeSource(self._conversation, 0, time.time(), fact)
+
+            async def put_back() -> FileUndoResult:
+                found = await changes.changes_with_folders([source])
+                return await changes.undo_file_changes(found, conversation=source.conversation)
+
+            self._run_undo_work(put_back(), then=partial(self._report_undone, again="" if again else tr("Undo")))
 
     def undo_hunk(self, file: FileChange, hunk: str) -> None:
         if self._changes is not None:
             work = self._changes.undo_hunks(file, [hunk], conversation=self._conversation)
-            self._run_undo_work(work, then=self._report_undone_hunk)
+            words = tr("The change was undone. The rest of the file stays as it is.")
+            self._run_undo_work(work, then=partial(self._report_undone, words=words))
 
     def _run_undo_work(self, work: Coroutine[Any, Any, Any], *, then: Callable[[Any], object]) -> None:
         self._doing.run_in_background(work, then=then, owner=self)

@@ -54,7 +54,7 @@ class Composer(QWidget):
         self._edited = 0
         # The draft that was set aside while the user edits an earlier message.
         self._interrupted_draft: tuple[UserPart, ...] = ()
-        self._measured, self._cost = UNKNOWN_METER, 0.0
+        self._measured, self._cost = UNKNOWN_METER, ""
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
         self._was_empty = True
@@ -149,13 +149,16 @@ class Composer(QWidget):
             self.drafts.move_draft(before, after)
             self._begun_from_new = after
 
-    def show_window_meter(self, meter: WindowMeter = UNKNOWN_METER, cost: float = 0.0) -> None:
+    def show_window_meter(
+        self, meter: WindowMeter = UNKNOWN_METER, cost: float = 0.0, *, has_price: bool = True
+    ) -> None:
         """The attachments are added to it."""
-        self._measured, self._cost = meter, cost
+        unknown = "" if has_price else tr("no price is known")
+        self._measured, self._cost = meter, format_dollars(cost) if cost >= 0.0005 else unknown
         self._update_meter_with_attachments()
 
     def _update_meter_with_attachments(self) -> None:
-        meter, cost = self._measured, self._cost
+        meter = self._measured
         attached = round(self.attachments.attached_token_count * meter.factor) if meter.window else 0
         more = {ContextKind.CONVERSATION: attached}
         ordered = [(kind, meter.parts.get(kind, 0) + more.get(kind, 0)) for kind in ContextKind]
@@ -163,7 +166,7 @@ class Composer(QWidget):
         figures = describe_window_fill(ordered, meter.window)
         if meter.is_estimate and sum(meter.parts.values()) + attached <= meter.window:
             figures = f"≈ {figures}"
-        self._figures.setText(f"{figures} · {format_dollars(cost)}" if cost >= 0.0005 else figures)
+        self._figures.setText(" · ".join(filter(None, (figures, self._cost))))
         self.context_button.setToolTip(self.meter.toolTip())
         self.context_button.setAccessibleDescription(self.meter.toolTip())
         self._fit_controls_to_width()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.context_usage import PendingRewrite
@@ -21,7 +22,9 @@ LEAST_DOLLARS = 0.01  # Smaller costs are not shown, however cheap the turn is.
 
 
 class RewriteCostLine(QWidget):
-    """Hidden where the last turn wrote hardly anything again that could have been avoided."""
+    """Hidden where the last turn wrote hardly anything again that could have been avoided. `price_wanted`: of the model."""
+
+    price_wanted = Signal()
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -29,14 +32,19 @@ class RewriteCostLine(QWidget):
         self._session: Session | None = None
         self._is_warning = False  # True if the line shows what the user's choice will cost.
         self._words = build_plain_label("", "muted", self)
+        self._set_price = build_push_button(tr("Set the price…"), self, self.price_wanted.emit)
         close = build_push_button(tr("Hide"), self, self.hide)
-        build_row((self._words, 1), close, owner=build_centred_column(self, theme), margins=(0, 4, 0, 4))
+        build_row(
+            (self._words, 1), self._set_price, close, owner=build_centred_column(self, theme), margins=(0, 4, 0, 4)
+        )
         self.hide()
 
     def warn_before_message(self, session: Session) -> None:
         """Says, once, what a choice of the user would cost with the next message, or that no limit can act."""
         words = describe_pending_rewrite(session.context.pending_rewrite())
-        words = words or describe_missing_price(session.context.unpriced_model())
+        unpriced = describe_missing_price(session.context.unpriced_model())
+        self._set_price.setVisible(not words and bool(unpriced))
+        words = words or unpriced
         if (words and words != self._words.text()) or (self._is_warning and not words):
             self._words.setText(words)
             self.setVisible(bool(words))
@@ -57,6 +65,7 @@ class RewriteCostLine(QWidget):
     def _show_costs(self, session: Session, requests: Sequence[RequestCost]) -> None:
         words = describe_avoidable_costs(requests)
         if session is self._session and not self._is_warning:
+            self._set_price.hide()
             self._words.setText(words)
             self.setVisible(bool(words))
 

@@ -132,10 +132,7 @@ def describe_untrusted_items(items: Sequence[ProjectItem]) -> str:
     words = {
         "rules": tr("The rules in {name} are used only after you trust them.", name=item.name),
         "skill": tr("The skill {name} in this folder is used only after you trust it.", name=item.name),
-        "command": tr(
-            "The slash command /{name} in this folder can be used only after you trust it.",
-            name=item.name,
-        ),
+        "command": tr("The slash command /{name} in this folder can be used only after you trust it.", name=item.name),
         "hook": tr("The hook {name} in this folder runs only after you trust it.", name=item.name),
         "agent": tr("The agent {name} in this folder is used only after you trust it.", name=item.name),
     }

@@ -23,7 +23,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import context_kind_name, format_token_count
 from helix_desktop.gui.inspector import context_figures
 from helix_desktop.gui.inspector.context_figures import ListedBlock
-from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes
+from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes, build_savings_boxes
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared import widgets
@@ -211,9 +211,7 @@ class ContextInspector(QWidget):
         # For a past moment, the savings are shown at the prices of that time.
         session = self._session if self._is_at_present else None
         paid = session.conversation.state if session is not None else state
-        rows = context_figures.build_savings_rows(context_usage.compute_savings(paid))
-        for number, (words, figure, good) in enumerate(rows):
-            yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 10)
+        yield from build_savings_boxes(ink, width, paid)
         if self._is_at_present:
             yield from self._build_coming_up_boxes(ink, width)
         yield from self._build_block_list_boxes(ink, width, state)

@@ -6,10 +6,9 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal, SignalIns
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
-from helix_desktop.engine import context_policy, context_usage
+from helix_desktop.engine import context_policy
 from helix_desktop.gui import tab_order
-from helix_desktop.gui.inspector.context_figures import build_savings_rows
-from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes
+from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes, build_savings_boxes
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.policy_names import list_policy_choices
@@ -22,7 +21,7 @@ from helix_desktop.gui.views.boxes_view import BoxesView
 from helix_desktop.gui.views.choice_pill import PolicyChoicePill
 from helix_desktop.gui.workbench_types import Session
 
-PANEL_WIDTH = 400
+PANEL_WIDTH, WIDER_PANEL = 400, 620
 
 
 class ContextPanel(QWidget):
@@ -86,26 +85,29 @@ class ContextPanel(QWidget):
         def build_panel_boxes(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
             meter = session.context.next_request_meter()
             yield from build_context_boxes(ink, width, session.conversation.expected_state, meter, "")
-            rows = build_savings_rows(context_usage.compute_savings(session.conversation.state))
-            rows = [*rows, *([(next_price, "", False)] if next_price else [])]
-            for number, (words, figure, good) in enumerate(rows):
-                yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 12)
+            yield from build_savings_boxes(ink, width, session.conversation.state)
+            if next_price:
+                yield FigureBox(ink, width, next_price, "")
 
         self.figures.show_boxes(build_panel_boxes)
         self._place_panel()
 
     def _place_panel(self) -> None:
-        """Above the meter, within the window; where that is not high enough, the figures scroll."""
+        """Above the meter, within the window. Where that is not high enough, it is wider; where even that is not, the figures scroll."""
         window, px = self._window, self._theme.zoomed_pixels
-        self.figures.setFixedWidth(min(px(PANEL_WIDTH), window.width() - px(24)) - px(36))
-        self.figures.setFixedHeight(self.figures.height_of_boxes())
-        wide = self.figures.width() + px(36)
         end = self._opener.mapTo(window, QPoint(self._opener.width(), 0))
-        missing = self._column.totalHeightForWidth(wide) - (end.y() - px(18))
+        for width in (PANEL_WIDTH, WIDER_PANEL):
+            wide = min(px(width), window.width() - px(24))
+            self.figures.setFixedWidth(wide - px(36))
+            self.figures.setFixedHeight(self.figures.height_of_boxes())
+            missing = self._column.totalHeightForWidth(wide) - (end.y() - px(18))
+            if missing <= 0:
+                break
         if missing > 0:
             self.figures.setFixedHeight(max(self.figures.height() - missing, px(60)))
         bar = Qt.ScrollBarPolicy.ScrollBarAsNeeded if missing > 0 else Qt.ScrollBarPolicy.ScrollBarAlwaysOff
         self.figures.setVerticalScrollBarPolicy(bar)
+        self.figures.setViewportMargins(0, 0, px(8) if missing > 0 else 0, 0)  # The bar keeps clear of the figures.
         high = self._column.totalHeightForWidth(wide)
         top = max(end.y() - px(10) - high, px(8))
         self.setGeometry(QRect(max(min(end.x() - wide, window.width() - wide), 0), top, wide, high))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
-from helix_desktop.engine.context_usage import WindowMeter
+from helix_desktop.engine.context_usage import WindowMeter, compute_savings
 from helix_desktop.engine.messages import ContextKind
 from helix_desktop.engine.state.moment import Moment
 from helix_desktop.gui.context_meter import (
@@ -15,9 +15,11 @@ from helix_desktop.gui.context_meter import (
     format_token_count,
     paint_meter_bar,
 )
-from helix_desktop.gui.inspector.context_figures import newest_handover_name
+from helix_desktop.gui.inspector.context_figures import build_savings_rows, newest_handover_name
+from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox, build_heading_box
 from helix_desktop.gui.transcript.call_and_fold_boxes import draw_dashed_ring
+from helix_desktop.gui.transcript.chat_actions import SetModelPrice
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.translation import tr
 
@@ -125,3 +127,13 @@ def build_context_boxes(
     if held := state.count_recallable_tokens():
         dot = ink.theme.fill_colour_of_kind(ContextKind.OUTPUT)
         yield FigureBox(ink, width, tr("Stored, can be recalled"), format_token_count(held), dot=dot, ring=True)
+
+
+def build_savings_boxes(ink: DrawingStyle, width: float, state: Moment) -> Iterator[LayoutBox]:
+    """What was sent, paid and saved; where no price is known, the way to set it."""
+    savings = compute_savings(state)
+    for number, (words, figure, good) in enumerate(build_savings_rows(savings)):
+        yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 10)
+    if lacks_price(state) and not savings.paid:
+        unknown = f"{tr('no price is known')} · {tr('Set the price…')}"
+        yield FigureBox(ink, width, tr("Cost so far"), unknown, accent=True, act=SetModelPrice())

@@ -16,6 +16,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWor
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome, RunReplay
 from helix_desktop.gui.sentence_translation import translate_sentences
+from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.shared.widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.translation import format_percent, tr
 from helix_desktop.gui.workbench_types import Workbench
@@ -39,6 +40,7 @@ class ReplayLabDialog(TransientDialog):
         title = tr("What would other settings have cost here?") if alone else tr("What each preset would have cost")
         super().__init__(title, parent, 760, 320)
         self._bench, self._runner, self._count = bench, runner, len(conversations)
+        self._paid, self._dollars_per_token = sum(row.cost for row in conversations), 0.0
         self._names, self._window = dict(policies), conversations[0].window
         self.answer = build_plain_label(tr("Replaying…"), "title", self)
         self._bar = QProgressBar(self, textVisible=False)
@@ -73,6 +75,9 @@ class ReplayLabDialog(TransientDialog):
 
     def _show_outcomes(self, outcomes: Sequence[PolicyOutcome]) -> None:
         self._bar.hide()
+        # What was paid is what the preset in use cost, as the meter and the timeline show it.
+        in_use = next((one.billed for one in outcomes if one.policy == self._bench.policy_name), 0)
+        self._dollars_per_token = self._paid / in_use if in_use else 0.0
         self.answer.setText(self._describe_cheapest(min(outcomes, key=self._rank_by_shown_cost)))
         for column, head in enumerate((tr("Preset"), tr("Cost"), tr("Peak"), tr("In view"), "")):
             self._table.addWidget(build_plain_label(head, "faint", self, wraps=False), 0, column)
@@ -97,7 +102,9 @@ class ReplayLabDialog(TransientDialog):
 
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:
         name = self._names[outcome.policy]
-        words = (name, *map(format_percent, (outcome.cost_share, outcome.peak, outcome.in_view)))
+        share, *others = map(format_percent, (outcome.cost_share, outcome.peak, outcome.in_view))
+        dollars = outcome.billed * self._dollars_per_token
+        words = (name, f"{format_dollars(dollars)} · {share}" if dollars else share, *others)
         adopt = build_push_button(tr("Use this preset"), self, partial(self._adopt_policy, outcome.policy), "link")
         adopt.setAccessibleName(f"{tr('Use this preset')}: {name}")
         self._adopting[outcome.policy] = adopt

@@ -7,6 +7,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared import fold_descriptions
 from helix_desktop.gui.shared.figure_formats import DAY_SECONDS, format_dollars, format_duration
@@ -104,6 +105,8 @@ def describe_timeline(story: ConversationTimeline) -> str:
     ]
     if story.dollars[-1]:
         parts.append(format_dollars(story.dollars[-1]))
+    elif lacks_price(story.history):
+        parts.append(tr("no price is known"))
     if story.imported_dollars:
         parts.append(tr("{cost} of this was spent before the import", cost=format_dollars(story.imported_dollars)))
     return ", ".join(parts)

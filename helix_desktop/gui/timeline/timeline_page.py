@@ -21,10 +21,11 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.model_setup_port import lacks_price
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, format_view_as_text
 from helix_desktop.gui.shared.policy_names import list_fold_thresholds
-from helix_desktop.gui.shared.widgets import add_choice, set_surface_look
+from helix_desktop.gui.shared.widgets import add_choice, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
@@ -36,7 +37,7 @@ from helix_desktop.gui.timeline.conversation_timeline import (
 from helix_desktop.gui.timeline.fold_list import FoldList
 from helix_desktop.gui.timeline.fold_panel import FoldPanel, ShownFold
 from helix_desktop.gui.timeline.timeline_chart import TimelineChart
-from helix_desktop.gui.transcript.chat_actions import AskToFold, ShowInChat
+from helix_desktop.gui.transcript.chat_actions import AskToFold, SetModelPrice, ShowInChat
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.gui.workbench_types import Session, Workbench
@@ -79,6 +80,9 @@ class TimelinePage(QWidget):
         self._list_timer.timeout.connect(self._show_chosen_in_panel)
         self._heading = ElidedLabel(self)
         set_widget_look(self._heading, "title")
+        set_price = partial(self.intent_wanted.emit, SetModelPrice())
+        self._price_link = build_push_button(tr("Set the price…"), self, set_price, "link")
+        self._price_link.hide()
         self.menu_button = QPushButton(self)
         set_widget_look(self.menu_button, "chip")
         self._lower = QSplitter(Qt.Orientation.Horizontal, self)
@@ -88,7 +92,8 @@ class TimelinePage(QWidget):
         set_surface_look(self, "page")
 
     def _lay_out_timeline(self) -> None:
-        top = build_column(build_row((self._heading, 1), self.menu_button), self.chart, spacing=8)
+        heading = build_row(self._heading, self._price_link, 1, self.menu_button)
+        top = build_column(heading, self.chart, spacing=8)
         self._theme.keep_lengths_scaled(self, top.setContentsMargins, 24, 12, 16, 8)
         for at, part in enumerate((self.list, self.panel)):
             self._lower.addWidget(part)
@@ -150,9 +155,13 @@ class TimelinePage(QWidget):
         """Updates the chart now and the list in the loop's next pass: both together take longer than a frame."""
         self._has_undrawn_growth = False
         self.chart.extend_timeline_plot()
-        self._heading.set_elided_text(fold_sentences.describe_timeline(self.timeline))
+        self._describe_timeline()
         if self._listed != (self.timeline.change_count, self.timeline.model_window):
             self._list_timer.start()
+
+    def _describe_timeline(self) -> None:
+        self._heading.set_elided_text(fold_sentences.describe_timeline(self.timeline))
+        self._price_link.setVisible(lacks_price(self.timeline.history) and not any(self.timeline.dollars[-1:]))
 
     def choose_fold(self, fold: str) -> None:
         """Chooses a fold, now or once it has been read."""
@@ -181,7 +190,7 @@ class TimelinePage(QWidget):
         session = self._session
         policy = context_policy.policy_from_fact(session.conversation.state.settings.policy) if session else None
         self.chart.plot_timeline(self.timeline, list_fold_thresholds(policy) if policy else ())
-        self._heading.set_elided_text(fold_sentences.describe_timeline(self.timeline))
+        self._describe_timeline()
         yield
         self._refill_fold_list()
         self.list.doItemsLayout()

@@ -133,9 +133,14 @@ class AskToFold:
     kind: FoldKind = FoldKind.HANDOVER
 
 
+@dataclass(frozen=True, slots=True)
+class SetModelPrice:
+    """The price of the main model, which is not known."""
+
+
 ChatIntent = (
     RecallEntry | OpenEntry | OpenPicture | OpenFold | OpenChanges | OpenConversation
     | OpenSubAgent | ShowInChat | OpenLink | EditMessage | RegenerateAnswer | ChooseAnswer
     | ShowRequest | ContinueTurn | RetryModelNow | OpenKeySettings | OpenModelChooser
-    | ForkConversation | RewindConversation | PinPart | AskToFold | UnpinPart
+    | ForkConversation | RewindConversation | PinPart | AskToFold | SetModelPrice | UnpinPart
 )  # fmt: skip

@@ -271,9 +271,7 @@ def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[La
     inner = page.nested_context(items, by, (*page.key_prefix, conversation))
     first = max(0, len(items.all) - NESTED)
     words = format_count(
-        len(items.all),
-        "Open the sub-agent's conversation ({n} item)",
-        "Open the sub-agent's conversation ({n} items)",
+        len(items.all), "Open the sub-agent's conversation ({n} item)", "Open the sub-agent's conversation ({n} items)"
     )
     yield basic_boxes.ActionLineBox(page.ink, page.width, words, chat_actions.OpenConversation(conversation), gap=6)
     for index in range(first, len(items.all)):
@@ -311,7 +309,8 @@ def _build_fold_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     if not isinstance(fact, facts.Folded):
         return
     before, after = sum(each.tokens_before for each in folds), sum(each.tokens for each in folds)
-    undone = not any(each.fold in page.items.history.branch.live for each in folds)
+    own = [each.fold for each in folds if each.kind is fact.kind]  # Markers that a document took along may stay.
+    undone = page.items.history.branch.live.keys().isdisjoint(own)
     words = describe_fold(fact, len(folds), before, after)
     yield FoldLineBox(page.ink, page.width, words, tr("Show"), chat_actions.OpenFold(fact.fold), undone=undone)
 

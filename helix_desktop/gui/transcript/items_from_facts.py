@@ -266,7 +266,7 @@ class TranscriptItems:
         fact = self.all[index].source_fact
         if not isinstance(fact, facts.Folded):
             return []
-        made = self._batches.get(fact.batch, [fact]) if fact.batch else [fact]
+        made = self._batches[fact.batch or fact.fold]
         return [self.history.find_fold(fold.fold) or fold for fold in made]
 
     def running_call_items(self) -> list[int]:
@@ -337,14 +337,15 @@ class TranscriptItems:
 
     def _show_fold_of_parts(self, recorded: facts.Recorded, fact: facts.Folded) -> Iterable[int]:
         self._folds[fact.fold] = fact
-        if fact.batch:
-            self._batches.setdefault(fact.batch, []).append(fact)
+        batch = self._batches.setdefault(
+            fact.batch or fact.fold, []
+        )  # Markers that a document takes along belong to it.
+        batch.append(fact)
         changed: list[int] = []
         if isinstance(fact.cover, facts.PartRef):
             changed.append(self.item_of_fact(fact.cover.seq))
         if fact.kind is facts.FoldKind.EXCERPT:
             return changed
-        batch = self._batches[fact.batch] if fact.batch else [fact]
         first = next(one.fold for one in batch if one.kind is not facts.FoldKind.EXCERPT)
         if first in self._fold_items:
             self._fold_items[fact.fold] = self._fold_items[first]

@@ -114,8 +114,11 @@ class BoxesView(BoxSurface):
     # --- Drawing the boxes
 
     def height_of_boxes(self) -> int:
+        """Of all of them: what a slice has left over is laid out now."""
         if self._width_of_boxes() != self._laid_width:
             self._start_box_layout()
+        for box in self._rest:
+            self._stack.add_box(box)
         return round(self._stack.bottom_edge)
 
     def paintEvent(self, event: QPaintEvent) -> None:

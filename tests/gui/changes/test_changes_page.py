@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from PySide6.QtCore import Qt
@@ -61,7 +62,7 @@ def test_files_stand_under_their_turn_and_what_is_not_covered_is_listed(page: Ch
 def test_a_hunk_is_taken_back_and_another_kept(page: ChangesPage, changes: FakeChanges) -> None:
     first, second = find_hunks(BEFORE, AFTER)
     said: list[str] = []
-    page.notice_wanted.connect(said.append)
+    page.notice_wanted.connect(lambda words, _button: said.append(words))
     page.body.view.hunk_undo_requested.emit(first.stable_id)
     page.body.view.hunk_keep_requested.emit(second.stable_id)
     assert changes.now["src/a.py"] == AFTER.replace(b"LINE 5\n", b"line 5\n")
@@ -83,6 +84,22 @@ def test_an_undo_asks_first_and_what_somebody_else_changed_is_the_users_choice(
     assert changes.undone == [{"0/new.txt": "now"}]
     assert changes.now["src/a.py"] == BEFORE
     assert changes.now["new.txt"] == b"mine\n"
+
+
+def test_what_was_undone_can_be_redone_from_the_notice_and_undone_again(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
+    buttons: list[dict[str, Any]] = []
+    page.notice_wanted.connect(lambda _words, button: buttons.append(button))
+    page.undo.undo_change_sources(page._turns[0].sources, "Undo turn 12")
+    asked = dialog(page, UndoChangesDialog)
+    assert isinstance(asked, UndoChangesDialog)
+    asked.accept()
+    assert changes.now["src/a.py"] == BEFORE
+    for button, content in (("Redo", AFTER), ("Undo", BEFORE), ("Redo", AFTER)):
+        assert buttons[-1]["button"] == button
+        buttons[-1]["act"]()
+        assert changes.now["src/a.py"] == content
 
 
 def test_the_question_tells_what_goes_and_a_redo_speaks_of_the_undo(page: ChangesPage, theme: Theme) -> None:

@@ -63,7 +63,12 @@ def test_a_limit_that_cannot_act_is_told_once_in_each_conversation(window: MainW
     window.chat.bridge.emit_waiting_events()
     assert line.isVisible()
     assert line._words.text().startswith("No price is set for own/scripted, so cost limits have no effect on it.")
-    line.findChildren(QPushButton)[0].click()
+    wanted: list[bool] = []
+    window.window_actions.set_action_handler("model-price", lambda: wanted.append(True))
+    set_price, close = line.findChildren(QPushButton)
+    set_price.click()
+    assert (set_price.text(), wanted) == ("Set the price…", [True])
+    close.click()
     session.tell(MeterChanged(session.id))
     window.chat.bridge.emit_waiting_events()
     assert line.isHidden(), "the user knows it now"
@@ -72,6 +77,7 @@ def test_a_limit_that_cannot_act_is_told_once_in_each_conversation(window: MainW
     window.chat.bridge.emit_waiting_events()
     assert "$0.280" in line._words.text()
     assert line.isVisible()
+    assert set_price.isHidden(), "this is about something else"
     session.rewrite, session.unpriced = None, ""
     session.tell(MeterChanged(session.id))
     window.chat.bridge.emit_waiting_events()

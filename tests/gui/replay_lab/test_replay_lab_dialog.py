@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,20 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
     assert offered(lab) == policies[1:]
     assert "This workspace now uses: Helix preset." in said(lab)
     assert window.context_panel.policy.text() == "Helix preset ▾"
+
+
+def test_money_stands_in_the_lab_as_in_the_meter_where_something_was_paid(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    bench.rows[story.CONVERSATION] = replace(bench.rows[story.CONVERSATION], cost=0.1184)
+    window.window_actions["lab"].trigger()
+    (lab,) = window.findChildren(ReplayLabDialog)
+    QApplication.processEvents()
+    words = [label.text() for label in lab.findChildren(QLabel) if label.text().startswith("$")]
+    assert len(words) == 5
+    name = lab._names[bench.policy_name]
+    cells = [label.text() for label in lab.findChildren(QLabel)]
+    assert cells[cells.index(name) + 1].startswith("$0.118 · "), "what was paid, with as many digits as in the meter"
 
 
 def test_a_preset_that_costs_as_much_as_the_one_in_use_is_not_called_cheaper(

@@ -178,6 +178,18 @@ def test_folds_of_a_batch_are_one_line() -> None:
     assert items.item_of_fold("f2") == items.item_of_fold("f1") == 2
 
 
+def test_the_markers_that_a_document_takes_along_are_told_with_it_in_one_line() -> None:
+    told = Told()
+    told.reply("", call(1))
+    told.returned("c1")
+    told.handover(1, 2, "h1")
+    told.marker(2, "f1", batch="h1")
+    items = grown(told.facts)
+    assert kinds(items).count(TranscriptItemKind.FOLD) == 1
+    assert [fold.fold for fold in items.folds_of_line(items.item_of_fold("h1"))] == ["h1", "f1"]
+    assert items.item_of_fold("f1") == items.item_of_fold("h1")
+
+
 def test_a_rewind_sets_aside_and_restores_the_folds_of_its_time() -> None:
     told = Told()
     told.user("one")
