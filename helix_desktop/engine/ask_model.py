@@ -23,16 +23,16 @@ _THOUGHT = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class ModelInquiry:
-    """`spent` hears each request's cost, `heard` every sign that the model is working."""
+    """`spent` is called with each request's cost, `heard` at every sign that the model works."""
 
     spent: Callable[[Spent], None]
     heard: Callable[[], None] = lambda: None
 
     async def ask_for_text(self, client: ModelClient, request: Request, seconds: float) -> str:
-        """Returns the text of the reply; empty if there is none.
+        """Return the text of the reply, or an empty string.
 
-        Raises ModelFailed, also for a model that hangs or breaks off every time. If thinking used
-        up all the tokens, the question is asked once more without a limit.
+        Raises ModelFailed, even if the model hangs or breaks off every
+        time. If thinking used up all tokens, ask once more without a limit.
         """
         request = replace(request, model=client.model_name)
         try:
@@ -69,7 +69,7 @@ class ModelInquiry:
 
 
 async def request_one_token(client: ModelClient, request: Request, seconds: float) -> list[Spent]:
-    """Sends a request for its effect on the provider's cache. Returns what it cost."""
+    """Send a request for its effect on the provider's cache. Return what it cost."""
     asked = replace(request, model=client.model_name, purpose=Purpose.KEEP_ALIVE, max_output=1)
     async with asyncio.timeout(seconds):
         replies = [delta async for delta in client.stream_reply(asked) if isinstance(delta, Reply)]
@@ -82,13 +82,13 @@ def _text_without_thoughts(reply: Reply) -> str:
 
 
 def build_material_request(text: str, question: str, purpose: Purpose, max_output: int = 0) -> Request:
-    """Builds a separate request: the material, then a question about it."""
+    """Build a separate request: the material, and then a question about it."""
     parts = (Text(f"<material>\n{text}\n</material>"), Text(question))
     return Request("", SYSTEM, (Message(Role.USER, parts),), max_output=max_output, purpose=purpose)
 
 
 def append_question(request: Request, question: str, purpose: Purpose, max_output: int = 0) -> Request:
-    """The conversation's own request, whose prefix is cached and cheap, with a question at its end."""
+    """Return the conversation's own request, whose prefix is cached and cheap, with a question at its end."""
     last = request.messages[-1]
     messages = (*request.messages[:-1], replace(last, parts=(*last.parts, Text(question))))
     asked = replace(request, messages=messages, purpose=purpose, max_output=max_output)

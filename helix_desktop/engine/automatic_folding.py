@@ -1,9 +1,9 @@
-"""Decides, by the policy, what is folded when in one conversation, and carries it out.
+"""Decides, by the policy, what is folded when in one conversation, and does it.
 
 Before a pause that outlives the provider's cache, what pays is folded; otherwise the cache may be kept alive.
-Every strategy has three phases: read without a pause; ask the model while everything goes on; append if the covered
-facts are unchanged. One fold is in progress at a time, and three failures of a kind in a row open its breaker. Nothing
-here ever fails a turn: errors are recorded as `FoldFailed`, and in panic the next step of the ladder is taken.
+Every strategy has three phases: read without a pause; ask the model while work goes on; append if the covered
+facts are unchanged. One fold is made at a time, and three failures of a kind in a row open its breaker.
+Nothing here fails a turn: errors are recorded as `FoldFailed`, and in panic the next measure is tried.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ TO_WRITE = 45.0  # A fold for a pause begins this many seconds before the cache 
 
 
 class FoldPlanner:
-    """Which fold is due. A strategy that failed rests for a while; after some failures in a row until the user says otherwise."""
+    """Finds the fold that is due. A failed strategy rests, or after several failures waits for the user."""
 
     def __init__(self, conversation: Conversation, clock: Clock) -> None:
         self._conversation = conversation
@@ -62,7 +62,7 @@ class FoldPlanner:
 
 
 class FoldSteward:
-    """`apply_due_folds` and `excerpt_large_results` are awaited by the turn; `start_folds_after_turn` and background writing take none of its time."""
+    """`apply_due_folds` and `excerpt_large_results` are awaited by the turn. Other work runs in the background."""
 
     def __init__(self, conversation: Conversation, services: FoldServices) -> None:
         self.conversation = conversation
@@ -88,8 +88,8 @@ class FoldSteward:
     async def excerpt_large_results(
         self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str] | None = None, seqs: Sequence[int] = ()
     ) -> tuple[facts.Fact, ...]:
-        """The excerpts to append behind the batch in one transaction; `keeps`: by call, what it
-        asked to keep; `seqs`: of those at the beginning of the batch that are recorded already.
+        """Return excerpts to append after the batch, in one transaction. `keeps`: by call,
+        what it asked to keep. `seqs`: the first results of the batch, if already recorded.
         """
         try:
             return await self._admission.excerpt_large_outputs(batch, keeps or {}, seqs)
@@ -106,8 +106,8 @@ class FoldSteward:
             return (said, facts.FoldFailed(facts.FoldKind.EXCERPT, error.what))
 
     async def apply_due_folds(self, *, overflowed: bool = False) -> None:
-        """Adopt what is ready, clear what is due, start what is due, and see to it that the next request fits. While
-        a document is being written nothing is cleared: its adoption takes clearing along, and rewrites the prefix once.
+        """Adopt what is ready, clear what is due, start what is due, and see to it that the next request fits. While a
+        document is being written nothing is cleared: its adoption takes clearing along, and rewrites the prefix once.
 
         `overflowed`: the provider has just refused a request as too long, whatever the meter says.
         """
@@ -121,13 +121,13 @@ class FoldSteward:
         self.watch_for_pause()
 
     def start_folds_after_turn(self) -> None:
-        """Start what is due between turns, in the background."""
+        """Start, in the background, what is due between turns."""
         self._start_due_fold()
         self.watch_for_pause()
 
     def watch_for_pause(self) -> None:
-        """If no request follows until the provider's cache runs out (the user leaves, a question waits),
-        what pays is folded while the cache can still be read; where nothing is folded, the cache may be kept alive.
+        """Fold what pays if no request follows before the provider's cache expires (the user leaves, or
+        a question waits), while the cache can still be read. Otherwise, the cache may be kept alive.
         """
         if self._pause is not None:
             self._pause.cancel()
@@ -148,7 +148,7 @@ class FoldSteward:
                     self._spawn(keep_alive(), name=f"keep the cache of {self.conversation.id} alive")
 
     async def fold_on_demand(self, kind: facts.FoldKind, wish: str = "") -> tuple[facts.Recorded, ...]:
-        """Fold on demand. Refused, with the reason, where there is nothing to fold or a fold is being made."""
+        """Fold on demand. Refuses, with the reason, if there is nothing to fold or a fold is being made."""
         if kind is facts.FoldKind.MARKER:
             situation = self.current_situation()
             tail = first_seq_of_tail(situation)
@@ -173,7 +173,7 @@ class FoldSteward:
         return await self._adopt_finished_fold()
 
     async def unfold(self, fold: str) -> tuple[facts.Recorded, ...]:
-        """Take a fold out of force. Refused, with figures, where the view would not fit."""
+        """Deactivate a fold. Refuses, with figures, if the view would not fit."""
         state = self.conversation.state
         if (folded := state.find_fold(fold)) is None:
             raise NotFound(f"There is no fold {fold!r} in this conversation.")
@@ -191,7 +191,7 @@ class FoldSteward:
         return await self.conversation.append_facts(facts.Unfolded(fold))
 
     async def refold(self, fold: str) -> tuple[facts.Recorded, ...]:
-        """Put an undone fold back. ActionRefused where another one crosses it by now."""
+        """Restore an undone fold. Raises ActionRefused if another one now overlaps it."""
         branch = self.conversation.state.branch
         folded = branch.folds.get(fold)
         if folded is None:
@@ -209,14 +209,14 @@ class FoldSteward:
             self._flying.cancel()
 
     async def _discard_ready_fold(self) -> None:
-        """Forget the fold that is ready but not adopted; what it cost stays recorded."""
+        """Drop a fold that is ready but not adopted. Its cost stays recorded."""
         ready, self._ready = self._ready, None
         if ready is not None:
             await self.conversation.append_facts(*ready.spent)
 
     def can_skip_folding(self, tokens: int) -> bool:
-        """Whether nothing is to be done before a step that so many tokens of outputs and messages come in for:
-        they are shown whole and fit, no fold waits to be adopted, and the provider's cache is warm.
+        """Whether a step with so many new tokens needs no folding: they are shown
+        whole and fit, no fold waits to be adopted, and the provider's cache is warm.
         """
         situation = self.current_situation()
         meter = situation.meter
@@ -229,16 +229,16 @@ class FoldSteward:
 
     @property
     def kind_in_progress(self) -> facts.FoldKind | None:
-        """The kind of the fold that is being written; `cancel_fold` stops it."""
+        """Return the kind of the fold being written, which `cancel_fold` stops."""
         return self._flying_plan.kind if self._flying_plan is not None else None
 
     @property
     def has_no_fold_in_work(self) -> bool:
-        """Returns whether no fold is being made and none waits to be adopted."""
+        """Whether no fold is being made or waits to be adopted."""
         return self._flying is None and self._ready is None
 
     async def aclose(self) -> None:
-        """Stop, and let go of what was read; nothing is lost but the fold that was being made."""
+        """Stop, and release what was read. Only the fold being made is lost."""
         if self._pause is not None:
             self._pause.cancel()
         flying = self._flying
@@ -251,7 +251,7 @@ class FoldSteward:
         self._writer.contents.clear_read_contents()
 
     def forecast_folds(self) -> str:
-        """What would be folded next, and why, in a sentence."""
+        """Say in a sentence what would be folded next, and why."""
         if self._flying_plan is not None:
             return f"Fold in progress: {self._flying_plan.kind.value}, because {self._flying_plan.why}."
         situation = self.current_situation(self.conversation.expected_state)
@@ -263,7 +263,7 @@ class FoldSteward:
         return f"Nothing needs folding yet: {situation.meter.format_meter()}. {describe_policy_outlook(situation)}"
 
     def tokens_freed_by_markers(self) -> int:
-        """The tokens that markers for everything old would free; 0 where the policy makes them at the next step anyway."""
+        """Return the tokens that markers for old parts would free, or 0 if the policy makes them at the next step."""
         situation = self.current_situation(self.conversation.expected_state)
         clearing = markers.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
         if clearing is None or markers.find_due_clearing(situation) is not None:
@@ -276,7 +276,7 @@ class FoldSteward:
         return FoldSituation(state, chosen, context_usage.measure_window(state, chosen), self._clock.current_time())
 
     def estimate_fold_cost(self, kind: facts.FoldKind) -> float | None:
-        """About what a fold asked for now costs, in dollars; None where no price is known. Nobody is paid for markers."""
+        """Return the approximate dollars for a fold on demand, or None without a price. Markers cost nothing."""
         chosen = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         plan = None if kind is facts.FoldKind.MARKER else self._plan_on_demand(kind, "")
         if plan is None:
@@ -311,7 +311,7 @@ class FoldSteward:
         self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why))
 
     async def _prepare_fold_document(self, reading: document_writer.DocumentMaterial) -> None:
-        """The task of a fold in flight. Its end is told whatever it is."""
+        """Write the document of a fold, as a task. Its end is reported in any case."""
         plan = reading.plan
         try:
             wait = reading.situation.policy.summary_wait
@@ -326,7 +326,7 @@ class FoldSteward:
             self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why, done=True))
 
     async def _adopt_finished_fold(self) -> tuple[facts.Recorded, ...]:
-        """What the fold in flight came to, adopted."""
+        """Adopt the result of the fold in flight."""
         flying, before = self._flying, self.conversation.state.last_seq
         if flying is not None:
             await asyncio.wait([flying])
@@ -342,8 +342,8 @@ class FoldSteward:
         return recorded
 
     async def adopt_ready_fold(self) -> tuple[facts.Recorded, ...]:
-        """Append what is ready, if the covered facts are still the same; clearing is taken along. What was begun
-        in a turn that is over by now waits for the next one: between turns the last one stays whole.
+        """Append a ready fold if its covered facts are unchanged, and clear as well. One begun
+        in an earlier turn waits for the next, because the last turn stays whole in between.
         """
         ready = self._ready
         if ready is None:
@@ -381,13 +381,13 @@ class FoldSteward:
             await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), clearing.why)
 
     async def _reduce_in_panic(self, *, overflowed: bool) -> None:
-        """The ladder, until the next request fits."""
+        """Take one measure after another until the next request fits."""
         aid = PanicSupport(self.current_situation, self._spawn, self.append_written_fold, self.wait_and_adopt_fold)
         reduction = PanicReduction(self.conversation, self._writer, self._sweeping, aid)
         await reduction.reduce_until_it_fits(overflowed=overflowed)
 
     async def wait_and_adopt_fold(self, seconds: float) -> bool:
-        """Wait for the fold in flight, if there is one, and adopt it. False where it had to be given up."""
+        """Wait for a fold in flight and adopt it. Return False if it had to be given up."""
         flying, plan = self._flying, self._flying_plan
         if flying is None or plan is None:
             return True
@@ -400,7 +400,7 @@ class FoldSteward:
         return True
 
     async def _run_and_record_failure(self, kind: facts.FoldKind, work: Callable[[], Awaitable[object]]) -> None:
-        """A failure of a strategy is recorded and never fails a turn."""
+        """Run work of a strategy. Its failure is recorded and never fails a turn."""
         try:
             await work()
         except HelixError as error:
@@ -412,10 +412,10 @@ class FoldSteward:
 
 
 class DraftSteward(FoldSteward):
-    """Admits what arrives, asks no model and starts nothing."""
+    """Admits what arrives, without asking models or starting folds."""
 
     def start_folds_after_turn(self) -> None:
-        """Nothing: looking for what is due after each turn of a long history would read all turns before it each time."""
+        """Do nothing: searching after each turn of a long history would read all earlier turns again."""
 
 
 def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:
@@ -424,7 +424,7 @@ def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyn
 
 
 def _pays_to_keep_cache(situation: FoldSituation) -> bool:
-    """Thinking needs more than one token; the requests of connected agents are not ours to send."""
+    """Whether keeping the cache alive pays. Not with thinking, nor for connected agents' requests."""
     state, branch = situation.state, situation.branch
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     price = context_usage.estimate_next_message(state, situation.policy)
@@ -441,7 +441,7 @@ def _pays_to_keep_cache(situation: FoldSituation) -> bool:
 
 
 def describe_policy_outlook(situation: FoldSituation) -> str:
-    """What the policy will do later, and from which figures on."""
+    """Describe what the policy will do later, and from which figures on."""
     policy, window = situation.policy, situation.meter.window
     later = []
     if policy.caching == "steps":

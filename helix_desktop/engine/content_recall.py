@@ -1,8 +1,8 @@
 """Recall: brings back originals that were folded, by hash, range, pattern, search or fold.
 
-These are plain coroutines on the ports that return text for a model. They must not know views or
-policies. Everything comes in pages, and a page is shorter than what admission holds back. Otherwise
-a recall would itself be folded, and the agent would recall in circles.
+These are plain coroutines on the ports that return text for a model. They must not know
+views or policies. Everything comes in pages, and a page is shorter than what admission holds
+back. Otherwise a recall would itself be folded, and the agent would recall in circles.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
 
 
 async def find_entry(cache: ContentCache, name: str, beginning: int = 0) -> CacheEntry:
-    """Finds an entry by its whole hash, or by enough first digits to be unique, with so many of its first bytes."""
+    """Return the entry with this hash, or this unique beginning of one, and so many of its first bytes."""
     digest = await resolve_entry_name(cache, name)
     try:
         return await cache.describe_entry(digest, beginning)
@@ -63,7 +63,7 @@ async def find_entry(cache: ContentCache, name: str, beginning: int = 0) -> Cach
 
 
 async def resolve_entry_name(cache: ContentCache, name: str) -> Digest:
-    """The digest that a name stands for. A whole hash may be that of no entry."""
+    """Return the digest for a name. A whole hash may be that of no entry."""
     name = name.strip().strip("\"'`").lower()
     if whole := _WHOLE.search(name):  # The model may have copied the hash with some text of the marker.
         name = whole.group()
@@ -75,7 +75,7 @@ async def resolve_entry_name(cache: ContentCache, name: str) -> Digest:
 
 
 async def _suggest_near_entry(cache: ContentCache, name: str) -> str:
-    """Suggests an entry whose hash begins alike, in case a later digit was mistyped."""
+    """Suggest an entry whose hash begins alike, in case a later digit was mistyped."""
     try:
         near = await cache.resolve_prefix(name[:8])
     except NotFound:
@@ -95,10 +95,10 @@ async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's t
     grep: Grep | None = None,
     whole_tokens: int = 0,
 ) -> str:
-    """Returns an entry, some of its lines, the passages with some words, or the lines that match a
-    pattern. The result is one page at most and says how to continue.
+    """Return an entry, some of its lines, passages with some words, or
+    lines that match a pattern: at most a page, which says how to continue.
 
-    An entry of up to `whole_tokens` comes back whole; a longer one as its beginning and an outline.
+    An entry of up to `whole_tokens` is returned whole, a longer one as its beginning and an outline.
     """
     is_plain = not (lines.strip() or words.strip() or pattern)
     entry = await find_entry(cache, name, 2 * PAGE_BYTES if is_plain else 0)
@@ -134,14 +134,14 @@ def max_tokens_recalled_whole(state: ConversationState | None = None, policy: Po
 
 
 def _fits_whole(tokens: TokenCounter, entry: CacheEntry, whole: int) -> bool:
-    """Counts only where nobody has, and where it may be too much: no token is shorter than a byte."""
+    """Whether an entry fits. Counts tokens only if needed: no token is shorter than a byte."""
     if not whole < entry.stored.size <= PAGE_BYTES:
         return entry.stored.size <= whole
     return (entry.tokens or tokens.count_tokens(entry.beginning.decode("utf-8", "replace"))) <= whole
 
 
 async def _recall_outline(cache: ContentCache, tokens: TokenCounter, entry: CacheEntry) -> str:
-    """The beginning of an entry, and an outline of the rest with the lines to ask for."""
+    """Return an entry's beginning, and an outline of the rest with lines to ask for."""
     stored = entry.stored
     taken = _split_lines(entry.beginning, is_end=len(entry.beginning) >= stored.size)
     text, until = cut_to_page(tokens, taken, 1, BEGINNING_TOKENS)
@@ -157,7 +157,7 @@ async def _recall_outline(cache: ContentCache, tokens: TokenCounter, entry: Cach
 
 
 async def _recall_passages(cache: ContentCache, tokens: TokenCounter, stored: facts.Stored, words: str) -> str:
-    """Returns the passages with the words; of a very long entry only from its beginning."""
+    """Return the passages with the words, of a very long entry only from its beginning."""
     content = await cache.read_range(stored.digest, 0, min(FIND_BYTES, stored.size)) if stored.size else b""
     lines = content.decode("utf-8", "replace").split("\n")
     if len(lines) > 1 and not lines[-1]:
@@ -173,8 +173,8 @@ async def _recall_passages(cache: ContentCache, tokens: TokenCounter, stored: fa
 async def search_entries(
     index: SearchIndex, query: str, *, tool: str = "", limit: int = 10, cache: ContentCache | None = None
 ) -> str:
-    """Finds words in everything the workspace has cached: hash, tool, source, line and a snippet.
-    With a `cache`, the first hits come with the lines around them, which often saves the recall.
+    """Search for words in everything cached. Return hash, tool, source, line and a snippet.
+    With a `cache`, the first hits include lines around them, which often saves a recall.
     """
     if not query.strip():
         raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
@@ -191,7 +191,7 @@ async def search_entries(
 
 
 async def _lines_around_hit(cache: ContentCache, digest: Digest, line: int) -> str:
-    """The lines around a hit; empty if the entry is gone or its lines are too long to show."""
+    """Return the lines around a hit, or nothing if the entry is gone or its lines are too long."""
     try:
         stored = (await cache.describe_entry(digest)).stored
         lines = await read_entry_lines(cache, stored, max(1, line - AROUND), line + AROUND)
@@ -204,7 +204,7 @@ async def _lines_around_hit(cache: ContentCache, digest: Digest, line: int) -> s
 async def compact_entry(
     cache: ContentCache, client: ModelClient, name: str, keep: str, spent: Callable[[facts.Spent], None]
 ) -> str:
-    """Lets a fast model shorten an entry. Raises ModelFailed if it does not answer."""
+    """Let a fast model shorten an entry. Raises ModelFailed if it does not answer."""
     entry = await find_entry(cache, name)
     text = await span_as_text.read_stored_text(cache, entry.stored)
     about = f"{entry.about.tool} {entry.about.source}".strip() or "a tool"
@@ -220,10 +220,10 @@ async def compact_entry(
 async def recall_folded_messages(
     state: ConversationState, cache: ContentCache, tokens: TokenCounter, name: str, words: str = ""
 ) -> str:
-    """Returns the messages a fold covers, word for word, with outputs by their hash. More than a page becomes an entry.
+    """Return a fold's messages word for word, with outputs by hash. More than a page becomes an entry.
 
-    With `words`, returns the passages that contain them, from these messages and their outputs.
-    Without a name, searches everything that summaries cover.
+    With `words`, return passages with them from these messages and
+    their outputs; without a name, from everything that summaries cover.
     """
     branch, asked = state.branch, words.strip()
     folds = [_require_fold(state, name)] if name.strip() or not asked else _live_summaries(state)
@@ -249,7 +249,7 @@ async def _passages_in_messages(
     messages: Sequence[facts.Recorded],
     words: str,
 ) -> str:
-    """The passages with the words. Of equal ones the newest counts; no more outputs are read than there is room for."""
+    """Return passages with the words, of equal ones the newest. Reads only as many outputs as there is room for."""
     texts: list[tuple[str, list[str]]] = []
     room, left = FIND_BYTES, 0
     for message in reversed(messages):
@@ -273,7 +273,7 @@ async def _passages_in_messages(
 
 
 def _is_recall(branch: ConversationBranch, seq: int) -> bool:
-    """Whether an output repeats what stands elsewhere, because a recall brought it."""
+    """Whether an output only repeats something, because a recall brought it."""
     call = call_answered_by(branch, seq)
     return call is not None and call.name in RECALLS
 
@@ -294,7 +294,7 @@ def _live_summaries(state: ConversationState) -> list[facts.Folded]:
 
 
 def format_message(branch: ConversationBranch, recorded: facts.Recorded, *, recalls: bool = True) -> str:
-    """Formats one message as it was said. Reasoning is left out, and unless `recalls`, so are calls that recall."""
+    """Format a message as it was said, without reasoning and, unless `recalls`, without calls that recall."""
     fact, seq = recorded.fact, recorded.seq
     if isinstance(fact, facts.ToolReturned):
         about = describe_output(branch, seq)
@@ -322,7 +322,7 @@ def _format_source(source: DetailSource) -> str:
 
 
 def parse_line_range(words: str) -> tuple[int, int]:
-    """Parses `10-40`, `10-` or `10` into first and last line; 0 as the last means to the end."""
+    """Parse `10-40`, `10-` or `10` into first and last line; 0 means the end."""
     if not words.strip():
         return 1, 0
     match = _LINES.fullmatch(words)
@@ -336,13 +336,13 @@ def parse_line_range(words: str) -> tuple[int, int]:
 
 
 async def read_in_pieces(cache: ContentCache, stored: facts.Stored) -> AsyncIterator[bytes]:
-    """Yields the entry piece by piece. Each piece is checked by itself."""
+    """Yield the entry in pieces, each checked separately."""
     for start in range(0, stored.size, PIECE):
         yield await cache.read_range(stored.digest, start, min(PIECE, stored.size - start))
 
 
 async def read_entry_lines(cache: ContentCache, stored: facts.Stored, first: int, last: int) -> Sequence[str]:
-    """The wanted lines, up to about a page. Those before them are counted but not kept; those after them not read."""
+    """Return the wanted lines, up to about a page. Earlier ones are counted but not kept, later ones not read."""
     if not stored.size:
         return ["(empty)"]
     start = await _find_line_start(cache, stored, first)
@@ -354,13 +354,13 @@ async def read_entry_lines(cache: ContentCache, stored: facts.Stored, first: int
 
 
 def _split_lines(content: bytes, *, is_end: bool) -> list[str]:
-    """The lines that are whole; where the content ends, or there is no other, also the last one."""
+    """Return the complete lines, and an incomplete last one at the content's end or if there is no other."""
     *lines, rest = content.decode("utf-8", "replace").split("\n")
     return [*lines, rest] if (is_end and rest) or not (lines or is_end) else lines
 
 
 async def _find_line_start(cache: ContentCache, stored: facts.Stored, number: int) -> int:
-    """Returns the offset at which a line begins; the end of the entry if there is no such line."""
+    """Return the offset at which a line begins, or the entry's end if there is no such line."""
     before, start = number - 1, 0
     if number == 1:
         return 0
@@ -377,7 +377,7 @@ async def _find_line_start(cache: ContentCache, stored: facts.Stored, number: in
 
 
 def cut_to_page(tokens: TokenCounter, lines: Sequence[str], first: int, limit: int = PAGE_TOKENS) -> tuple[str, int]:
-    """As many lines as fit a page, and the last one's number. A longer line is cut, and the text says so."""
+    """Return as many lines as fit a page, and the last one's number. A longer line is cut, with a note."""
     count = len(lines)
     while count > 1 and _exceeds_page(tokens, "\n".join(lines[:count]), limit):
         count = max(1, count * 3 // 4)

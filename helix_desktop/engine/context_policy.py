@@ -1,8 +1,7 @@
-"""A workspace's policy. Every threshold is declared once here, with its default in each preset, its
-range and its sentence.
+"""A workspace's policy. Each threshold is declared once, with defaults by preset, a range and a sentence.
 
-The settings page, the command line's `--set`, the checks and the help are all made from these
-declarations. What the thresholds do is not known here; see `strategies/`.
+The settings page, `--set`, the checks and the help are all made from these
+declarations. What thresholds do is not known here; see `strategies/`.
 """
 
 import dataclasses
@@ -43,11 +42,11 @@ class Threshold:
 
     @property
     def value_type(self) -> type:
-        """bool, int, float or str."""
+        """Return bool, int, float or str."""
         return type(self.defaults[DEFAULT_PRESET])
 
     def describe_expected(self) -> str:
-        """What a value may be, for the reader of an error."""
+        """Describe the allowed values, for an error message."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
         if self.value_type is bool:
@@ -247,21 +246,21 @@ class Policy:
         return PolicySet(self.preset, tuple((name, getattr(self, name)) for name in names))
 
     def with_thresholds(self, values: Mapping[str, object]) -> "Policy":
-        """The policy with some values changed. InvalidInput for an unknown name or a value that is not allowed."""
+        """Return the policy with some values changed. Raises InvalidInput for a wrong name or value."""
         changes: dict[str, Any] = {name: require_valid_threshold(name, value) for name, value in values.items()}
         return dataclasses.replace(self, **changes)
 
 
 @functools.cache
 def declared_thresholds() -> Mapping[str, Threshold]:
-    """Every threshold by name, in the order of the settings page."""
+    """Return every threshold by name, in the order of the settings page."""
     declared = [item for item in dataclasses.fields(Policy) if "threshold" in item.metadata]
     return {item.name: dataclasses.replace(item.metadata["threshold"], name=item.name) for item in declared}
 
 
 @functools.cache
 def preset_policy(name: str) -> Policy:
-    """Returns an unchanged preset. Raises InvalidInput if there is none of that name."""
+    """Return an unchanged preset. Raises InvalidInput if there is none of that name."""
     if name not in PRESETS:
         raise InvalidInput(f"There is no preset {name!r}.", remedy=_suggest_name(name, list(PRESETS)))
     defaults: dict[str, Any] = {key: declared.defaults[name] for key, declared in declared_thresholds().items()}
@@ -269,7 +268,7 @@ def preset_policy(name: str) -> Policy:
 
 
 def policy_from_fact(fact: PolicySet | None) -> Policy:
-    """The policy in force. Unknown names and values of an old fact get their default: a view must never fail."""
+    """Return the policy in force. Unknown names and values of an old fact become defaults."""
     if fact is None:
         return preset_policy(DEFAULT_PRESET)
     chosen = preset_policy(fact.preset if fact.preset in PRESETS else DEFAULT_PRESET)
@@ -283,7 +282,7 @@ def policy_from_fact(fact: PolicySet | None) -> Policy:
 
 
 def require_valid_threshold(name: str, value: object) -> Value:
-    """Returns the value in its declared type. Raises InvalidInput that names the value and what was expected."""
+    """Return the value in its declared type. Raises InvalidInput with the value and what was expected."""
     declared = declared_thresholds().get(name)
     if declared is None:
         raise InvalidInput(f"There is no setting {name!r}.", remedy=_suggest_name(name, list(declared_thresholds())))

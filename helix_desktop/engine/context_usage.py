@@ -1,8 +1,8 @@
 """Measures tokens, windows and prices: one number for the meter and for every trigger.
 
-Tokens are counted once, when a fact is made, with the base encoding. What a model really bills is
-that times one factor per model, learned from what the provider reports. Every threshold is compared
-with the corrected number, and the meter shows the same one.
+Tokens are counted once, when a fact is made, with the base encoding. What a model
+really bills is that times one factor per model, learned from what the provider reports.
+Every threshold is compared with the corrected number, and the meter shows the same one.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
 PER_MILLION = 1_000_000
-HOUR = 3_600.0  # In seconds.
+HOUR = 3_600.0  # Seconds.
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class WindowMeter:
 
     @property
     def used_share(self) -> float:
-        """The share of the window the next request takes: what is shown and what every trigger compares."""
+        """Return the share of the window that the next request takes, which is shown and triggers folds."""
         return self.used / self.window
 
     @property
     def free_tokens(self) -> int:
-        """What can still come in before the reserve is touched; negative when it does not fit."""
+        """Return the tokens free before the reserve, negative if the request does not fit."""
         return self.window - self.reserve - self.used
 
     @property
@@ -50,7 +50,7 @@ class WindowMeter:
         return self.free_tokens >= 0
 
     def format_meter(self) -> str:
-        """For people: used, window and reserve in one line."""
+        """Return used tokens, window and reserve on one line, for people."""
         return (
             f"{self.used:,} of {self.window:,} tokens ({self.used_share:.0%}), {self.reserve:,} reserved for the reply"
         )
@@ -93,7 +93,7 @@ class PendingRewrite:
 
 
 def measure_window(state: Moment, policy: Policy) -> WindowMeter:
-    """What the next request comes to, from the running sums: O(1)."""
+    """Measure the next request by running sums, in constant time."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     factor_now = state.billed_per_counted_token()
     counted = state.branch.tokens_by_kind(state.settings.settings_tokens)
@@ -105,18 +105,18 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
 
 
 def count_unfoldable_tokens(state: ConversationState, *more: facts.Cover) -> int:
-    """What no fold can make shorter: system prompt, tools, rules and pins, `more` among them; corrected tokens."""
+    """Return the tokens no fold can save: system prompt, tools, rules and pins, with `more`; corrected."""
     return estimate_billed_tokens(state.settings.settings_tokens + state.branch.count_pinned_tokens(*more), state)
 
 
 def window_tokens(state: Moment, policy: Policy) -> int:
-    """The main model's window, or the policy's where the model's own is not known."""
+    """Return the main model's window, or the policy's if that is unknown."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     return chosen.window if chosen and chosen.window > 0 else policy.window
 
 
 def reserved_tokens(state: Moment, policy: Policy) -> int:
-    """Room for the reply and for a summary of the conversation, in corrected tokens."""
+    """Return the room for the reply and for a summary, in corrected tokens."""
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     size = window_tokens(state, policy)
     reply = min(chosen.max_output if chosen and chosen.max_output > 0 else policy.reserve_reply, policy.reserve_reply)
@@ -124,7 +124,7 @@ def reserved_tokens(state: Moment, policy: Policy) -> int:
 
 
 def whole_entry_tokens(state: ConversationState, policy: Policy, least: int, most: int) -> int:
-    """Up to how many counted tokens an entry that this conversation recalls comes back whole."""
+    """Return the largest size, in counted tokens, up to which recalled entries are returned whole."""
     meter = measure_window(state, policy)
     price = relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN))
     most = min(most, max(least, round(meter.free_tokens / meter.factor)))
@@ -133,12 +133,12 @@ def whole_entry_tokens(state: ConversationState, policy: Policy, least: int, mos
 
 
 def estimate_billed_tokens(tokens: int, state: Moment) -> int:
-    """What the main model would bill for so many counted tokens."""
+    """Return what the main model would bill for so many counted tokens."""
     return round(tokens * state.billed_per_counted_token())
 
 
 def relative_prices(chosen: facts.ModelSet | None) -> RelativePrices:
-    """The model's prices as shares of its input price; the usual ones where they are unknown."""
+    """Return the model's prices as shares of its input price, or the usual ones if unknown."""
     if chosen is None:
         return RelativePrices()
     return fold_economics.relative_prices_of(
@@ -147,12 +147,12 @@ def relative_prices(chosen: facts.ModelSet | None) -> RelativePrices:
 
 
 def compute_savings(state: Moment) -> Savings:
-    """What was sent and paid until then, beside what it would have been without any fold."""
+    """Return what was sent and paid, compared with no folds."""
     return state.savings_until_moment(relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN)))
 
 
 def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
-    """Dollars for a usage: the reported cost, else computed from the model's prices; 0 where they are unknown."""
+    """Return dollars for a usage: as reported, or else from the model's prices; 0 if unknown."""
     if usage.cost > 0 or chosen is None or chosen.price_input <= 0:
         return usage.cost
     rate = relative_prices(chosen)
@@ -162,8 +162,8 @@ def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
 
 
 def estimate_next_message(state: Moment, policy: Policy, *, before: int = 0) -> NextMessageCost | None:
-    """What sending now costs with the last request still in the provider's cache, and without; None:
-    no price known. `before`: sent in place of this message and all that came after it.
+    """Return the cost of sending now with the provider's cache, and without; None
+    without a price. `before`: send in place of this message and everything after it.
     """
     chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:
@@ -184,7 +184,7 @@ def estimate_next_message(state: Moment, policy: Policy, *, before: int = 0) -> 
 
 
 def count_cached_tokens(state: Moment, model: str) -> int:
-    """The tokens at the front of the next request that a model read in its last one: up to the first thing that changed."""
+    """Return the next request's first tokens that a model read in its last one, up to the first change."""
     ledger = state.record.ledger
     billed, answered = ledger.last_request_tokens(model, state.seq), ledger.last_billed_reply(model, state.seq)
     if not answered or will_request_head_change(state):
@@ -202,14 +202,14 @@ def count_cached_tokens(state: Moment, model: str) -> int:
 
 
 def cache_refreshes_since(state: Moment, seq: int) -> list[tuple[float, facts.Usage]]:
-    """When the provider's cache was kept alive after the fact `seq`, and what that took."""
+    """Return when the provider's cache was kept alive after `seq`, and what that took."""
     later = state.record.facts[seq : state.seq]
     spent = ((one.time, one.fact) for one in later if isinstance(one.fact, facts.Spent))
     return [(time, fact.usage) for time, fact in spent if fact.purpose is facts.Purpose.KEEP_ALIVE]
 
 
 def will_request_head_change(state: Moment) -> bool:
-    """Whether tools, system prompt or rules are chosen otherwise than recorded, so that the next request differs from its start on."""
+    """Whether tools, system prompt or rules differ from the recorded ones, so the next request differs from its start."""
     now, recorded = state.settings, state.record.settings_at(state.seq)
     return now is not recorded and (now.tools.tools, now.settings_blocks) != (
         recorded.tools.tools,
@@ -218,7 +218,7 @@ def will_request_head_change(state: Moment) -> bool:
 
 
 def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite | None:
-    """What a choice that is not sent yet would have written anew: another model, other tools or rules. None: nothing, or no price."""
+    """Return what a choice not sent yet would rewrite: another model, other tools or rules. None: nothing, or no price."""
     before, after = (one.settings.model_for_role(facts.ModelRole.MAIN) for one in (recorded, state))
     if before is None or after is None or after.price_input <= 0:
         return None
@@ -232,7 +232,7 @@ def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite 
 
 
 def _first_changed_message(state: Moment, newest_seq: int) -> int | None:
-    """The first message shown in another way than at the fact `newest_seq`; 0: prompt or tools; None: all is as it was."""
+    """Return the first message shown differently since the fact `newest_seq`; 0: prompt or tools; None: none."""
     changing = (one.fact for one in state.record.facts[newest_seq : state.seq])
     places = (find_first_changed_fact(fact, state.branch.folds) for fact in changing)
     return min((place for place in places if place is not None), default=None)

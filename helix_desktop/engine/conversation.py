@@ -1,8 +1,8 @@
 """One conversation in memory: its state, and the only way facts get into it.
 
-Facts are written to the journal first. They enter the state once they are on the disk, in the same order, and then the
-listeners are called. One lock keeps that order, even if the caller is cancelled while the disk is writing. Only parts of a
-long history enter the state first (`append_together`), and leave it again where they can't be written.
+Facts are written to the journal first. They enter the state once they are on disk, in order, and then
+listeners are called. One lock keeps that order, even if the caller is cancelled during a write. Only parts
+of a long history enter the state first (`append_together`), and leave it again if they can't be written.
 """
 
 import asyncio
@@ -50,18 +50,18 @@ class Conversation:
         return cls(journal, conversation, await _read_state(journal, conversation))
 
     async def append_facts(self, *facts: Fact) -> tuple[Recorded, ...]:
-        """All or none. A fold over part 0 of seq 0, -1, … covers the first, second, … of these facts."""
+        """Append all facts or none. A fold over part 0 of seq 0, -1, … covers the first, second, … fact."""
         return await self.append_facts_from(lambda _: facts)
 
     async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
-        """`make(next_seq)` is called under the lock: what it checks still holds when they are written."""
+        """Append facts. `make(next_seq)` is called under the lock: what it checks holds at the write."""
         written = await asyncio.shield(self._write_facts_or_return_error(make))
         if isinstance(written, HelixError):
             raise written
         return written
 
     async def _write_facts_or_return_error(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...] | HelixError:
-        """Runs to its end even if the caller is cancelled. That is why a failure of the store is returned, not raised."""
+        """Write facts, even if the caller is cancelled, and so return a failure of the store instead of raising it."""
         async with self._lock:
             first = self.state.last_seq + 1
             facts = tuple(resolve_relative_cover(fact, first) for fact in make(first))
@@ -75,12 +75,12 @@ class Conversation:
         return recorded
 
     async def wait_until_recorded(self) -> None:
-        """Waits until all that is being appended is in the journal and heard; it goes on if the caller is cancelled."""
+        """Wait until everything being appended is in the journal and listeners know. Cancelling stops only the wait."""
         async with self._lock:
             pass
 
     async def append_foreign_facts(self, append_to_journal: Callable[[], Awaitable[None]]) -> None:
-        """Adds facts that another machine wrote. `append_to_journal` appends them to the journal; nothing else is written meanwhile."""
+        """Add another machine's facts, which `append_to_journal` writes. Nothing else is written meanwhile."""
         failed = await asyncio.shield(self._append_foreign_facts(append_to_journal))
         if failed is not None:
             raise failed
@@ -107,7 +107,7 @@ class Conversation:
 
     @asynccontextmanager
     async def block_appending(self) -> AsyncIterator[None]:
-        """Prevents appending, so that the journal itself may be changed. If it was changed, the state is read again."""
+        """Prevent appending, so that the journal can be changed. If it was, read the state again."""
         changed = True
         async with self._lock:
             try:
@@ -123,18 +123,18 @@ class Conversation:
             self.notify_listeners(ConversationReplaced(self.id))
 
     def new_fold_name(self, kind: FoldKind) -> str:
-        """Returns a name that no fold here has, including folds still being made."""
+        """Return a name that no fold has, including those still being made."""
         self._given = max(self._given, self.state.last_fold) + 1
         return f"{kind.value}-{self._given}"
 
     def fact_at(self, seq: int) -> Fact:
-        """Returns the fact with this number. Raises NotFound."""
+        """Return the fact with this number. Raises NotFound."""
         if not 1 <= seq <= len(self.state.facts):
             raise NotFound(f"This conversation has no record {seq}. The last record is {self.state.last_seq}.")
         return self.state.facts[seq - 1].fact
 
     def notify_listeners(self, event: Event) -> None:
-        """Calls every listener, in the order they subscribed."""
+        """Call every listener, in the order they subscribed."""
         for listener in tuple(self.listeners):
             listener(event)
 
@@ -143,7 +143,7 @@ class Conversation:
 
     @property
     def policy(self) -> Policy:
-        """The policy in force. Its fact is parsed only once."""
+        """Return the policy in force. Its fact is parsed once."""
         return self.policy_at(self.state)
 
     def policy_at(self, moment: Moment) -> Policy:
@@ -156,7 +156,7 @@ class Conversation:
         return measure_window(self.state, self.policy)
 
     def set_expected_settings(self, facts: Facts) -> None:
-        """Changes the settings of the next request. They are recorded only when it is sent."""
+        """Change the settings of the next request, which are recorded when it is sent."""
         now = expected = self.state.settings
         for fact in facts:
             if not self.state.has_settings_of_fact(fact):
@@ -165,15 +165,15 @@ class Conversation:
 
     @property
     def expected_state(self) -> ConversationState:
-        """The state with the settings expected for the next request. A turn records them, then uses `state`."""
+        """Return the state with the settings expected for the next request. A turn records them first."""
         if self._expected is None or self._expected[0] is not self.state.settings:
             return self.state
         return self.state.with_settings(self._expected[1])
 
     @asynccontextmanager
     async def append_together(self) -> AsyncIterator["ConversationDraft"]:
-        """What is appended to the draft is in the state at once, and in the journal at the end, in one transaction.
-        Nobody else appends meanwhile. Where it fails or is cut off, the state is read again.
+        """Yield a draft whose facts are in the state at once, and at the end in the journal, in one
+        transaction. Nobody else appends meanwhile. After a failure or cancellation, the state is read again.
         """
         await self._lock.acquire()
         known, is_whole = self.state.last_seq, False
@@ -186,7 +186,7 @@ class Conversation:
             raise failed
 
     async def _write_draft_and_release(self, known: int, *, is_whole: bool) -> HelixError | None:
-        """Runs to its end even if the caller is cancelled."""
+        """Write the draft to the end, even if the caller is cancelled."""
         fresh = [each.fact for each in self.state.facts[known:]]
         recorded, failed = tuple[Recorded, ...](), None
         try:
@@ -205,7 +205,7 @@ class Conversation:
         return failed
 
     async def moment_at(self, seq: int) -> Moment:
-        """The state when `seq` was the newest fact, computed in a thread."""
+        """Compute, in a thread, the state when `seq` was the newest fact."""
         return await asyncio.to_thread(self.state.past_moment, seq)
 
 
@@ -213,7 +213,7 @@ class ConversationDraft(Conversation):
     """One writer's way into the state, ahead of the journal (`Conversation.append_together`)."""
 
     async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
-        """Like a conversation's, but without a lock or a task of its own: nothing is written that could be cut off."""
+        """Append like a conversation, but without lock or task, as nothing that is written can be cut off."""
         first, now = self.state.last_seq + 1, time.time()
         facts = [resolve_relative_cover(fact, first) for fact in make(first)]
         recorded = tuple(Recorded(self.id, seq, now, fact) for seq, fact in enumerate(facts, first))
@@ -222,17 +222,17 @@ class ConversationDraft(Conversation):
 
 
 async def _read_state(journal: JournalPort, conversation: str) -> ConversationState:
-    """Reads the state in a thread, because a long conversation takes a second or two."""
+    """Read the state in a thread, because a long conversation takes a second or two."""
     return await asyncio.to_thread(build_state, await journal.read_facts(conversation))
 
 
 def new_conversation_id() -> str:
-    """Sorts by time, and is unlike any other; the id of a fleet's task as well."""
+    """Return a unique ID that sorts by time. Also used for tasks of a fleet."""
     return f"{int(time.time() * 1000):012x}{secrets.token_hex(4)}"
 
 
 def resolve_relative_cover(fact: Fact, first: int) -> Fact:
-    """Gives a cover or pin that counts from the facts appended with it the real numbers."""
+    """Replace numbers counted from the facts appended together by real ones, in a cover or pin."""
     if isinstance(fact, Folded) and isinstance(fact.cover, PartRef) and fact.cover.seq <= 0:
         return replace(fact, cover=replace(fact.cover, seq=first - fact.cover.seq))
     if isinstance(fact, Pinned) and isinstance(fact.ref, PartRef) and fact.ref.seq <= 0:

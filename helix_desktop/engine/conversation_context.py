@@ -1,4 +1,4 @@
-"""What the model is sent of a conversation: what that takes and costs, what it was at any step, and what the user decides about it."""
+"""What the model is sent of a conversation, its tokens and cost, at any step, and the user's decisions about it."""
 
 import asyncio
 import weakref
@@ -26,7 +26,7 @@ FOLD_SHARE = 0.1  # "Fold first" is offered only if it frees at least this share
 
 
 class ConversationContext:
-    """Figures are those of the next request, with the choices that were made since the last one."""
+    """Its figures are for the next request, with the choices made since the last one."""
 
     def __init__(self, conversation: Conversation, crew: SessionCollaborators, steward: FoldSteward) -> None:
         self._conversation, self._crew, self._steward = conversation, crew, steward
@@ -37,12 +37,12 @@ class ConversationContext:
         return context_usage.measure_window(ahead, self._conversation.policy_at(ahead))
 
     def next_message_cost(self, instead_of: int = 0) -> NextMessageCost | None:
-        """About what sending now costs; None where the model's prices are not known."""
+        """Return the approximate cost of sending now, or None without prices."""
         ahead = self._conversation.expected_state
         return context_usage.estimate_next_message(ahead, self._conversation.policy_at(ahead), before=instead_of)
 
     def unpriced_model(self) -> str:
-        """The main model, if a cost limit holds that cannot act, because no price is known; else empty."""
+        """Return the main model if a cost limit can't work because its price is unknown, or nothing."""
         limits, paid = self._crew.limits(), self._conversation.state.spent
         costs = limits.turn_cost + limits.conversation_cost + limits.day_cost
         costs += limits.workspace_cost + limits.agents_cost
@@ -52,7 +52,7 @@ class ConversationContext:
         return chosen.model if costs else ""
 
     def estimate_cost_with(self, parts: Sequence[facts.UserPart], *, instead_of: int = 0) -> float:
-        """About what these words would cost if they were sent now, in dollars; 0.0: not known. `instead_of`: a message they replace."""
+        """Return the approximate dollars for sending these words now, or 0.0. `instead_of`: a message they replace."""
         price = self.next_message_cost(instead_of)
         if price is None:
             return 0.0
@@ -61,8 +61,8 @@ class ConversationContext:
         return price.cost_when_sent(self._crew.clock.current_time()) + added * price.per_token
 
     def estimate_saving_of_markers(self) -> float:
-        """What making markers of old outputs now would save of the next message, in dollars, where
-        its provider's cache is cold and the policy would not do it by itself; 0.0: nothing worth it.
+        """Return the dollars that markers for old outputs would save on the next message, if
+        the provider's cache is cold and the policy would not make them. 0.0: not worth it.
         """
         price = self.next_message_cost()
         if price is None or price.is_cache_warm(self._crew.clock.current_time()):
@@ -71,7 +71,7 @@ class ConversationContext:
         return freed * price.per_token if freed >= FOLD_SHARE * self.next_request_meter().used else 0.0
 
     def pending_rewrite(self) -> PendingRewrite | None:
-        """What the choices made since the last request would have written to the provider's cache again."""
+        """Return what choices made since the last request would write to the provider's cache again."""
         now = self._conversation.expected_state
         found = context_usage.estimate_pending_rewrite(now, self._conversation.state)
         is_cold = found is not None and 0 < found.until <= self._crew.clock.current_time()
@@ -81,7 +81,7 @@ class ConversationContext:
         return await asyncio.to_thread(explain_last_turn, self._conversation.state)
 
     async def rebuild_request(self, seq: int | None = None) -> Request:
-        """The request as it was, or would be, sent: `seq` of a ModelReplied, or None for the next one."""
+        """Return the request as sent for the ModelReplied `seq`, or the next one for None."""
         state = self._conversation.expected_state
         reply = None if seq is None else self._require_reply(seq)
         saw = state.seq if seq is None else newest_fact_seen_by(state.facts[seq - 1])
@@ -93,7 +93,7 @@ class ConversationContext:
         return replace(request, stable=reply.stable, settled=reply.settled)
 
     async def _keep_cache_alive(self) -> None:
-        """Sends the last request again. If that fails, the cache expires, as it would have anyway."""
+        """Send the last request again. If that fails, the cache expires, as it would have anyway."""
         client, state = self._crew.models(facts.ModelRole.MAIN), self._conversation.state
         end = turn_loop.turn_end_at_spending_limit(self._crew, self._conversation, len(state.spent))
         if client is not None and end is None:
@@ -104,7 +104,7 @@ class ConversationContext:
         self._conversation.notify_listeners(MeterChanged(self._conversation.id))
 
     def matches_sent_request(self, seq: int, request: Request) -> bool | None:
-        """Whether this is what the reply `seq` answered, by the digest stored with it; None where none was stored."""
+        """Whether the reply `seq` answered this request, by its stored digest; None without one."""
         known = self._require_reply(seq).request
         return None if known is None else digest_of_request(request) == known
 
@@ -115,13 +115,13 @@ class ConversationContext:
         return fact
 
     async def edit_fold_text(self, fold: str, text: str) -> None:
-        """The user's own wording of a handover or of observations."""
+        """Replace a handover's or observations' text by the user's own."""
         if self._conversation.state.find_fold(fold) is None:
             raise NotFound(f"There is no fold {fold} in this conversation.")
         await self._conversation.append_facts(facts.DocumentEdited(fold, text, self._crew.tokens.count_tokens(text)))
 
     async def pin_part(self, ref: facts.Cover) -> None:
-        """Show it word for word in every request. Refused, with the figures, where that would not fit."""
+        """Show a part word for word in every request. Refuses, with figures, if that would not fit."""
         state, meter = self._conversation.expected_state, self.next_request_meter()
         kept = context_usage.count_unfoldable_tokens(state, ref)
         if kept + meter.reserve > meter.window:
@@ -141,7 +141,7 @@ class ConversationContext:
         await self._conversation.append_facts(facts.Included(ref))
 
     async def recall_as_attachment(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> facts.Attachment:
-        """An entry, or some of its lines, as an attachment for the next message."""
+        """Return an entry, or some of its lines, as an attachment for the next message."""
         entry = await self._crew.cache.describe_entry(digest)
         stored, name = entry.stored, entry.about.source or digest.short_hex
         if lines is not None:

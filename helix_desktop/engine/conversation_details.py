@@ -1,11 +1,11 @@
-"""Details that must not be lost. They are collected from facts without a model, checked against a
-summary and kept across handovers.
+"""Details that must not be lost. They are collected from facts
+without a model, checked against a summary and kept across handovers.
 
-Critical details are demands, prohibitions and figures of the user, decisions, files that were made, commands that fail
-or work, open tasks, lessons, and what an agent reports. They appear word for word in the document with their seq, as
-far as there is room, and only they are counted. All details are in one cache entry that the document names, followed by
-an index of the names, paths and addresses in what is covered, each once (`document_writer.py`). A
-later handover takes them over without reading the facts again.
+Critical details are demands, prohibitions and figures of the user, decisions, files that were made,
+commands that fail or work, open tasks, lessons, and what an agent reports. They appear word for word in the
+document with their seq, as far as there is room, and only they are counted. All details are in one cache
+entry that the document names, followed by an index of the names, paths and addresses in what is covered,
+each once (`document_writer.py`). A later handover takes them over without reading the facts again.
 """
 
 import json
@@ -111,7 +111,7 @@ class Detail:
 
     @property
     def is_critical(self) -> bool:
-        """Whether it belongs into the document itself."""
+        """Whether it belongs in the document itself."""
         return self.kind in CRITICAL
 
     def format_reference_line(self) -> str:
@@ -121,7 +121,7 @@ class Detail:
 
 
 def collect_details(sources: Iterable[DetailSource], between: Callable[[], None] = lambda: None) -> list[Detail]:
-    """Returns every detail of the sources once, in the order it was first seen. `between` is called after each source."""
+    """Return each detail of the sources once, in the order first seen. `between` is called after each source."""
     collecting = _DetailCollector()
     for source in sources:
         collecting.read_source(source)
@@ -134,7 +134,7 @@ Known = dict[tuple[str, str], "Detail"]
 
 
 def merge_details(found: Iterable[Detail]) -> list[Detail]:
-    """Merges equal details into one, with the latest seq and the sum of their counts."""
+    """Merge equal details into one, with the latest seq and the sum of their counts."""
     known: Known = {}
     for detail in found:
         _merge_into_known_details(known, detail)
@@ -151,7 +151,7 @@ def _merge_into_known_details(known: Known, detail: Detail) -> None:
 def combine_with_inherited(
     before: Iterable[Detail], fresh: Iterable[Detail], todo: Sequence[tuple[str, str]]
 ) -> list[Detail]:
-    """Combines a document's details with those of what came after it. Of the task list only the present one is kept."""
+    """Combine a document's details with later ones. Only the current task list is kept."""
     standing = [detail for detail in before if detail.kind != "todo"]
     return merge_details([*standing, *fresh, *(Detail("todo", text, 0) for text, state in todo if state != "done")])
 
@@ -244,7 +244,7 @@ class _DetailCollector:
             self._add_detail_line("artifact", name, source.seq)
 
     def _collect_demands(self, source: DetailSource) -> None:
-        """Collects the sentences of a long message that demand something, and pasted errors."""
+        """Collect a long message's demanding sentences, and pasted errors."""
         for sentence in split_sentences(source.text[:MESSAGE]):
             if states_a_rule(sentence):
                 self._add_detail_line("rule", sentence, source.seq)
@@ -266,7 +266,7 @@ class _DetailCollector:
         self._asked = said[-1][: SENTENCE // 2] if said and len(said[-1]) > 3 else ""
 
     def _collect_from_answer(self) -> None:
-        """Keeps what is important in the assistant's last message if it called nothing."""
+        """Keep what is important in the assistant's last message if it called nothing."""
         answer, self._said = self._said, None
         if answer is None or (self._called and self._last_call == answer.seq):
             return
@@ -334,7 +334,7 @@ class _DetailCollector:
             self._add_detail_line("works", tool_call_outcomes.strip_here_documents(line), source.seq, WORKS)
 
     def _collect_references(self, source: DetailSource) -> None:
-        """Looks at each word once. No reference contains a space, so words are enough."""
+        """Examine each word once. References contain no spaces."""
         self._shapes.clear()
         for text in cut_at_line_ends(source.text):
             words = dict.fromkeys(text.split())
@@ -358,13 +358,13 @@ class _DetailCollector:
 
 
 def _states_a_limit(sentence: str) -> bool:
-    """Returns whether the sentence states a limit or a goal: a figure with a word that compares or demands."""
+    """Whether the sentence states a limit or goal: a figure with a comparing or demanding word."""
     wanted = len(sentence) < SENTENCE // 2 and _FIGURE.search(sentence)
     return bool(wanted and (_LIMIT.search(sentence) or states_a_wish(sentence)))
 
 
 def format_argument_values(arguments: str) -> str:
-    """The values of a call's arguments as plain text, without JSON escapes. What is not JSON is returned as it is."""
+    """Return the values of a call's arguments without JSON escapes. Other text is returned unchanged."""
     try:
         return "\n".join(_iterate_json_leaves(json.loads(arguments)))
     except (ValueError, RecursionError):
@@ -393,7 +393,7 @@ def cut_at_line_ends(text: str) -> Iterator[str]:
 
 
 def find_error_lines(text: str) -> Iterator[str]:
-    """Yields the lines of an output that look like errors, each once."""
+    """Yield an output's lines that look like errors, each once."""
     seen: set[str] = set()
     lines = (line for piece in cut_at_line_ends(text) for line in _blank_harmless_lines(piece))
     for line in islice(lines, LINES_READ):
@@ -404,7 +404,7 @@ def find_error_lines(text: str) -> Iterator[str]:
 
 
 def _blank_harmless_lines(piece: str) -> Iterator[str]:
-    """Yields the lines, blanking those that cannot be errors. The pattern would take ten times as long to reject them."""
+    """Yield lines, blanking those that can't be errors, which the pattern would reject ten times slower."""
     small = piece.lower() if piece.isascii() else piece.casefold().replace("ı", "i").replace("\u0307", "")
     tells = [tell for tell in _TELLS if tell in small]
     for line, low in zip(piece.splitlines(), small.splitlines(), strict=True):
@@ -412,7 +412,7 @@ def _blank_harmless_lines(piece: str) -> Iterator[str]:
 
 
 def sort_details(found: Iterable[Detail]) -> list[Detail]:
-    """In the order of an entry: by kind, the newest first."""
+    """Sort details as in an entry: by kind, newest first."""
     order = {kind: index for index, kind in enumerate(KINDS)}
     return sorted(found, key=lambda detail: (order[detail.kind], -detail.seq))
 
@@ -435,13 +435,13 @@ LEFTOVER_SHARES: Mapping[str, float] = {kind: kind not in ("lesson", "report") f
 
 
 def find_missing_details(found: Iterable[Detail], text: str) -> list[Detail]:
-    """Returns the critical details that the text does not contain word for word."""
+    """Return the critical details that the text does not contain word for word."""
     flat = " ".join(text.split())
     return [detail for detail in found if detail.is_critical and " ".join(detail.text.split()) not in flat]
 
 
 def choose_fitting_details(lacking: Sequence[Detail], room: int, tokens: TokenCounter) -> list[Detail]:
-    """Chooses what fits: of each kind the newest and most repeated first. Unused room goes to other kinds."""
+    """Choose what fits: in each kind, newest and most repeated first. Unused room goes to other kinds."""
     taken: dict[int, Detail] = {}
     newest = sorted(lacking, key=lambda detail: (-detail.times, -detail.seq))
     ranked = {kind: [detail for detail in newest if detail.kind == kind] for kind in CRITICAL}

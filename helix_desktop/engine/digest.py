@@ -9,7 +9,7 @@ SIZE = 32  # The number of bytes in a SHA-256 hash.
 
 @dataclass(frozen=True, slots=True, order=True)
 class Digest:
-    """Thirty-two bytes that name an entry."""
+    """An entry's address, of 32 bytes."""
 
     raw: bytes
 
@@ -23,7 +23,7 @@ class Digest:
 
     @classmethod
     def from_hex(cls, text: str) -> "Digest":
-        """From 64 hexadecimal digits; ValueError for anything else."""
+        """Parse 64 hexadecimal digits. Raises ValueError for anything else."""
         if len(text) != 64 or not text.isascii() or not text.isalnum():
             raise ValueError(f"a SHA-256 is 64 hexadecimal digits, not {text[:80]!r}")
         return cls(bytes.fromhex(text))
@@ -34,7 +34,7 @@ class Digest:
 
     @property
     def short_hex(self) -> str:
-        """For people: the first and the last four digits."""
+        """Return the first and last four digits, for people."""
         return f"{self.hex[:4]}…{self.hex[-4:]}"
 
     def __str__(self) -> str:

@@ -1,5 +1,5 @@
-"""Writes the document of a fold over a span. This is the second of three phases; no lock is held, so
-the conversation goes on meanwhile.
+"""Writes the document of a fold over a span. This is the second of
+three phases; no lock is held, so the conversation goes on meanwhile.
 
 It tries in turn: the fast model, a model with a long window, writing in pieces, truncation. An
 attempt that fails, hangs, or returns nothing or too little is followed by the next. Apart from that,
@@ -98,7 +98,7 @@ def spent_on_failed_document(error: HelixError) -> tuple[facts.Spent, ...]:
 
 
 def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMaterial:
-    """Collects what the span shows. There is no await in here, so nothing can change meanwhile."""
+    """Collect what the span shows. Without an await, so nothing can change meanwhile."""
     branch = situation.branch
     items = tuple(branch.items_in_span(plan.span))
     kept = branch.count_tokens_kept_beside_fold(plan.span, panic=plan.panic)
@@ -108,14 +108,14 @@ def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMateria
 
 
 def is_material_current(reading: DocumentMaterial, state: ConversationState) -> bool:
-    """Returns whether the covered facts are still shown as they were when read. Markers made since do not count."""
+    """Whether the covered facts are still shown as they were read. Later markers do not count."""
     if state.branch is not reading.branch or not reading.branch.would_fold_nest(reading.plan.span):
         return False
     return not any(_changes_material(recorded.fact, reading) for recorded in state.facts[reading.seq :])
 
 
 def _changes_material(fact: facts.Fact, reading: DocumentMaterial) -> bool:
-    """Returns whether a later fact changes what the document should have said."""
+    """Whether a later fact changes what the document should have said."""
     match fact:
         case (
             facts.Pinned(ref=cover) | facts.Unpinned(ref=cover) | facts.Excluded(ref=cover) | facts.Included(ref=cover)
@@ -141,7 +141,7 @@ class DocumentWriter:
     heard_at: float = math.inf  # The event loop's time when a model was asked or last sent something.
 
     async def write_document(self, reading: DocumentMaterial, fold: str, seconds: float) -> WrittenDocument:
-        """The fold from the first attempt that works. Raises NoDocumentWritten if none does."""
+        """Return the fold of the first attempt that works. Raises NoDocumentWritten if none does."""
         self.heard_at = math.inf
         limit = self._document_limit_tokens(reading)
         started, spent = self.clock.current_time(), list[facts.Spent]()
@@ -180,13 +180,13 @@ class DocumentWriter:
         )
 
     def reason_not_to_fold(self, reading: DocumentMaterial) -> str:
-        """Why a document would be no shorter than what it replaces; empty if it can be shorter."""
+        """Return why a document could not be shorter than what it replaces, or an empty string."""
         if self._document_limit_tokens(reading) >= SMALLEST:
             return ""
         return f"Folding {reading.shown:,} tokens would save less than a tenth of them."
 
     async def wait_for_writing(self, work: asyncio.Task[T], policy: Policy, seconds: float) -> str:
-        """Waits for work of this writer, as long as a turn may. Returns why it gave up, or an empty text."""
+        """Wait for this writer's work, as long as a turn may. Return why it gave up, or an empty string."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while not work.done():
@@ -204,7 +204,7 @@ class DocumentWriter:
         self.heard_at = asyncio.get_running_loop().time()
 
     async def write_truncation(self, reading: DocumentMaterial, fold: str) -> WrittenDocument:
-        """Writes the last resort: without a model, and short enough that the next request fits."""
+        """Write the last resort: without a model, and short enough that the next request fits."""
         limit = max(min(self._document_limit_tokens(reading), _free_tokens_after_fold(reading)), SMALLEST)
         found, entry, _ = await self._gather_details(reading)
         critical = min(reading.situation.policy.critical_tokens, limit // 2)
@@ -214,13 +214,13 @@ class DocumentWriter:
         return WrittenDocument(self._build_document_fold(reading, making, made, "", 0.0), reading, ())
 
     def _document_limit_tokens(self, reading: DocumentMaterial) -> int:
-        """Returns the tokens the document may take so that the fold saves something."""
+        """Return the most tokens with which the fold still saves something."""
         policy, window = reading.situation.policy, reading.situation.meter.window
         progress = int(reading.shown * (1 - policy.progress)) - reading.kept - FRAME
         return min(progress, LARGEST, max(window // WINDOW_SHARE, SMALLEST))
 
     async def _gather_details(self, reading: DocumentMaterial) -> tuple[list[Detail], Digest, list[DetailSource]]:
-        """All details that must be kept, inherited and new, the entry that holds them, and all that a document may say."""
+        """Return all details to keep, inherited and new, their entry, and everything that a document may say."""
         before: list[Detail] = []
         seqs: list[int] = []
         for item in reading.items:
@@ -237,7 +237,7 @@ class DocumentWriter:
         return found, kept.digest, [*sources, *inherited]
 
     async def _inherited_details(self, branch: ConversationBranch, item: ViewItem) -> Sequence[Detail] | None:
-        """The details of the document in this place; None for messages, or if its entry is gone."""
+        """Return the details of the document in this place; None for messages, or if its entry is gone."""
         fold = branch.folds.get(item.fold)
         if fold is None or not fold.entries:
             return None
@@ -270,7 +270,7 @@ class DocumentWriter:
         )
 
     def _writing_attempts(self, reading: DocumentMaterial) -> Iterator[WritingAttempt]:
-        """Yields the ways to try, the policy's choice first. The main model replaces a role that has no model."""
+        """Yield the ways to try, the policy's choice first. The main model replaces missing roles."""
         main, fast, long = (self.models(role) for role in facts.ModelRole)
         by_main = STRATEGIES[reading.plan.kind].main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:
@@ -294,7 +294,7 @@ class DocumentWriter:
         asking: ModelInquiry,
         seconds: float,
     ) -> tuple[str, int]:
-        """The text, and for how many claims that stand nowhere it was written again."""
+        """Return the text, and the number of unsupported claims for which it was rewritten."""
         limit, tail = self._document_limit_tokens(reading), reading.situation.policy.tail_steps
         question = STRATEGIES[reading.plan.kind].question(reading.plan, limit, tail)
         text = await self._ask_attempt_for_text(rung, reading, passages, question, asking, seconds)
@@ -351,7 +351,7 @@ class DocumentWriter:
     async def _build_document(
         self, rung: WritingAttempt, making: DocumentPlan, text: str, answer: int, asking: ModelInquiry, seconds: float
     ) -> FoldDocument:
-        """Puts the text into its form. Missing sections are asked for once, then filled from the details."""
+        """Put the text into its form. Missing sections are asked for once, then filled from details."""
         if not STRATEGIES[making.plan.kind].sections:
             return await asyncio.to_thread(build_fold_document, making, {"": text}, self.tokens)
         found = handover.split_handover_sections(text)
@@ -367,7 +367,7 @@ class DocumentWriter:
         return await asyncio.to_thread(build_fold_document, making, found, self.tokens)
 
     def _material_room_tokens(self, situation: FoldSituation, role: facts.ModelRole) -> int:
-        """Returns the tokens of material that fit a role's window, with room for the question and the answer."""
+        """Return how many tokens of material fit a role's window beside question and answer."""
         room = _role_window_tokens(situation, role) - _answer_limit_tokens(situation, role) - 600
         return max(1_000, int(room / max(situation.meter.factor, 1.0) * 0.95))
 
@@ -383,7 +383,7 @@ def _answer_limit_tokens(situation: FoldSituation, role: facts.ModelRole) -> int
 
 
 def _free_tokens_after_fold(reading: DocumentMaterial) -> int:
-    """Returns the free tokens of the window after the fold, not counting what stays of the span."""
+    """Return the window's free tokens after the fold, not counting what stays of the span."""
     meter, state = reading.situation.meter, reading.situation.state
     free = (meter.window - meter.reserve) / meter.factor
     return int(free) - (state.counted_tokens - reading.shown + reading.kept) - FRAME
@@ -392,14 +392,14 @@ def _free_tokens_after_fold(reading: DocumentMaterial) -> int:
 def _combine_details(
     before: Sequence[Detail], sources: Sequence[DetailSource], stored: Iterable[Detail], todo: Sequence[tuple[str, str]]
 ) -> tuple[list[Detail], str]:
-    """Merges details of earlier entries and new messages, and formats the entry; in a thread, as it takes long."""
+    """Merge details of entries and new messages, and format the entry. Slow, so run in a thread."""
     fresh = conversation_details.collect_details(sources, between=_InterpreterPauses().sleep_after_long_stretch)
     found = conversation_details.combine_with_inherited(before, [*fresh, *stored], todo)
     return found, format_details_entry(found)
 
 
 class _InterpreterPauses:
-    """Pauses for as long as the work before took: other threads need the interpreter, and few wait for details."""
+    """Pauses as long as the work before took, because other threads need the interpreter."""
 
     def __init__(self) -> None:
         self._begun = time.thread_time()
@@ -418,7 +418,7 @@ def _require_text(text: str) -> str:
 
 
 def _join_passages_to_pieces(passages: Sequence[SpanText], room: int) -> Iterator[str]:
-    """The transcript in pieces of at most `room` tokens, cut between messages where possible."""
+    """Yield the transcript in pieces of at most `room` tokens, split between messages if possible."""
     held: list[str] = []
     left = room
     for passage in passages:
@@ -447,7 +447,7 @@ HEADER = "Details kept by Helix Desktop: kind [seq] text"
 
 
 def format_details_entry(found: Iterable[Detail]) -> str:
-    """Writes all details as lines, critical ones first, the index last. If too long, it says what is left out."""
+    """Format all details as lines, critical ones first and the index last, with a note on what is left out."""
     lines, size, left_out = [HEADER], len(HEADER), 0
     for count, line in _group_into_lines(sort_details(found)):
         size += len(line) + 1
@@ -461,7 +461,7 @@ def format_details_entry(found: Iterable[Detail]) -> str:
 
 
 def _group_into_lines(found: Iterable[Detail]) -> Iterator[tuple[int, str]]:
-    """Yields each line with its number of details. Words of one message share a line."""
+    """Yield each line with its number of details. Words of one message share a line."""
     for (kind, seq, alone), group in groupby(found, _line_key):
         details = list(group)
         if alone:
@@ -479,7 +479,7 @@ _LINE = re.compile(r"(\w+) \[(\d+)(?: x(\d+))?(?: \+(\d+) lines)?\] (.*)")
 
 
 def parse_details_entry(text: str) -> list[Detail]:
-    """Reads the details of an entry and skips every other line."""
+    """Parse the details of an entry, skipping other lines."""
     found = []
     lines = iter(text.split("\n")[1:])
     for line in lines:

@@ -20,8 +20,8 @@ class EntrySort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
-    """Which entries are shown; by default all. Times are in seconds since 1970 and sizes in bytes;
-    0 means no limit. `text` is searched in the tool's name and the source.
+    """Which entries are shown; by default all. Times are in seconds since 1970 and sizes
+    in bytes; 0 means no limit. `text` is searched in the tool's name and the source.
     """
 
     tool: str = ""
@@ -56,7 +56,7 @@ class EntryRow:
     number: int = 0
 
     def as_json_table(self) -> dict[str, object]:
-        """What the command line and the context server tell of it."""
+        """Return what the command line and the context server show."""
         return {
             "sha256": self.stored.digest.hex,
             "size": self.stored.size,
@@ -96,7 +96,7 @@ class CatalogueFigures:
     repeated_size: int = 0
 
     def figures_by_name(self) -> dict[str, int]:
-        """The figures under the names that the command line and the context server use."""
+        """Return the figures under the names that the command line and the context server use."""
         return {
             "entries": self.entries,
             "bytes": self.size,

@@ -34,7 +34,7 @@ _Read = Callable[[typing.Any], object]
 _Check = Callable[[typing.Any], bool]
 _AMOUNT_LIMIT = 2**63  # SQLite stores smaller integers only.
 _PLAIN_CHECKS: Mapping[typing.Any, _Check] = {
-    str: lambda content: type(content) is str,  # Also of digests and enums, which check the text when they read it.
+    str: lambda content: type(content) is str,  # Also for digests and enums, which check their text.
     bool: lambda content: type(content) is bool,
     int: lambda content: type(content) is int and abs(content) < _AMOUNT_LIMIT,
     float: lambda content: type(content) in {int, float} and abs(content) < _AMOUNT_LIMIT,  # False for NaN.
@@ -44,14 +44,14 @@ UPGRADES: Mapping[tuple[str, int], Callable[[dict[str, object]], dict[str, objec
 
 
 def check_time(time: typing.Any) -> float:
-    """A time that comes from others. ValueError where a calendar has none like it."""
+    """Return a foreign time. Raises ValueError if no calendar has it."""
     if not 0 <= float(time) < LATEST_TIME:
         raise ValueError("a time is out of range")
     return float(time)
 
 
 def encode_fact(fact: Fact) -> str:
-    """One line of JSON with its keys in declared order."""
+    """Encode a fact as one line of JSON, with keys in declared order."""
     kind = type(fact).__name__
     body = {"fact": kind, "version": VERSIONS.get(kind, 1), **_encode_changed_fields(fact)}
     text = _JSON.encode(body)
@@ -59,8 +59,8 @@ def encode_fact(fact: Fact) -> str:
 
 
 def decode_fact(text: str, *, is_foreign: bool = False) -> Fact:
-    """The fact, brought up to this version; WrittenByNewerVersion or JournalCorrupt where that cannot be. `is_foreign`:
-    it comes from another machine or a file, so that every value in it is checked against the type of its field.
+    """Decode a fact of any version. Raises WrittenByNewerVersion or JournalCorrupt. `is_foreign`:
+    it is from another machine or a file, so every value is checked against its field's type.
     """
     try:
         body = _parse_fact_json(text)
@@ -100,7 +100,7 @@ def _check_foreign_body(kind: type, body: dict[str, object], text: str) -> None:
 
 
 def _has_valid_fields(kind: type, body: typing.Any) -> bool:
-    """Whether each value has the type of its field, and the tag, if there is one, this kind's name."""
+    """Whether each value has its field's type, and any tag is this kind's name."""
     if type(body) is not dict or body.get("is", kind.__name__) != kind.__name__:
         return False
     return all(fits(body[name]) for name, fits in _field_checks(kind) if name in body)
@@ -112,7 +112,7 @@ def _field_checks(kind: type) -> Sequence[tuple[str, _Check]]:
 
 
 def _check_for_hint(hint: typing.Any) -> _Check:
-    """What says whether a value of JSON stands for a value of this type."""
+    """Return a check of whether a JSON value represents a value of this type."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     several = [_check_for_hint(one) for one in inner if one is not Ellipsis]
     if origin is tuple and len(several) < len(inner):
@@ -138,7 +138,7 @@ def _encode_changed_fields(value: object) -> dict[str, object]:
 
 @functools.cache
 def _fields_with_defaults(kind: type) -> Sequence[tuple[str, object]]:
-    """The fields and their defaults; nothing equals that of one without."""
+    """Return the fields and their defaults. Nothing equals a missing default."""
     return [(field.name, field.default) for field in dataclasses.fields(typing.cast(typing.Any, kind))]
 
 
@@ -157,7 +157,7 @@ def _encode_value(value: object) -> object:
 
 
 def _build_dataclass_consuming_body(kind: type, body: dict[str, object]) -> object:
-    """The value; what is read of a field takes its place in `body`. A field this version does not know is left out."""
+    """Build the value, replacing decoded fields in `body`. Unknown fields are ignored."""
     names, readers = _find_known_fields_and_decoders(kind)
     for name, read in readers:
         if (content := body.get(name)) is not None:
@@ -167,13 +167,13 @@ def _build_dataclass_consuming_body(kind: type, body: dict[str, object]) -> obje
 
 @functools.cache
 def _find_known_fields_and_decoders(kind: type) -> tuple[frozenset[str], Sequence[tuple[str, _Read]]]:
-    """The names of the fields, and what reads those that JSON has in another form."""
+    """Return the fields' names, and decoders for those with another form in JSON."""
     readers = {name: _decoder_for_hint(hint) for name, hint in typing.get_type_hints(kind).items()}
     return frozenset(readers), [(name, read) for name, read in readers.items() if read is not None]
 
 
 def _decoder_for_hint(hint: typing.Any) -> _Read | None:
-    """What makes a value of this type of what JSON has for it; None where that is the value."""
+    """Return what converts JSON's value to this type, or None if nothing is needed."""
     origin, inner = typing.get_origin(hint), [one for one in typing.get_args(hint) if one is not types.NoneType]
     if origin is tuple and inner[-1] is Ellipsis:
         each = _decoder_for_hint(inner[0]) or _decode_unchanged
@@ -195,7 +195,7 @@ def _decode_unchanged(content: object) -> object:
 
 
 def _decode_tagged(content: typing.Any) -> object:
-    """A tagged value says which it is; plain values of several types stand as they are."""
+    """Decode a value by its tag. Plain values of several types are unchanged."""
     return (
         _build_dataclass_consuming_body(_TAGGED[content.pop("is")], content) if isinstance(content, dict) else content
     )

@@ -1,12 +1,12 @@
 """The journal's vocabulary: everything that can happen in a conversation, as frozen values.
 
 Numbers: `seq` counts a conversation's facts from 1, so a fork's copied facts keep their numbers and every
-reference into them stays true. Tokens are counted once, when a fact is made, with one base encoding (o200k_base);
-`context_usage.py` corrects them per model. Texts of any size live in the fact, except tool outputs,
-attachments and oversized messages: those are entries of the cache and the fact carries a `Stored`.
+reference into them stays true. Tokens are counted once, when a fact is made, with one base encoding
+(o200k_base); `context_usage.py` corrects them per model. Texts of any size live in the fact, except tool
+outputs, attachments and oversized messages: those are entries of the cache and the fact carries a `Stored`.
 
-How a fact becomes JSON, and back from any version, is in `fact_encoding.py`. To change a fact: give
-every new field a default (old journals lack it), or raise its version there and add the step.
+How a fact becomes JSON, and back from any version, is in `fact_encoding.py`. To change a fact:
+give every new field a default (old journals lack it), or raise its version there and add the step.
 """
 
 from dataclasses import field
@@ -57,8 +57,8 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """`arguments` is the JSON text as the model wrote it, malformed or not. `keep` was taken off it (admission). `via`: the
-    tool through which the model called this one, where it is found on demand; requests show it that way.
+    """`arguments` is the JSON text as the model wrote it, malformed or not. `keep` was taken off it (admission).
+    `via`: the tool through which the model called this one, where it is found on demand; requests show it that way.
     """
 
     id: str
@@ -243,8 +243,8 @@ NO_LONGER = "[What stood here before, under the same name, no longer holds.]"  #
 
 @dataclass(frozen=True, slots=True)
 class UserSaid:
-    """`steering`: sent while the agent worked; it follows all results of the step before. `by`: for a message of the
-    program, where it comes from: `rules:src/AGENTS.md`, `skill:pdf`, `plan`, `hook:Stop`, `agent`.
+    """`steering`: sent while the agent worked; it follows all results of the step before. `by`: for a message
+    of the program, where it comes from: `rules:src/AGENTS.md`, `skill:pdf`, `plan`, `hook:Stop`, `agent`.
     """
 
     parts: tuple[UserPart, ...]
@@ -254,8 +254,8 @@ class UserSaid:
 
 @dataclass(frozen=True, slots=True)
 class ModelReplied:
-    """`saw`: the newest fact when the view was taken that this reply answers, so that the request can be shown again (0:
-    not known, the fact before the reply); `request`: its digest (`state/request_digest.py`), so that what is shown is checked.
+    """`saw`: the newest fact when the view was taken that this reply answers, so that the request can be shown again (0: not
+    known, the fact before the reply); `request`: its digest (`state/request_digest.py`), so that what is shown is checked.
     """
 
     parts: tuple[ReplyPart, ...]
@@ -300,9 +300,9 @@ class ToolReturned:
 
 @dataclass(frozen=True, slots=True)
 class FilesChanged:
-    """What a step did to the workspace's folders. `difference`: the entry that names each path with its content before and
-    after; `before` and `after`: the checkpoints around it. `by`: tool, command, server, background or undo. `undoes`: the
-    facts that an undo took back, of this conversation; `is_whole`: nothing is left of what they changed.
+    """What a step did to the workspace's folders. `difference`: the entry that names each path with its content before
+    and after; `before` and `after`: the checkpoints around it. `by`: tool, command, server, background or undo.
+    `undoes`: the facts that an undo took back, of this conversation; `is_whole`: nothing is left of what they changed.
     """
 
     difference: Stored
@@ -391,8 +391,8 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """The view continues as it was at `to`; the facts after it stay in the journal and are shown collapsed. `again`:
-    to get another answer to a message, or to return to one; the user can choose between the answers.
+    """The view continues as it was at `to`; the facts after it stay in the journal and are shown collapsed.
+    `again`: to get another answer to a message, or to return to one; the user can choose between the answers.
     """
 
     to: int
@@ -412,7 +412,7 @@ class Origin:
 @dataclass(frozen=True, slots=True)
 class ConversationStarted:
     title: str = ""
-    parent: str = ""  # The conversation whose agent delegated work to this one.
+    parent: str = ""  # The conversation whose agent delegated this work.
     parent_call: str = ""
     forked_from: str = ""
     forked_at: int = 0
@@ -425,10 +425,10 @@ class ConversationStarted:
 
 @dataclass(frozen=True, slots=True)
 class BroughtIn:
-    """The facts before this one that are not of this program come from `origin`, as the file was when it had `size` bytes and was
-    `modified` (nanoseconds since 1970). `run` names the import; `first`: the first fact that it appended. `undone`: it was undone.
-    `cost`: dollars that were paid there for these facts. `unread`: the lines of the file that this
-    program does not read, as they are, but for those of earlier imports.
+    """The facts before this one that are not of this program come from `origin`, as the file was when it had
+    `size` bytes and was `modified` (nanoseconds since 1970). `run` names the import; `first`: the first fact
+    that it appended. `undone`: it was undone. `cost`: dollars that were paid there for these facts. `unread`:
+    the lines of the file that this program does not read, as they are, but for those of earlier imports.
     """
 
     origin: Origin
@@ -443,9 +443,9 @@ class BroughtIn:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What a connected agent's messages became. For each of them the hash of all messages up to it, and the last fact that
-    stands for it; so its next request is recognised, also after a restart. `session`: the name the
-    agent gives its conversation; `head`: a hash of its instructions and tools.
+    """What a connected agent's messages became. For each of them the hash of all messages up to it,
+    and the last fact that stands for it; so its next request is recognised, also after a restart.
+    `session`: the name the agent gives its conversation; `head`: a hash of its instructions and tools.
     """
 
     chain: tuple[str, ...]
@@ -456,8 +456,8 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class ConversationChanged:
-    """Only what is not None changed. `model`: the conversation's own main model; empty: the workspace's again. `copy`: as in
-    `ConversationStarted`. `choice`: an option of the foreign agent and what the user chose for it, as `ID=VALUE`.
+    """Only what is not None changed. `model`: the conversation's own main model; empty: the workspace's again. `copy`:
+    as in `ConversationStarted`. `choice`: an option of the foreign agent and what the user chose for it, as `ID=VALUE`.
     """
 
     title: str | None = None
@@ -512,9 +512,9 @@ class ModelRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelSet:
-    """Prices in dollars per million tokens; 0: unknown. `effort`: how long it is to think before
-    it answers, "low", "medium" or "high"; empty: as it is used to. `temperature`, `top_p`: None: the provider's
-    own. `cache_seconds`: how long its provider's cache lives after a request; 0: not known.
+    """Prices in dollars per million tokens; 0: unknown. `effort`: how long it is to think before it
+    answers, "low", "medium" or "high"; empty: as it is used to. `temperature`, `top_p`: None: the
+    provider's own. `cache_seconds`: how long its provider's cache lives after a request; 0: not known.
     """
 
     role: ModelRole

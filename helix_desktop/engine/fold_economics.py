@@ -1,19 +1,19 @@
 """When saving context pays: clearing old parts, and handing over. Plain functions on plain numbers.
 
-The unit of every price and cost is one fresh input token: a cost of 12,000 is what 12,000 uncached input tokens
-cost. Tokens are those of the meter; shares of the window are for the caller to turn into tokens.
+The unit of every price and cost is one fresh input token: a cost of 12,000 is what 12,000 uncached input
+tokens cost. Tokens are those of the meter; shares of the window are for the caller to turn into tokens.
 
-One idea answers all questions. A provider's cache makes a carried token cheap (`read`) and a rewritten one dear
-(`write`), so a fold trades one rewrite now for less rent on every later step. Where the context grows steadily the
-cheapest moment is when the rent paid so far equals the price of acting. Nobody knows how long a session
-will go on: as many steps are expected as there were, and a fold must have paid within half of them.
+One idea answers all questions. A provider's cache makes a carried token cheap (`read`) and a rewritten one
+dear (`write`), so a fold trades one rewrite now for less rent on every later step. Where the context grows
+steadily the cheapest moment is when the rent paid so far equals the price of acting. Nobody knows how long a
+session will go on: as many steps are expected as there were, and a fold must have paid within half of them.
 
-What a conversation has recalled counts too (`FoldExperience`): recalls take a share of what folds save, and where they take
-all of it nothing more is folded for gain. A recall reads the context again, so a fold that takes many small
-or much used parts away costs more than it saves: what the agent wrote itself stays until a handover.
+What a conversation has recalled counts too (`FoldExperience`): recalls take a share of what folds save, and
+where they take all of it nothing more is folded for gain. A recall reads the context again, so a fold that takes
+many small or much used parts away costs more than it saves: what the agent wrote itself stays until a handover.
 
-`resources/help/savings.md` has the figures, and `python -m tests.benchmarks.policies --traces DIR`
-measures them, beside other systems' policies and under four price tables.
+`resources/help/savings.md` has the figures, and `python -m tests.benchmarks.policies
+--traces DIR` measures them, beside other systems' policies and under four price tables.
 """
 
 import math
@@ -47,7 +47,7 @@ class RelativePrices:
 def relative_prices_of(
     price_input: float, price_output: float, cache_read: float, cache_write: float
 ) -> RelativePrices:
-    """From prices in any one unit, 0 where unknown; what is unknown counts as 0.1, 1 and 5 times the input."""
+    """Convert prices in any unit, 0 if unknown. Unknown ones count as 0.1, 1 and 5 times the input."""
     if price_input <= 0:
         return RelativePrices()
     return RelativePrices(
@@ -79,7 +79,7 @@ class FoldExperience:
 
     @property
     def net_share(self) -> float:
-        """The share of a saving that is left when recalls are paid."""
+        """Return the share of savings that remains after paying for recalls."""
         return max(0.0, 1 - self.recalled)
 
 
@@ -87,12 +87,12 @@ NO_EXPERIENCE = FoldExperience()
 
 
 def recall_share(saved: float, recalls: float) -> float:
-    """What recalls cost as a share of what folds saved. The first evidence counts little beside what is usual."""
+    """Return the cost of recalls as a share of what folds saved, weighed with what is usual."""
     return (recalls + RECALLS_EXPECTED * EXPECTED_WEIGHT) / (saved + EXPECTED_WEIGHT)
 
 
 def recall_cost(context: int, calls: int, price: RelativePrices) -> float:
-    """What a request for recalls costs, with carrying what they bring."""
+    """Return the cost of a request for recalls, including carrying their results."""
     brought = RECALLED_TOKENS * calls * (price.write + price.read * CARRIED_STEPS)
     return price.read * context + price.output * ASKING_TOKENS + brought
 
@@ -102,8 +102,8 @@ def clearing_threshold(
 ) -> float:
     """The tokens a clearing must free to pay, when `rest` tokens are written anew behind the first part it clears.
 
-    `rest` is what stays there: what is cleared is not rewritten. `growth`: clearable tokens added per step (mean of
-    the last 20); `cold`: the learned chance that the provider's cache is cold at the next request.
+    `rest` is what stays there: what is cleared is not rewritten. `growth`: clearable tokens added per step
+    (mean of the last 20); `cold`: the learned chance that the provider's cache is cold at the next request.
     """
     rent_per_token = (price.read * (1 - cold) + price.write * cold) * seen.net_share
     rewrite = (price.write - price.read) * (1 - cold)
@@ -126,7 +126,7 @@ def find_clearing_start(  # It has many parameters because the rule compares all
     least: int = LEAST_SAVING,
     seen: FoldExperience = NO_EXPERIENCE,
 ) -> int | None:
-    """The index from which on clearing now pays most; None: wait."""
+    """Return the index from which clearing now pays most, or None to wait."""
     best, found = 0.0, None
     rest, freed = 0, 0
     # The newest part comes first, because clearing from a part on also clears everything after it.
@@ -143,13 +143,13 @@ def find_clearing_start(  # It has many parameters because the rule compares all
 
 
 def pays_to_clear_when_cold(freed: int, context: int, share: float = COLD_SHARE) -> bool:
-    """After a pause that left the cache cold all is written anew in any case: clear if it frees a third."""
+    """Whether to clear after a pause. A cold cache is rewritten anyway, so a third is enough."""
     return freed > 0 and freed >= share * context
 
 
 @dataclass(frozen=True, slots=True)
 class HandoverPlan:
-    """What one would come to now, in tokens."""
+    """What a handover now would take, in tokens."""
 
     context: int  # The tokens of the whole next request.
     stays: int  # The tokens after the document, which the provider must cache again.
@@ -157,8 +157,8 @@ class HandoverPlan:
 
 
 def carrying_cost(tokens: int, price: RelativePrices) -> float:
-    """What one step pays to carry a part. Added up per part over the steps it stood there, and gone
-    with the part: what was paid for an output that is a marker by now is no reason for a handover.
+    """Return what one step pays to carry a part. Sums of this are kept per part and vanish
+    with it: what was paid for an output that is now a marker is no reason for a handover.
     """
     return price.read * tokens
 
@@ -168,8 +168,8 @@ def handover_cost(
 ) -> float:
     """The price of handing over now.
 
-    Without `writer` the main model writes over its own cached prefix; a writer reads the context uncached at its own
-    prices, whose input costs `scale` times ours. Then the document and what stays enter the main model's cache.
+    Without `writer` the main model writes over its own cached prefix; a writer reads the context uncached at its
+    own prices, whose input costs `scale` times ours. Then the document and what stays enter the main model's cache.
     """
     if writer is None:
         writing = price.read * plan.context + price.write * QUESTION_TOKENS + price.output * plan.summary
@@ -179,20 +179,20 @@ def handover_cost(
 
 
 def handover_pays(rent_paid: float, saved_per_step: float, cost: float, seen: FoldExperience = NO_EXPERIENCE) -> bool:
-    """Rent or buy: whether the rent `rent_paid` so far for what it would take away has reached its
-    cost, and what each step will save pays it back in time.
+    """Whether to buy instead of rent: the rent paid so far for what would be
+    removed has reached the cost, and each step's saving repays it in time.
     """
     return seen.net_share * min(rent_paid, saved_per_step * PAYBACK_SHARE * seen.steps) >= cost
 
 
 def expected_rewriting_cost(tokens: int, price: RelativePrices) -> float:
-    """Of a pause that outlives the provider's cache: if work goes on, all is written again."""
+    """Return the expected cost of rewriting after a pause that outlives the provider's cache."""
     return max(0.0, price.write - price.read) * max(0, tokens) * RETURN_SHARE
 
 
 def chance_of_return(away: float, life: float, pauses: Sequence[float]) -> float:
-    """The chance that a pause of `away` seconds so far ends within `life` more: as pauses usually
-    do, and as those of the conversation did.
+    """Return the chance that a pause of `away` seconds ends within
+    `life` more, by usual pauses and by those of the conversation.
     """
     usual = 1 - (away / (away + life)) ** RETURN_SLOPE if away > 0 else 1.0
     longer = [pause for pause in pauses if pause > away]
@@ -201,9 +201,9 @@ def chance_of_return(away: float, life: float, pauses: Sequence[float]) -> float
 
 
 def least_context_for_handover(window: int, tokens: int, share: float) -> float:
-    """The context below which no handover is made for gain.
+    """Return the context below which no handover is made for gain.
 
-    The tokens are less than the share of the usual window, so that a larger window never makes a session dearer.
+    The tokens are less than the share of the usual window, so a larger window never makes a session dearer.
     """
     return min(tokens, share * window)
 
@@ -216,11 +216,11 @@ CARRIED_STEPS = 20  # A recalled text is expected to stay in the context for at 
 
 
 def whole_entry_tokens(context: int, steps: int, price: RelativePrices, least: int, most: int) -> int:
-    """Up to how many tokens an entry that is recalled by its hash comes back whole.
+    """Return up to how many tokens a recalled entry is returned whole.
 
-    The rest behind a first page of `least` tokens is needed as often as not. Given at once it is
-    written and carried also where it is not needed; asked for, another request reads the `context`
-    again. Of the steps to come as many are expected as there were.
+    What follows a first page of `least` tokens is needed half of the time. Returned
+    at once, it is written and carried even if not needed; otherwise, another
+    request reads the `context` again. As many steps are expected as there were.
     """
     another_request = price.read * context + price.output * ASKING_TOKENS
     each_token = price.write + price.read * min(steps, CARRIED_STEPS)
@@ -235,10 +235,10 @@ LEAST_LARGE = 500  # Outputs of fewer tokens never count as large, even in a sma
 
 
 def large_output_tokens(window: int, tokens: int = 4_000) -> int:
-    """From how many tokens on an output is large: `tokens`, and in a window below 96,000 in proportion less."""
+    """Return the size of a large output: `tokens`, or in a window below 96,000 proportionally less."""
     return min(tokens, max(LEAST_LARGE, tokens * window // SMALL_WINDOW))
 
 
 def panic_tail_tokens(window: int) -> int:
-    """How many tokens of the tail stay at most when the next request would not fit: a quarter of the window."""
+    """Return the most tokens of the tail kept if the next request would not fit: a quarter."""
     return window // 4

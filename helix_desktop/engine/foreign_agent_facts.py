@@ -1,7 +1,7 @@
 """Turns what a foreign agent says and receives into facts of a conversation here, so that its context can be folded.
 
-A replay follows a recording and the gateway follows a live client. Both call the same methods in the
-same order. This module must not know where the messages come from.
+A replay follows a recording and the gateway follows a live client. Both call the same
+methods in the same order. This module must not know where the messages come from.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -44,13 +44,13 @@ class AgentReply:
 
 
 async def await_directly(work: Awaitable[Any]) -> Any:
-    """Awaits the work as it is. A replay passes a function here that also measures the time."""
+    """Await the work. A replay instead passes a function that also measures the time."""
     return await work
 
 
 @dataclass(eq=False)
 class AgentFollower:
-    """`waiting` wraps each wait that delays the agent. `stored` hears of each output put into the cache."""
+    """`waiting` wraps each wait that delays the agent. `stored` is called for each output stored."""
 
     conversation: Conversation
     steward: FoldSteward
@@ -62,13 +62,13 @@ class AgentFollower:
     repeats: int = field(default=0, init=False)  # How many outputs were equal to an earlier one.
 
     def follow_draft(self, draft: ConversationDraft) -> "AgentFollower":
-        """Returns a follower that works on a copy of the conversation."""
+        """Return a follower for a draft of the conversation."""
         other = AgentFollower(draft, self.steward.steward_for_draft(draft), self.cache, self.tokens, stored=self.stored)
         other._reads = self._reads
         return other
 
     async def record_user_message(self, parts: tuple[facts.UserPart, ...], *, steering: bool = False) -> None:
-        """Records a message of the user. It ends the previous turn unless it was sent while the agent worked."""
+        """Record a user's message. It ends the last turn unless sent while the agent worked."""
         if not steering:
             await self.end_agent_turn()
         counted = tuple(self.with_token_count(part) for part in parts)
@@ -76,7 +76,7 @@ class AgentFollower:
         await self.conversation.append_facts(*await self.steward.excerpt_large_message(said))
 
     async def end_agent_turn(self) -> bool:
-        """Records the end of the turn; False if none ran. With open calls, it is interrupted."""
+        """Record the turn's end, as interrupted if calls are open. Return False if none ran."""
         branch = self.conversation.state.branch
         if not branch.turn.running or not branch.steps:
             return False
@@ -87,19 +87,19 @@ class AgentFollower:
         return True
 
     async def prepare_next_view(self) -> View:
-        """Folds whatever is due and returns what the model is sent next."""
+        """Fold what is due, and return what the model is sent next."""
         await self.waiting(self.steward.apply_due_folds())
         return self.conversation.current_view()
 
     async def record_reply(self, written: AgentReply, newest_seq: int) -> facts.Recorded:
-        """Records a reply. `newest_seq` is the newest fact in the view it answers."""
+        """Record a reply. `newest_seq`: the newest fact in the view it answers."""
         parts = tuple(self.with_token_count(part) for part in written.parts)
         usage, seconds, raw = written.usage, written.seconds, written.raw
         reply = facts.ModelReplied(parts, written.model, written.stop, usage, saw=newest_seq, seconds=seconds, raw=raw)
         return (await self.conversation.append_facts(reply))[0]
 
     async def record_outputs(self, outputs: Sequence[AgentOutput]) -> None:
-        """Records the outputs of the last reply's calls. One that answers no call is appended as text, not lost."""
+        """Record outputs of the last reply's calls. One without a call is appended as text, not lost."""
         waiting = {call.id: call.call for call in self.conversation.state.branch.running_calls}
         batch, stray = [], []
         for output in outputs:
@@ -145,6 +145,6 @@ class AgentFollower:
 
 
 async def _encode_in_slices(text: str) -> AsyncIterator[bytes]:
-    """Encodes a long text piece by piece, giving other tasks a turn in between."""
+    """Encode a long text in pieces, letting other tasks run."""
     for at in range(0, len(text), SLICE):
         yield text[at : at + SLICE].encode("utf-8", "surrogatepass")

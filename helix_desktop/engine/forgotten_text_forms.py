@@ -26,7 +26,7 @@ Escape = Callable[[str], str]
 
 
 class TextForms:
-    """What to look for. `overlap`: how many bytes of one piece have to be looked at again with the next."""
+    """What to look for. `overlap`: how many bytes of a piece to examine again with the next one."""
 
     def __init__(self, text: str) -> None:
         self._spelled = [*dict.fromkeys([text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))])]
@@ -53,7 +53,7 @@ class TextForms:
         )
 
     def blank_out(self, text: str, blank: str) -> str:
-        """Without any form of it. What is left of text within text stays readable."""
+        """Blank out every form of it, leaving the text around it readable."""
         for form in self._text:
             if form.occurs_within(text):
                 text = form.pattern.sub(blank, text)
@@ -61,8 +61,8 @@ class TextForms:
 
 
 class _SearchHint(Generic[AnyStr]):
-    """Where it may stand: cheap to find, since the pattern is slow. The longest run of letters and
-    digits as it is, or one of them escaped, of which there are few.
+    """Finds where it may be, cheaply, as the pattern is slow: by the
+    longest run of letters and digits, or by one of its rare escapes.
     """
 
     def __init__(self, text: str, escape: Escape, codec: str = "") -> None:
@@ -100,7 +100,7 @@ class _FormPattern(Generic[AnyStr]):
 
 
 def _pattern_in_encoding(text: str, codec: str) -> _FormPattern[bytes] | None:
-    """None where the encoding has no such characters."""
+    """Return the pattern, or None if the encoding lacks such characters."""
 
     def escape(part: str) -> str:
         return re.escape(part.encode(codec).decode("latin-1"))
@@ -113,7 +113,7 @@ def _pattern_in_encoding(text: str, codec: str) -> _FormPattern[bytes] | None:
 
 
 def _pattern_of_text(text: str, escape: Escape) -> str:
-    """Every character in all its forms. One in front that would be left as half an escape goes as well."""
+    """Match every character in all its forms, and one before that would be left as half an escape."""
     runs = [(sign, len(list(same))) for sign, same in groupby(text)]
     signs = [each for sign, times in runs for each in _patterns_of_character(sign, times, escape)]
     before = f"{_single_backslash_pattern(escape)}{{0,{DEEPEST}}}" if text[:1] in 'bfnrtuxU"/' else ""
@@ -121,12 +121,12 @@ def _pattern_of_text(text: str, escape: Escape) -> str:
 
 
 def _nul_padding_pattern(escape: Escape, least: int = 0) -> str:
-    """What stands between the characters of wide text that was read as UTF-8."""
+    """Match what is between the characters of wide text read as UTF-8."""
     return f"(?:{escape(chr(0))}|{_backslashes_pattern(escape)}{escape('u0000')}){{{least},3}}"
 
 
 def _patterns_of_character(sign: str, times: int, escape: Escape) -> list[str]:
-    """One character, so many times. Backslashes in a row are one run: each depth doubles it."""
+    """Match a character so many times. Backslashes form one run, which each nesting doubles."""
     if sign == "\\":
         run = f"{_single_backslash_pattern(escape)}{{{times},{times * DEEPEST}}}"
         return [f"(?:{run}|(?:{'|'.join(_escapes_of_character(sign, escape))}){{{times}}})"]
@@ -139,12 +139,12 @@ def _backslashes_pattern(escape: Escape) -> str:
 
 
 def _single_backslash_pattern(escape: Escape) -> str:
-    """Wide text that was read as UTF-8 has zeros between its characters."""
+    """Match a backslash with the zeros between characters of wide text read as UTF-8."""
     return f"(?:{escape(chr(92))}(?:{escape(chr(0))}){{0,3}})"
 
 
 def _quote_escapes(sign: str, escape: Escape) -> Iterator[str]:
-    """As a shell, CSV and SQL have it within quotes of the same kind."""
+    """Yield the forms that shells, CSV and SQL use within quotes of the same kind."""
     if sign == "'":
         yield from (escape(form) for form in ("'\"'\"'", "'\\''", "''"))
     if sign == '"':
@@ -165,7 +165,7 @@ def _escapes_of_character(sign: str, escape: Escape) -> Iterator[str]:
 
 
 def _escape_beginnings(sign: str, escape: Escape) -> Iterator[str]:
-    """How each escaped form of it begins, without the backslashes in front."""
+    """Yield beginnings of its escaped forms, without backslashes before them."""
     yield _utf16_escapes(sign, escape)[0]
     yield from _numeric_escapes(sign, escape)
     yield _percent_escapes(sign, escape)[0]
@@ -199,14 +199,14 @@ def _html_entities(sign: str, escape: Escape) -> Iterator[str]:
 
 
 def _hex_pattern(digits: str, escape: Escape) -> str:
-    """In either case."""
+    """Match hexadecimal digits in either case."""
     return "".join(
         f"(?:{escape(digit)}|{escape(digit.upper())})" if digit.isalpha() else escape(digit) for digit in digits
     )
 
 
 def _encode_in_base64_and_hex(text: str) -> Iterator[str]:
-    """What of it stands in base64 wherever it begins, and in hexadecimal digits."""
+    """Yield its parts in base64, from any start, and in hexadecimal digits."""
     for codec in ("utf-8", "utf-16-le"):
         raw = text.encode(codec, "surrogatepass")
         yield from (raw.hex(), raw.hex().upper())

@@ -1,1 +1,1 @@
-"""What files were at a moment, how two moments differ, how part of a difference is reverted. No disk is touched."""
+"""Describes files at a moment, differences between moments, and partial reverts. Does not touch the disk."""

@@ -1,4 +1,4 @@
-"""Compares two versions of a file line by line, splits the difference into hunks and reverts some, exact to the byte."""
+"""Compares two versions of a file by lines, splits the difference into hunks, and reverts some, byte for byte."""
 
 import hashlib
 import re
@@ -27,14 +27,14 @@ class MatchingLines:
 
 
 def find_matching_lines(left: Sequence[Any], right: Sequence[Any], exact: int = EXACT) -> Iterator[MatchingLines]:
-    """What two lists of lines (text or bytes) have in common. `exact`: up to how many lines are compared exactly."""
+    """Yield the common parts of two lists of lines (text or bytes). `exact`: how many lines to compare exactly."""
     return _matches_in_span(left, right, (0, len(left), 0, len(right)), exact)
 
 
 def _matches_in_span(
     left: Sequence[Any], right: Sequence[Any], span: Span, exact: int, *, deep: int = 0
 ) -> Iterator[MatchingLines]:
-    """Yields what lines a to b of one text and c to d of the other have in common, in order."""
+    """Yield, in order, what lines a to b of one text and c to d of the other have in common."""
     a, b, c, d = span
     start = a
     while start < b and start - a + c < d and left[start] == right[start - a + c]:
@@ -54,7 +54,7 @@ def _matches_in_span(
 def _match_between_ends(
     left: Sequence[Any], right: Sequence[Any], span: Span, exact: int, deep: int
 ) -> Iterator[MatchingLines]:
-    """Does the same where neither the first nor the last lines are equal."""
+    """Yield common lines where neither the first nor the last ones are equal."""
     a, b, c, d = span
     anchors = _unique_line_anchors(left, right, span) if deep < DEEPEST else []
     if not anchors:
@@ -70,7 +70,7 @@ def _match_between_ends(
 
 
 def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: Span) -> list[tuple[int, int]]:
-    """The longest run of line pairs that occur once in each text and in the same order in both."""
+    """Return the longest sequence of line pairs that are unique in each text and in the same order."""
     a, b, c, d = span
     once_left = {line for line, times in Counter(left[a:b]).items() if times == 1}
     once_right = {line for line, times in Counter(right[c:d]).items() if times == 1}
@@ -126,7 +126,7 @@ class Hunk:
 
     @property
     def stable_id(self) -> str:
-        """An ID that stays the same for the same change of the same lines, wherever they are in the file."""
+        """Return an ID that stays the same for the same change, wherever it is in the file."""
         body = b"".join(sign.encode() + line for sign, line in self.rows)
         return hashlib.sha256(body).hexdigest()[:16]
 
@@ -136,7 +136,7 @@ def is_binary(*contents: bytes) -> bool:
 
 
 def split_into_lines(content: bytes) -> list[bytes]:
-    """Splits content into lines, keeping their ends. The last line may have none."""
+    """Split content into lines with their ends, which the last line may lack."""
     lines = content.split(b"\n")
     last = lines.pop()
     return [line + b"\n" for line in lines] + ([last] if last else [])
@@ -166,7 +166,7 @@ def _merge_touching_matches(old: Sequence[Any], new: Sequence[Any], exact: int =
 
 
 def count_changed_lines(before: bytes, after: bytes) -> tuple[int, int]:
-    """Counts added and removed lines; (0, 0) for a binary file."""
+    """Return how many lines were added and removed, or (0, 0) for a binary file."""
     if is_binary(before, after):
         return 0, 0
     found = list(find_changed_lines(split_into_lines(before), split_into_lines(after)))
@@ -200,7 +200,7 @@ def _build_hunk(group: Sequence[ChangedLines], old: Sequence[bytes], new: Sequen
 
 
 def revert_hunks(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]) -> bytes:
-    """`now` without these hunks. ActionRefused if lines in or beside them have changed since."""
+    """Return `now` without these hunks. Raises ActionRefused if lines in or beside them have changed."""
     old, new, current = split_into_lines(before), split_into_lines(after), split_into_lines(now)
     same = list(_merge_touching_matches(new, current)) if now != after else [MatchingLines(0, 0, len(new))]
     result = list(current)
@@ -225,7 +225,7 @@ def _position_in_later_version(block: ChangedLines, same: Sequence[MatchingLines
 
 
 def _has_same_neighbours(at: int, run: MatchingLines, new: int, current: int) -> bool:
-    """Returns whether the lines on both sides of the place where lines are put back are the same as before."""
+    """Whether the lines around the place for restored lines are the same as before."""
     end = run.left + run.count
     above = at > run.left or (at == 0 and run.right == 0)
     below = at < end or (at == new and run.right + run.count == current)
@@ -233,7 +233,7 @@ def _has_same_neighbours(at: int, run: MatchingLines, new: int, current: int) ->
 
 
 def find_changes_within_line(old: str, new: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Start and length of what differs, in both; empty where little is common."""
+    """Return start and length of the differences in both lines, or nothing if they have little in common."""
     if max(len(old), len(new)) > LONGEST_LINE:
         return [], []
     left, right = _WORD.findall(old), _WORD.findall(new)

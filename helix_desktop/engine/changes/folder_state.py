@@ -1,8 +1,8 @@
-"""Describes a folder at a moment: each path and what is there. Also how two such states differ, and
-both as bytes for the cache.
+"""Describes a folder at a moment: each path and what is
+there. Also differences, and both as bytes for the cache.
 
-Paths are relative, separated by "/" and preceded by the number of their root: `0/src/main.c`. Names of any bytes
-are held as Python holds file names (surrogateescape). `store/FORMATS.md` describes the stored forms.
+Paths are relative, separated by "/" and preceded by the number of their root: `0/src/main.c`. Names of any
+bytes are held as Python holds file names (surrogateescape). `store/FORMATS.md` describes the stored forms.
 """
 
 import json
@@ -23,8 +23,8 @@ _LENGTH = struct.Struct("<H")
 class PathKind(StrEnum):
     """What a path is, in the order in which restoring can create them.
 
-    TWIN: another name (a hard link) of the file whose path is its content. OTHER: a socket, a pipe,
-    a device or a file that was not read; its content is then its stamp.
+    TWIN: another name (a hard link) of the file whose path is its content. OTHER: a
+    socket, a pipe, a device or a file that was not read; its content is then its stamp.
     """
 
     FOLDER = "d"
@@ -35,8 +35,8 @@ class PathKind(StrEnum):
 
 
 class TreeItem(NamedTuple):
-    """One entry of a folder state. `content`: the SHA-256 of a file, the target of a link, or the
-    other path of a twin; otherwise empty. `size` is that of a file.
+    """One entry of a folder state. `content`: the SHA-256 of a file, the target of
+    a link, or the other path of a twin; otherwise empty. `size` is that of a file.
     """
 
     kind: PathKind
@@ -61,7 +61,7 @@ Tree = Mapping[str, TreeItem]
 
 
 def pack_item(item: TreeItem | None) -> bytes:
-    """Packs an item into bytes; empty for None."""
+    """Pack an item into bytes; empty for None."""
     if item is None:
         return b""
     return _BODY.pack(item.kind.encode(), item.mode, item.size, len(item.content)) + item.content
@@ -78,7 +78,7 @@ _KINDS = {kind.value.encode(): kind for kind in PathKind}
 
 
 def encode_manifest(bodies: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
-    """Encodes every path with its packed item, in pieces."""
+    """Encode every path with its packed item, in pieces."""
     yield _format_header("manifest")
     for path, body in bodies:
         yield _with_length(_encode_path(path)) + _with_length(body)
@@ -95,7 +95,7 @@ def decode_manifest(content: bytes) -> dict[str, TreeItem]:
 
 
 def encode_difference(changes: Iterable[PathChange], behind: Digest) -> bytes:
-    """Encodes changes. `behind` is the state before them; with it, the difference also stands for that after them."""
+    """Encode changes after the state `behind`. With that, the difference also represents the state after them."""
     return (_format_header("difference") + behind.raw) + b"".join(
         _with_length(_encode_path(path)) + _with_length(pack_item(before)) + _with_length(pack_item(after))
         for path, before, after in changes
@@ -112,7 +112,7 @@ def decode_difference(content: bytes) -> tuple[PathChange, ...]:
 
 
 def entries_to_read_first(content: bytes) -> tuple[Digest, ...]:
-    """Lists the entries that must be read first, in order, to get the state an entry stands for."""
+    """Return the entries to read first, in order, to get an entry's state."""
     if content.startswith(b"{"):  # Checkpoints in the format of version 1 were written as JSON.
         body = json.loads(content)
         if body["checkpoint"] > 1:
@@ -125,7 +125,7 @@ def entries_to_read_first(content: bytes) -> tuple[Digest, ...]:
 
 
 def items_set_by_entry(content: bytes) -> Iterator[tuple[str, TreeItem | None]]:
-    """Yields the paths that an entry changes on the way to its state, with their new items."""
+    """Yield the paths that an entry sets in its state, with their new items."""
     if content.startswith(b"helix manifest "):
         yield from decode_manifest(content).items()
     elif content.startswith(b"helix difference "):
@@ -133,7 +133,7 @@ def items_set_by_entry(content: bytes) -> Iterator[tuple[str, TreeItem | None]]:
 
 
 def build_tree(contents: Iterable[bytes]) -> dict[str, TreeItem]:
-    """Builds the state that results from entries, applied in order."""
+    """Build the state that results from entries, applied in order."""
     state: dict[str, TreeItem] = {}
     for path, item in (each for content in contents for each in items_set_by_entry(content)):
         if item is None:
@@ -150,7 +150,7 @@ def compare_trees(before: Tree, after: Tree) -> tuple[PathChange, ...]:
 
 
 def merge_changes_per_path(changes: Iterable[PathChange]) -> tuple[tuple[PathChange, ...], frozenset[str]]:
-    """One for each path, unless it came to nothing; and the paths others changed in between."""
+    """Merge changes by path and drop those that cancel out. Also return paths that others changed."""
     whole: dict[str, PathChange] = {}
     broken = set()
     for path, before, after in changes:
@@ -163,7 +163,7 @@ def merge_changes_per_path(changes: Iterable[PathChange]) -> tuple[tuple[PathCha
 
 
 def without_implied_changes(changes: Sequence[PathChange]) -> list[PathChange]:
-    """Leaves out a folder whose contents changed too, since people count only the contents."""
+    """Drop a folder whose contents also changed, because people count only the contents."""
     holding = {above for change in changes for above in _parent_paths(change.path)}
     return [change for change in changes if not (_is_change_of_folder(change) and change.path in holding)]
 

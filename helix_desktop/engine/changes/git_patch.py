@@ -16,7 +16,7 @@ _IN_GIT = (PathKind.FILE, PathKind.TWIN, PathKind.LINK)
 
 
 def format_git_patch(name: str, before: tuple[TreeItem | None, bytes], after: tuple[TreeItem | None, bytes]) -> bytes:
-    """Formats one file's change, given its item and content before and after. Empty if git cannot express it."""
+    """Format a file's change, given its item and content before and after. Empty if git cannot express it."""
     if before[0] is not None and after[0] is not None and _kind_for_git(before[0]) != _kind_for_git(after[0]):
         nothing: tuple[None, bytes] = (None, b"")
         return format_git_patch(name, before, nothing) + format_git_patch(name, nothing, after)
@@ -28,7 +28,7 @@ def format_git_patch(name: str, before: tuple[TreeItem | None, bytes], after: tu
 
 
 def format_unified_diff(before: str, after: str, name: str, context: int = CONTEXT) -> str:
-    """What changed in a text, for a reader; empty where nothing did."""
+    """Return a text's changes for a reader, or an empty string."""
     old, new = (text.encode("utf-8", "surrogatepass") for text in (before, after))
     hunks = find_hunks(old, new, context)
     lines = b"".join(map(_format_hunk, hunks)).decode("utf-8", "surrogatepass")
@@ -36,7 +36,7 @@ def format_unified_diff(before: str, after: str, name: str, context: int = CONTE
 
 
 def quote_git_name(name: bytes) -> bytes:
-    """Quotes a name as git does if it contains more than plain characters."""
+    """Quote a name as git does if it contains more than plain characters."""
     if all(byte in _PLAIN for byte in name):
         return name
     return b'"' + b"".join(_escape_git_byte(byte) for byte in name) + b'"'
@@ -88,7 +88,7 @@ def _patch_row(sign: str, line: bytes) -> bytes:
 
 
 def _git_blob_hash(version: tuple[TreeItem | None, bytes]) -> bytes:
-    """Returns git's hash of the content; zeros for none."""
+    """Return git's hash of the content, or zeros without any."""
     item, content = version
     if item is None:
         return b"0" * 40

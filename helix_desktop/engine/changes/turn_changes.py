@@ -54,7 +54,7 @@ class TurnOfChanges:
 
     @property
     def turn_numbers(self) -> str:
-        """The number, or a range such as 2–4."""
+        """Return the number, or a range such as 2–4."""
         return f"{self.number}–{self.last}" if self.last > self.number else str(self.number)
 
     @property
@@ -64,7 +64,7 @@ class TurnOfChanges:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """`place`: for people; `by`: what changed it last; `broken`: somebody else did so in between."""
+    """`place` is for people. `by`: what changed it last. `broken`: somebody else changed it in between."""
 
     change: PathChange
     place: str
@@ -81,7 +81,7 @@ class FileChange:
 
     @property
     def change_word(self) -> str:
-        """added, deleted or changed."""
+        """Return "added", "deleted" or "changed"."""
         if self.change.before is None:
             return "added"
         return "deleted" if self.change.after is None else "changed"
@@ -97,7 +97,7 @@ class UncoveredPath:
 
 
 def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[TurnOfChanges, ...]:
-    """Groups the changes by turn. Turns without changes are kept because their sub-agents may have made some."""
+    """Group changes by turn. Turns without changes are kept, because their sub-agents may have made some."""
     found: list[TurnOfChanges] = []
     names: dict[str, tuple[str, int]] = {}
     steps = said = end = 0
@@ -131,7 +131,7 @@ def _set_turn_end(found: list[TurnOfChanges], seq: int) -> None:
 
 
 def _add_change_to_turn(found: list[TurnOfChanges], source: ChangeSource) -> None:
-    """Adds the change to the last turn. An undo belongs to the turn it undoes; if it undoes several, they become one."""
+    """Add a change to the last turn. An undo belongs to the turns it undoes, which become one."""
     seqs = source.fact.undoes or (found[-1].end,)
     begin, stop = len(found) - 1, len(found)
     while begin and found[begin].seq > min(seqs):
@@ -153,7 +153,7 @@ def step_with_undos(step: ChangeSource, sources: Iterable[ChangeSource]) -> tupl
 
 
 def undone_seqs(changed: Iterable[ChangeSource | facts.Recorded], conversation: str) -> tuple[int, ...]:
-    """The facts undone with these changes, also those that an undo among them had undone."""
+    """Return the facts undone with these changes, including those an undo among them had undone."""
     found: set[int] = set()
     for each in changed:
         if isinstance(each.fact, facts.FilesChanged) and each.conversation == conversation:
@@ -162,7 +162,7 @@ def undone_seqs(changed: Iterable[ChangeSource | facts.Recorded], conversation: 
 
 
 def kept_hunks(recorded_facts: Iterable[facts.Recorded]) -> Mapping[str, frozenset[str]]:
-    """Returns, by path, the hunks the user keeps. An empty name stands for the whole file."""
+    """Return the hunks that the user keeps, by path. An empty name means the whole file."""
     found: dict[str, frozenset[str]] = {}
     for recorded in recorded_facts:
         if isinstance(recorded.fact, facts.ChangeKept):
@@ -176,7 +176,7 @@ def format_line_comment(place: str, line: int, text: str, words: str) -> str:
 
 
 def printable_path(name: str) -> str:
-    """Returns a path for JSON and terminals; bytes that are not text appear as escapes."""
+    """Return a path for JSON and terminals. Bytes that are not text become escapes."""
     try:
         name.encode()
     except UnicodeEncodeError:
