@@ -1,10 +1,10 @@
 """Shows text exactly, so that a reader can tell from what is displayed which value will run.
 
 Nothing is removed. Characters that are invisible, change the text direction or look like others
-appear as a mark: `⟨001B⟩` is an escape character, `⟨а 0430⟩` a Cyrillic letter that looks like a
-Latin one. The sign `⟨` itself is always marked, so no text can imitate a mark. A tab is preceded by
-an arrow, trailing spaces end in a mark, and a line too long to lay out continues after `⟨…⟩`.
-The value can be restored from what is shown; tests check this for 100,000 values.
+appear as a mark: `⟨001B⟩` is an escape character, `⟨а 0430⟩` a Cyrillic letter that looks like
+a Latin one. The sign `⟨` itself is always marked, so no text can imitate a mark. A tab is
+preceded by an arrow, trailing spaces end in a mark, and a line too long to lay out continues
+after `⟨…⟩`. The value can be restored from what is shown; tests check this for 100,000 values.
 """
 
 import re
@@ -48,7 +48,7 @@ _BLANK = frozenset("\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\U0001d159\u034f\u
 
 
 def mark_text(text: str) -> str:
-    """The text with marks, on as many lines; no line is too long to lay out."""
+    """Return the text with marks, on as many lines. No line is too long to lay out."""
     return "\n".join(marked_lines(text))
 
 
@@ -63,7 +63,7 @@ def marked_lines(text: str) -> Iterator[str]:
 
 
 def mark_on_one_line(text: str) -> str:
-    """Returns the text on one line; line ends and tabs are marked as well."""
+    """Return the text on one line, with line ends and tabs marked."""
     line = _mark_trailing_space(_mark_suspect_characters_of_line(text))
     return _keep_left_to_right(line.replace("\n", _mark_of_char("\n")).replace("\t", _mark_of_char("\t")))
 
@@ -77,7 +77,7 @@ def _mark_trailing_space(line: str) -> str:
 
 
 def _break_long_line(line: str) -> Iterator[str]:
-    """Breaks a long line, never inside a mark."""
+    """Break a long line, never inside a mark."""
     start = 0
     while len(line) - start > LONG:
         end = start + LONG - 1  # Leaves room for the left-to-right mark.
@@ -100,7 +100,7 @@ def _mark_suspect_characters_of_line(text: str) -> str:
 
 
 def _keep_left_to_right(line: str) -> str:
-    """The line so that its words stand in the order of the text, even if its first letter is a Hebrew or Arabic one."""
+    """Keep a line's words in the order of the text, even if it begins with a Hebrew or Arabic letter."""
     return _APART + line if _RIGHT_TO_LEFT.search(line) else line
 
 
@@ -148,7 +148,7 @@ def _mark_of_char(character: str) -> str:
 
 @lru_cache(maxsize=8192)
 def _is_suspect(sign: str) -> bool:
-    """Returns whether a character is hidden or looks like another, wherever it appears."""
+    """Whether a character is hidden or looks like another, wherever it appears."""
     if sign in "\n\t" or " " <= sign <= "~":
         return False
     if _is_invisible(sign) or sign in _ALIKE or sign in _ALIKE_ALONE or unicodedata.normalize("NFC", sign) != sign:
@@ -168,7 +168,7 @@ def _is_invisible(sign: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_other_alphabet(sign: str) -> bool:
-    """Returns whether a letter or digit could be mistaken for a Latin one beside Latin ones."""
+    """Whether a letter or digit could be mistaken for a Latin one beside Latin ones."""
     return (
         not sign.isascii()
         and _script_of(sign) not in {"LATIN", "FEMININE", "MASCULINE", "MICRO"}

@@ -1,5 +1,5 @@
-"""Finds the sentences of an agent that are worth keeping: findings, results, causes and open tasks.
-It works on plain text only.
+"""Finds the sentences of an agent that are worth keeping: findings,
+results, causes and open tasks. It works on plain text only.
 
 Before a call an agent says what it found and what it will do next. The second part is not worth
 keeping. A final answer is mostly a report. Measured on sessions marked by hand
@@ -41,7 +41,7 @@ _DATA = re.compile(r'^[^\S\n]*"[\w ]{1,80}":', re.MULTILINE)
 
 
 def split_sentences(text: str) -> list[str]:
-    """Splits a message into sentences and lines, without the space around them."""
+    """Split a message into sentences and lines, without surrounding space."""
     return [piece.strip() for piece in SENTENCES.split(text) if piece and piece.strip()]
 
 
@@ -54,17 +54,17 @@ def reports_finding(text: str, *, changes: bool) -> bool:
 
 
 def extract_report(text: str) -> str:
-    """Returns the beginning of an answer that reports what was done. Empty for a short answer and for data."""
+    """Return the beginning of an answer that reports what was done, or nothing for short answers and data."""
     return text[:REPORTED] if len(text) >= ANSWER and not _DATA.search(text) else ""
 
 
 def find_conclusions(text: str) -> Iterator[str]:
-    """Yields the sentences of an answer that are labelled as a cause, a decision or a solution."""
+    """Yield an answer's sentences that are labelled as a cause, decision or solution."""
     return (each for each in split_sentences(text) if _LABEL.match(each) or _CAUSE.match(each))
 
 
 def find_tasks_left_open(text: str) -> Iterator[str]:
-    """Yields the tasks that are not ticked and the items below a line such as "Remaining:"."""
+    """Yield unticked tasks, and items below a line such as "Remaining:"."""
     remains = False
     for line in text.splitlines():
         item = _ITEM.match(line)

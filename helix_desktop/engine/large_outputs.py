@@ -1,7 +1,7 @@
 """Stores and excerpts what arrives too large: outputs, user messages and attachments.
 
-Here the models are asked; what is asked, and what is done with the answer, is in `strategies/output_admission.py`. Whatever
-goes wrong, and after `admission_wait` in any case, the preview is kept: a batch never waits longer.
+This asks the models; `strategies/output_admission.py` has the questions and handles the
+answers. After any failure, and at the latest after `admission_wait`, the preview is kept.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class LargeOutput:
 
 @dataclass(slots=True)
 class OutputAdmission:
-    """Decides what is shown of what arrives in one conversation."""
+    """Decides how much of what arrives in one conversation is shown."""
 
     conversation: Conversation
     cache: ContentCache
@@ -53,8 +53,8 @@ class OutputAdmission:
     async def excerpt_large_outputs(
         self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str], seqs: Sequence[int]
     ) -> tuple[facts.Fact, ...]:
-        """The facts to append behind the batch's own, in the same transaction: excerpts, and what
-        asking cost. `seqs`: of those at its beginning that are recorded already.
+        """Return the facts to append after the batch's own, in one transaction:
+        excerpts, and the cost of asking. `seqs`: the first results, if already recorded.
         """
         policy = self.conversation.policy
         if policy.admission == "off":
@@ -87,7 +87,7 @@ class OutputAdmission:
         return (*(fold for fold in folds if fold.tokens < fold.tokens_before), *spent)
 
     async def excerpt_large_parts(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
-        """The message with its oversized parts stored, and their excerpts."""
+        """Return the message with its oversized parts stored, and their excerpts."""
         meter, policy = self.conversation.current_meter(), self.conversation.policy
         limit = policy.oversized_share * meter.window / meter.factor
         parts: list[facts.UserPart] = []
@@ -104,7 +104,7 @@ class OutputAdmission:
         return (replace(said, parts=tuple(parts)), *folds)
 
     def _rereads_folded_output(self, returned: facts.ToolReturned, tool: str, most: int) -> bool:
-        """Whether the agent has read again what it does not see any more: an excerpt would not tell it more."""
+        """Whether the agent reads again what it can no longer see, for which an excerpt would be useless."""
         if not returned.repeat_of or returned.tokens > most or output_admission.is_command_output(returned, tool):
             return False
         return not self.conversation.state.is_message_whole(returned.repeat_of)
@@ -114,7 +114,7 @@ class OutputAdmission:
         return branch.batches.get(branch.steps[-1], ()) if branch.steps else ()
 
     def _join_last_words_and_arguments(self, call: facts.ToolCall | None) -> str:
-        """What a call of the last reply was for: its arguments, and the end of what was said."""
+        """Return the purpose of a call: its arguments, and the end of what was said before it."""
         steps = self.conversation.state.branch.steps
         reply = self.conversation.fact_at(steps[-1]) if steps else None
         parts = reply.parts if isinstance(reply, facts.ModelReplied) else ()
@@ -138,7 +138,7 @@ class OutputAdmission:
         policy: Policy,
         asking: ModelInquiry,
     ) -> dict[int, tuple[str, str]]:
-        """Text and instructions per output; an output to be shown in full is not among them."""
+        """Return text and instructions by output, without outputs to show in full."""
         shown = {one.index: (one.preview, "") for one in held}
         compactions: dict[int, str] = {}
         full: list[int] = []
@@ -169,7 +169,7 @@ class OutputAdmission:
     async def _ask_model_for_choices(
         self, held: Sequence[LargeOutput], fitting: Sequence[int], asking: ModelInquiry
     ) -> dict[int, AdmissionChoice]:
-        """One request to the main model for the whole batch, over the conversation's own prefix, kept nowhere."""
+        """Ask the main model about the whole batch, over the conversation's prefix. Nothing is kept."""
         main = self.models(facts.ModelRole.MAIN)
         if main is None:
             return {one.index: AdmissionChoice(PREVIEW) for one in held}
@@ -188,7 +188,7 @@ class OutputAdmission:
     def _outputs_that_fit_whole(
         self, held: Sequence[LargeOutput], batch: Sequence[facts.ToolReturned], recorded: int
     ) -> list[int]:
-        """The outputs that fit in full with the reserve, the smallest first. `recorded`: how many the meter has."""
+        """Return the outputs that fit in full, smallest first. `recorded`: how many the meter has."""
         meter = self.conversation.current_meter()
         large = {one.index for one in held}
         free = meter.free_tokens / meter.factor + sum(one.returned.tokens for one in held if one.index < recorded)
@@ -201,7 +201,7 @@ class OutputAdmission:
         return sorted(fitting)
 
     async def _compact_output(self, one: LargeOutput, keep: str, asking: ModelInquiry, done: dict[int, str]) -> None:
-        """What the fast model kept, if it came to something shorter than the output; else the preview stands."""
+        """Use what the fast model kept if it is shorter than the output, or else leave the preview."""
         client = self.models(facts.ModelRole.FAST) or self.models(facts.ModelRole.MAIN)
         if client is None:
             return
@@ -216,7 +216,7 @@ class OutputAdmission:
             done[one.index] = text if self.tokens.count_tokens(text) <= COMPACTION * 2 else text[: COMPACTION * 6]
 
     def _cut_for_model_window(self, text: str, keep: str, client: ModelClient) -> str:
-        """As much of the text as the model's window takes: its beginning, where the words of `keep` stand, and its end."""
+        """Return as much text as the model's window takes: its beginning, parts with the words of `keep`, its end."""
         settings = self.conversation.state.settings
         chosen = settings.model_for_role(
             facts.ModelRole.FAST if self.models(facts.ModelRole.FAST) is client else facts.ModelRole.MAIN
@@ -259,7 +259,7 @@ class OutputAdmission:
 
 
 async def excerpt_attachment(cache: ContentCache, part: facts.Attachment, policy: Policy) -> str:
-    """What a model is shown of an attachment that is too large for its window."""
+    """Return what a model is shown of an attachment too large for its window."""
     text = await build_preview_in_thread(await read_stored_text(cache, part.stored), policy.preview_tokens * 4)
     return f"[Attachment: {part.name}]\n{output_admission.format_excerpt(part.stored, part.tokens, text)}"
 
@@ -271,7 +271,7 @@ def _choice_of_call(one: LargeOutput, keep: str, may_be_full: Sequence[int]) -> 
 
 
 def _fill_held_results(message: Message, shown: Mapping[str, str]) -> Message:
-    """The last message with a word in place of the results that are still held back."""
+    """Return the last message with a word in place of results that are held back."""
     parts = tuple(
         replace(part, text=shown.get(part.call, "(done)"), ok=True) if isinstance(part, ToolResult) else part
         for part in message.parts

@@ -1,4 +1,4 @@
-"""What lists show of a workspace: its conversations, and the agents below one."""
+"""What lists show of a workspace: its conversations, and agents below one."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -11,7 +11,7 @@ USUAL_WINDOW = 128_000
 
 @dataclass(frozen=True, slots=True)
 class ConversationListRow:
-    """`updated` in seconds since 1970; `parts`: the tokens of its window by kind; `cost` in dollars, as far as prices are known."""
+    """`updated`: seconds since 1970. `parts`: its window's tokens by kind. `cost`: dollars, as far as prices are known."""
 
     id: str
     title: str
@@ -33,7 +33,7 @@ class ConversationListRow:
 
 @dataclass(frozen=True, slots=True)
 class SubagentRow:
-    """A sub-agent in the list. `used` and `window` say how full its context is, in tokens."""
+    """A sub-agent in the list. `used` and `window`: how full its context is, in tokens."""
 
     id: str
     parent: str

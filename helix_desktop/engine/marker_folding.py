@@ -1,4 +1,4 @@
-"""Replaces parts with markers: all of a batch in one transaction, their content stored before."""
+"""Replaces parts by markers, all of a batch in one transaction, with their content stored before."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +19,7 @@ LONG = 500  # Above this many tokens, the marker tells the agent how to ask for 
 
 @dataclass(frozen=True, slots=True)
 class ShortenedPart:
-    """A part that is to be shown shorter: its block now, and the text that will stand for it."""
+    """A part to be shown shorter: its present block, and its new text."""
 
     ref: facts.PartRef
     block: Block
@@ -31,7 +31,7 @@ class ShortenedPart:
 
 @dataclass(slots=True)
 class PartClearer:
-    """Makes markers, and in panic excerpts, of single parts of one conversation."""
+    """Makes markers, and in panic excerpts, of single parts."""
 
     conversation: Conversation
     cache: ContentCache
@@ -40,7 +40,7 @@ class PartClearer:
     async def clear_to_markers(
         self, refs: Sequence[facts.PartRef], why: str, *, batch: str = "", panic: bool = False
     ) -> tuple[facts.Recorded, ...]:
-        """Show the parts as markers. One that has changed meanwhile, or would not get shorter, is left out."""
+        """Show parts as markers, except those that have changed or would not get shorter."""
         made = [await self.build_marker(ref, block) for ref in refs if (block := self.find_block(ref)) is not None]
         n, total = len(made), sum(one.block.tokens for one in made)
         reason = f"{why}: {n} parts, {total:,} tokens in total" if n > 1 else f"{why}: 1 part, {total:,} tokens"
@@ -49,7 +49,7 @@ class PartClearer:
         )
 
     async def shorten_to_excerpt(self, ref: facts.PartRef, why: str, tokens: int) -> tuple[facts.Recorded, ...]:
-        """Show one part as an excerpt, in panic: of a user's text too, which is stored first."""
+        """Show a part as an excerpt, in panic. Even a user's text, which is stored first."""
         block = self.find_block(ref)
         if block is None:
             return ()
@@ -64,7 +64,7 @@ class PartClearer:
         return next((block for block in branch.item_at(ref.seq).blocks if block.source == ref), None)
 
     async def build_marker(self, ref: facts.PartRef, block: Block) -> ShortenedPart:
-        """The part as a marker; what it names is stored by now."""
+        """Build a part's marker, after storing what it refers to."""
         if isinstance(block.content, facts.ToolCall):
             return await self._build_call_marker(ref, block, block.content)
         stored = self._stored_content_of(ref)
@@ -95,7 +95,7 @@ class PartClearer:
         return ShortenedPart(ref, block, facts.FoldKind.EXCERPT, text, self.tokens.count_tokens(text), (stored.digest,))
 
     def _stored_content_of(self, ref: facts.PartRef) -> facts.Stored:
-        """The entry behind an output or an attachment, whatever stands for it now."""
+        """Return the stored content of an output or attachment, whatever now replaces it."""
         recorded = self.conversation.state.branch.message_at(ref.seq)
         part = message_blocks.parts_of(message_blocks.require_message(recorded))[ref.part]
         if isinstance(part, facts.Attachment):
@@ -107,7 +107,7 @@ class PartClearer:
     async def append_folds_of_shortened(
         self, made: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
     ) -> tuple[facts.Recorded, ...]:
-        """One transaction; under the lock every part must still show what it showed."""
+        """Append the folds in one transaction, if every part still shows what it showed."""
         return await self.conversation.append_facts_from(
             lambda _: list(self._folds_of_shortened(made, batch, why, panic=panic))
         )

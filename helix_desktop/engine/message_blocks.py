@@ -1,7 +1,7 @@
-"""One message fact as blocks: raw, with a part folded, or with a part taken out. Pure, and the same for ever.
+"""Renders a message's parts as blocks: raw, folded or taken out. Pure, and never changes.
 
-Here the small laws that concern a single part are kept: the arguments of a call are a JSON object and
-its name one that every provider takes, whatever the model wrote. The fact itself stays as it was.
+This ensures the rules for single parts: a call's arguments are a JSON object, and its name is
+one that every provider accepts, whatever the model wrote. The fact itself stays unchanged.
 """
 
 import json
@@ -15,7 +15,7 @@ from helix_desktop.engine.tool_call_parsing import parse_arguments, parse_strict
 
 IMAGE_TOKENS = 1_600  # A rough estimate of what providers bill for an image.
 NOTE_TOKENS = 8
-LONG_VALUE = 400  # In characters. Must not change, as views of shortened arguments depend on it.
+LONG_VALUE = 400  # Characters. Must not change, as views of shortened arguments depend on it.
 EXCLUDED = "[Taken out of the context by the user]"
 EXCLUDED_ARGUMENTS = json.dumps({"note": EXCLUDED})
 SAME_ENTRY = "[CACHED] in the same entry"
@@ -25,12 +25,12 @@ MessageFact = facts.UserSaid | facts.ModelReplied | facts.ToolReturned
 
 
 def parts_of(fact: MessageFact) -> tuple[facts.UserPart | facts.ReplyPart | facts.Stored, ...]:
-    """The parts a `PartRef` counts: of an output the text first, then its pictures."""
+    """Return the parts a `PartRef` counts: of an output, first its text, then its pictures."""
     return (fact.output, *fact.images) if isinstance(fact, facts.ToolReturned) else fact.parts
 
 
 def build_original_block(recorded: facts.Recorded, ref: facts.PartRef, ids: Mapping[facts.PartRef, str]) -> Block:
-    """The part `ref` of this fact as it was said. `ids`: the names calls go by where the model's own are empty or used twice."""
+    """Return the original part `ref` of a fact. `ids`: calls' ids where the model's own are empty or not unique."""
     fact, part = recorded.fact, ref.part
     if isinstance(fact, facts.UserSaid):
         said = fact.parts[part]
@@ -63,7 +63,7 @@ def fold_block(block: Block, fold: facts.Folded) -> Block:
 
 
 def exclude_block(block: Block) -> Block | None:
-    """What stands for a part the user took out: nothing, or a note where a call needs its result."""
+    """Return what replaces an excluded part: nothing, or a note if a call needs its result."""
     if isinstance(block.content, facts.ToolCall):
         gone = replace(block.content, arguments=EXCLUDED_ARGUMENTS, tokens=NOTE_TOKENS)
         return replace(block, content=gone, tokens=NOTE_TOKENS)
@@ -73,7 +73,7 @@ def exclude_block(block: Block) -> Block | None:
 
 
 def make_call_legal(call: facts.ToolCall, name_in_request: str) -> facts.ToolCall:
-    """The call as every provider accepts it: an id, a plain name, an object of arguments."""
+    """Return the call as every provider accepts it: with an id, a plain name and an object of arguments."""
     name = _NAME.sub("_", call.name)[:64] or "unnamed"
     arguments = call.arguments if is_json_object(call.arguments) else _repair_arguments(call.arguments)
     if (name, name_in_request, arguments) == (call.name, call.id, call.arguments):
@@ -82,7 +82,7 @@ def make_call_legal(call: facts.ToolCall, name_in_request: str) -> facts.ToolCal
 
 
 def clear_arguments(arguments: str, text: str) -> str:
-    """The arguments with `text` in place of their long values; short ones (a path, a flag) stay."""
+    """Return the arguments with `text` in place of long values. Short ones (a path, a flag) stay."""
     values = json.loads(arguments) if is_json_object(arguments) else {}
     texts = iter((text,))
     shown = {key: next(texts, SAME_ENTRY) if is_long_value(value) else value for key, value in values.items()}
@@ -92,7 +92,7 @@ def clear_arguments(arguments: str, text: str) -> str:
 
 
 def is_long_value(value: object) -> bool:
-    """Whether an argument's value is one that clearing replaces."""
+    """Whether clearing replaces an argument's value."""
     return len(value if isinstance(value, str) else json.dumps(value)) > LONG_VALUE
 
 
@@ -103,7 +103,7 @@ def render_message_blocks(
     pinned: Callable[[facts.PartRef], bool],
     is_excluded: Callable[[facts.PartRef], bool],
 ) -> tuple[Block, ...]:
-    """All blocks of a message. A part taken out beats a pin, and a pin beats a fold."""
+    """Return a message's blocks. An exclusion beats a pin, and a pin beats a fold."""
     blocks = []
     whole = [
         (facts.PartRef(recorded.seq, index), part) for index, part in enumerate(parts_of(require_message(recorded)))

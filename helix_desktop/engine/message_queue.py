@@ -1,4 +1,4 @@
-"""The messages that wait in a conversation, and the turns that answer them, one after another. Hooks hear of each message and each end."""
+"""The waiting messages of a conversation, and the turns that answer them. Hooks are told of both."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +23,7 @@ BUG = "This is a bug in Helix Desktop. Details are in the log. Nothing you wrote
 
 
 class MessageQueue(list[QueuedMessage]):
-    """Of one conversation, whose listeners hear what waits."""
+    """A conversation's waiting messages. Its listeners are told of changes."""
 
     def __init__(self, conversation: Conversation, tokens: TokenCounter) -> None:
         super().__init__()
@@ -88,19 +88,19 @@ class TurnRunner:
             self.task.cancel()
 
     def retry_immediately(self) -> None:
-        """Do not wait any longer before the model is asked again."""
+        """Ask the model again without waiting any longer."""
         if self._talking is not None and self._talking.wake is not None:
             self._talking.wake()
 
     def start_turn_if_due(self, ask: AskUser, set_activity: SetActivity, *, even_without_words: bool = False) -> None:
-        """The session is known only while a turn runs: at rest nothing may keep it."""
+        """Start a turn if one is due. The session is only known during a turn."""
         if self.task is None and not self.is_held and (self._queue or even_without_words):
             self._why_stopped = CLOSED  # The reason if the event loop ends and cancels the turn.
             self.task = self._crew.spawn(self._run_turns(ask, set_activity), name=f"turn of {self._conversation.id}")
             self.task.add_done_callback(partial(self._reset_unstarted_turn, set_activity))
 
     def _reset_unstarted_turn(self, set_activity: SetActivity, turn: asyncio.Task[None]) -> None:
-        """A task that is cancelled before its first step runs nothing, not even what it would do at its end."""
+        """Reset a task that was cancelled before its first step, and so did not run its end."""
         if self.task is turn:
             self.task, self.last_end = None, self._build_stopped_end()
             set_activity(ConversationActivity.IDLE)
@@ -109,7 +109,7 @@ class TurnRunner:
         return facts.TurnEnded(facts.TurnEnd.STOPPED, self._why_stopped)
 
     async def _run_turns(self, ask: AskUser, set_activity: SetActivity) -> None:
-        """Turn after turn until the queue is empty. A bug ends the turn with a sentence and is reported by its task."""
+        """Run turns until the queue is empty. A bug ends the turn with a sentence, and its task reports it."""
         ended = facts.TurnEnded(facts.TurnEnd.FAILED, BUG)
         try:
             while True:
@@ -128,7 +128,7 @@ class TurnRunner:
             set_activity(ConversationActivity.FAILED if failed else ConversationActivity.IDLE, ended.why)
 
     async def _run_one_turn(self, ask: AskUser, set_activity: SetActivity) -> facts.TurnEnded:
-        """The next message and the turn that answers it. An error that cannot be recorded becomes the reason of its end."""
+        """Run one turn, which answers the next message. An error that can't be recorded becomes its end's reason."""
         try:
             async with self._crew.turn_lease(self._conversation.id):
                 await self._record_next_message()
@@ -148,7 +148,7 @@ class TurnRunner:
             self._talking = None
 
     async def _record_next_message(self) -> None:
-        """A message that is stopped before it is recorded, or does not fit, is queued again."""
+        """Record the next message. If stopped before that, or too large, it is queued again."""
         if not self._queue:
             return
         waiting = self._queue.take_next_message()
@@ -166,7 +166,7 @@ class TurnRunner:
             raise
 
     async def _ask_prompt_hooks(self, waiting: QueuedMessage) -> list[facts.UserSaid]:
-        """What hooks add to a message. Raises ActionRefused if a hook rejects the message."""
+        """Return what hooks add to a message. Raises ActionRefused if a hook rejects it."""
         if waiting.by:
             return []
         found: list[facts.UserSaid] = []
@@ -189,7 +189,7 @@ class TurnRunner:
         return found
 
     async def _ask_stop_hooks(self) -> None:
-        """Hooks may send the agent on, a few times at the most."""
+        """Let hooks make the agent continue, at most a few times."""
         if self._queue or self._sent_on >= MOST_SENT_ON:
             return
         heard = await self._crew.run_hooks("Stop", self._conversation.id, {"stop_hook_active": self._sent_on > 0})
@@ -201,9 +201,9 @@ class TurnRunner:
     def _build_message_facts(
         self, waiting: QueuedMessage, new_facts: Sequence[facts.Fact], number: int
     ) -> Sequence[facts.Fact]:
-        """What is recorded with a message, from this number on: a kill leaves all or nothing of it.
+        """Return what to record with a message, from this number on: after a kill, all or none of it.
 
-        The first message of all gives the conversation its title.
+        The very first message gives the conversation its title.
         """
         lead: list[facts.Fact] = [] if waiting.rewinds_to is None else [facts.Rewound(waiting.rewinds_to)]
         if not self._conversation.state.title:

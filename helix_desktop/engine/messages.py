@@ -1,7 +1,7 @@
 """Defines what a view consists of and what a model is asked. These are plain values, the same for every provider.
 
-`View` is computed from facts (view.py) and refers to stored content. A `Request` is a view whose content has been read
-from the cache and arranged into legal messages (request_building.py). All a provider has to do is translate it.
+`View` is computed from facts (view.py) and refers to stored content. A `Request` is a view whose content has been
+read from the cache and arranged into legal messages (request_building.py). All a provider has to do is translate it.
 """
 
 from collections.abc import Callable
@@ -92,8 +92,8 @@ class Message:
 class Request:
     """A view ready to be sent.
 
-    `stable`: how many messages at the start the provider knows from the previous request. `settled`: how many there are
-    up to the last one that a fold changed. A cache mark goes after each of the two (prompt_cache_marks.py).
+    `stable`: how many first messages the provider knows from the last request. `settled`: how many
+    there are up to the last one a fold changed. A cache mark follows each (prompt_cache_marks.py).
     """
 
     model: str
@@ -101,7 +101,7 @@ class Request:
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     stable: int = 0
-    max_output: int = 0  # In tokens; 0 means the provider's own limit.
+    max_output: int = 0  # Tokens; 0 means the provider's own limit.
     settled: int = 0
     purpose: Purpose = Purpose.STEP
     reasoning: str = ""  # "", "low", "medium" or "high". Each provider is sent its own form, or nothing.
@@ -121,7 +121,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """A piece of the arguments of the reply's `index`-th call. `id` and `name` come with the first piece."""
+    """A piece of the arguments of the reply's `index`-th call. The first piece has `id` and `name`."""
 
     index: int
     id: str
@@ -131,8 +131,8 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class RetryDelay:
-    """The client waits before it tries again. The user sees this and may stop it; `wake` ends the
-    wait at once. `is_overload`: the provider has too much to do, or gets too many requests.
+    """The client waits before a retry. The user sees this and may stop it; `wake` ends
+    the wait. `is_overload`: the provider is overloaded, or gets too many requests.
     """
 
     why: str

@@ -1,6 +1,6 @@
-"""What the engine needs of the world, as Protocols. Each has a memory implementation in tests and one real one.
+"""What the engine needs of the world, as Protocols. Each has one in-memory and one real implementation.
 
-All calls are coroutines: the real ones run on threads of their own. Errors are those of `helix_desktop.errors`.
+All calls are coroutines, since the real ones run on threads. Errors are those of `helix_desktop.errors`.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 
 class JournalPort(Protocol):
-    """The facts of one workspace. `append_to_journal` returns after the facts are on the disk, all of them or none."""
+    """The facts of one workspace. `append_to_journal` returns once all facts are on disk, or raises with none."""
 
     async def append_to_journal(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]: ...
     async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]: ...
@@ -22,7 +22,7 @@ class JournalPort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EntryOrigin:
-    """Where content comes from: the tool, and its argument in short (a path, a command, a name)."""
+    """Where content comes from: the tool, and its argument in short (a path, command or name)."""
 
     tool: str = ""
     source: str = ""
@@ -31,7 +31,7 @@ class EntryOrigin:
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """`tokens`: 0 where nobody has counted them."""
+    """`tokens` is 0 if nobody has counted them."""
 
     stored: Stored
     about: EntryOrigin
@@ -41,8 +41,8 @@ class CacheEntry:
 
 
 class ContentCache(Protocol):
-    """Content by the SHA-256 of its bytes. `store_content` returns after the content is on the disk;
-    putting twice is harmless, and `media_type` is that of this time.
+    """Content by the SHA-256 of its bytes. `store_content` returns after the content
+    is on the disk; putting twice is harmless, and `media_type` is that of this time.
 
     Every read is checked: CacheCorrupt, never wrong bytes. A digest that is not there is NotFound.
     """
@@ -52,20 +52,20 @@ class ContentCache(Protocol):
     async def read_range(self, digest: Digest, start: int, length: int) -> bytes: ...
 
     async def read_contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
-        """Those of these that are there and whole: many at once, as a store that is far away needs it."""
+        """Return those that exist and are intact, many at once, for distant stores."""
 
     async def find_missing_content(self, digests: Collection[Digest]) -> frozenset[Digest]: ...
 
     async def describe_entry(self, digest: Digest, beginning: int = 0) -> CacheEntry:
-        """What it is, with so many of its first bytes and then its tokens, if they are known."""
+        """Return an entry with so many of its first bytes, and its tokens if known."""
 
     async def resolve_prefix(self, prefix: str) -> Digest:
-        """The one entry whose hash begins so (4 digits at least); NotFound says what is near; AmbiguousName says how many."""
+        """Return the only entry whose hash begins so (4 digits or more), or raise NotFound or AmbiguousName."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """Where a search found something: an entry (`digest`) or a fact (`conversation`, `seq`)."""
+    """What a search found: an entry (`digest`) or a fact (`conversation`, `seq`)."""
 
     snippet: str
     digest: Digest | None = None
@@ -77,7 +77,7 @@ class SearchHit:
 
 @dataclass(frozen=True, slots=True)
 class ClosedSearchResult:
-    """`titles`: of the conversations, by id. `behind`: there is more than the index knows."""
+    """`titles`: of conversations, by id. `behind`: there is more than the index knows."""
 
     hits: Sequence[SearchHit] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class ForgetResult:
 
 @dataclass(frozen=True, slots=True)
 class EmptyTrashResult:
-    """What emptying the trash removed: conversations, and entries with the bytes they took on the disk."""
+    """What emptying the trash removed: conversations, entries, and the entries' bytes on disk."""
 
     conversations: tuple[str, ...] = ()
     entries: int = 0
@@ -114,13 +114,13 @@ class EmptyTrashResult:
 
 
 class ContentForgetter(Protocol):
-    """Removes a text, and entries, from the whole workspace; no session works meanwhile."""
+    """Removes a text and entries from the whole workspace, while no session works."""
 
     async def __call__(self, *, text: str = "", entries: Sequence[Digest] = ()) -> ForgetResult: ...
 
 
 class TokenCounter(Protocol):
-    """Counts with the base encoding. Guarded: any text, any size, no network; cheap for text counted before."""
+    """Counts with the base encoding: any text, any size, no network. Fast for text counted before."""
 
     def count_tokens(self, text: str) -> int: ...
 
@@ -131,9 +131,9 @@ class Clock(Protocol):
 
 
 class ModelClient(Protocol):
-    """One configured model. `stream_reply` yields deltas and ends with exactly one Reply, or raises a ModelFailed.
+    """A configured model. `stream_reply` yields deltas and then one Reply, or raises ModelFailed.
 
-    Retries happen inside and show as Waiting. Cancelling the iteration closes the connection.
+    It retries by itself, which shows as RetryDelay. Cancelling the iteration closes the connection.
     """
 
     @property
@@ -144,7 +144,7 @@ class ModelClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """What a tool call came to. The output is in the cache already."""
+    """A tool call's outcome. Its output is already in the cache."""
 
     output: Stored
     ok: bool = True
@@ -165,7 +165,7 @@ class CallOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PermissionQuestion:
-    """A permission question: what is to be done. `preview`: a command line, a diff, a URL."""
+    """A permission question: what would be done. `preview`: a command line, diff or URL."""
 
     call: ToolCall
     title: str
@@ -192,9 +192,9 @@ class PermissionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What a tool may use while it runs: whom to ask, and where to show what it prints as it goes. `whole_tokens`: up to how
-    many tokens an entry is best recalled whole; 0: not known. `note_begun`: called when nothing holds
-    the call back any more. `is_shown`: whether an output with this content stands whole in the view.
+    """What a tool can use while it runs: whom to ask, and where to show its live output.
+    `whole_tokens`: the size up to which to recall entries whole; 0: unknown. `note_begun` is called
+    once nothing delays the call. `is_shown`: whether an output with this content is whole in the view.
     """
 
     conversation: str
@@ -206,16 +206,16 @@ class CallContext:
 
 
 class ToolSet(Protocol):
-    """All tools of a conversation under one roof: built in, recall, sub-agents, the user's MCP servers.
+    """All tools of a conversation: built in, recall, sub-agents, the user's MCP servers.
 
-    `run_tool_call` asks for permission where that is needed. It never raises for a call the model got wrong or the user
-    refused: that is an Outcome with `ok=False` whose output says so. Cancelling it stops the tool
-    and all it started; what there is of an output by then may still be returned.
+    `run_tool_call` asks for permission if needed. It never raises for a model's mistake
+    or a user's refusal: these are outcomes with `ok=False` and an explanation.
+    Cancelling it stops the tool and all it started; output so far may still be returned.
     """
 
     def offered_specs(self) -> tuple[ToolSpec, ...]: ...
 
     def runs_alone(self, name: str) -> bool:
-        """Whether its calls begin when those before them in the reply are done, and those after them wait."""
+        """Whether its calls begin only when earlier calls of the reply are done, and later ones wait."""
 
     async def run_tool_call(self, call: ToolCall, context: CallContext) -> CallOutcome: ...

@@ -1,8 +1,8 @@
-"""What makes a request legal for every provider, and the repair of a view that an interrupted run left behind.
+"""Makes requests legal for every provider, and repairs views that an interrupted run left behind.
 
-The laws: the first and the last message are the user's and roles take turns; no message and no text is empty; every
-call has its one result in the message that follows, results before anything else there; ids are unique; pictures are
-the user's; reasoning never stands alone. `build_legal_messages` makes it so, `find_violations` says where it is not so.
+The rules: the first and last message are the user's, and roles alternate; no message or text is empty;
+every call has one result, in the next message, before anything else there; ids are unique; pictures are
+the user's; reasoning is never alone. `build_legal_messages` ensures this; `find_violations` checks it.
 """
 
 import itertools
@@ -40,7 +40,7 @@ class LegalMessages:
 
 
 def build_request(view: View, contents: Mapping[Stored, str | Image]) -> Request:
-    """The view as a request, its stored content read already; which model it goes to is the caller's to add."""
+    """Build a request from a view whose content was read. The caller adds the model."""
     pieces = build_legal_messages(view, lambda stored: contents.get(stored, MISSING))
     return Request(
         "", pieces.system, pieces.messages, view.tools, pieces.stable,
@@ -49,7 +49,7 @@ def build_request(view: View, contents: Mapping[Stored, str | Image]) -> Request
 
 
 def build_legal_messages(view: View, resolve: Resolve) -> LegalMessages:
-    """The view as legal messages. `resolve` gives the content of what is stored."""
+    """Build legal messages from a view. `resolve` returns stored content."""
     writing = _MessageBuilder(resolve)
     system = []
     for index, block in enumerate(view.blocks):
@@ -67,7 +67,7 @@ def build_legal_messages(view: View, resolve: Resolve) -> LegalMessages:
 
 @dataclass(slots=True)
 class _MessageBuilder:
-    """Builds the messages. `waiting`: calls without a result yet; `held`: user parts to be added after the batch."""
+    """Builds the messages. `waiting`: calls without a result. `held`: user parts to add after the batch."""
 
     resolve: Resolve
     written: list[tuple[Role, list[MessagePart]]] = field(default_factory=list)
@@ -111,7 +111,7 @@ class _MessageBuilder:
             self.waiting[part.id] = None
 
     def _add_tool_result(self, block: Block) -> None:
-        """Adds a result, with a picture joining the result of its call. A result that no call waits for is left out."""
+        """Add a result. A picture joins its call's result. A result without a waiting call is dropped."""
         content = block.content
         shown = self.resolve(content) if isinstance(content, Stored) else content
         if block.call in self.waiting:
@@ -154,7 +154,7 @@ class _MessageBuilder:
             self._add_parts(Role.USER, [Text(CONTINUE if self.is_complete else GO_ON)])
 
     def _add_interrupted_results(self) -> None:
-        """Calls of an interrupted run get a result that says so."""
+        """Add a result that says so to each interrupted call."""
         if self.waiting:
             self._add_parts(Role.USER, [ToolResult(call, INTERRUPTED, ok=False) for call in self.waiting])
             self.waiting.clear()
@@ -166,7 +166,7 @@ class _MessageBuilder:
             self._add_parts(Role.USER, held)
 
     def _remove_lone_reasoning(self) -> None:
-        """Leaves out reasoning that was cut off before anything was said."""
+        """Remove reasoning that was cut off before anything was said."""
         if self.written and all(isinstance(part, Reasoning) for part in self.written[-1][1]):
             self.written.pop()
 
@@ -180,7 +180,7 @@ class _MessageBuilder:
 
 
 def with_plain_name(call: ToolCall) -> ToolCall:
-    """A call under a name every provider takes: another program's tool may have any."""
+    """Return the call under a name every provider accepts, since other programs' tools may have any."""
     if _PLAIN_NAME.fullmatch(call.name):
         return call
     return replace(call, name=re.sub(r"[^a-zA-Z0-9_-]+", "_", call.name).strip("_")[:64] or "tool")
@@ -190,7 +190,7 @@ def with_plain_name(call: ToolCall) -> ToolCall:
 
 
 def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
-    """Whether a step or the user begins at `seq`, and no call from before is answered from there."""
+    """Whether a step or user message begins at `seq`, and no later result answers an earlier call."""
     if not branch.has_message(seq) or isinstance(branch.message_at(seq).fact, ToolReturned):
         return False
     before = branch.last_reply_before(seq)
@@ -204,12 +204,12 @@ def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
 
 
 def find_violations(asked: Request) -> list[str]:
-    """Every law the request breaks, in a sentence each; empty for a legal one."""
+    """Return every rule that the request breaks, in a sentence each."""
     return [found for law in LAWS for found in law(asked)]
 
 
 def find_role_order_violations(asked: Request) -> Iterator[str]:
-    """User and assistant take turns; the user is first and last."""
+    """Check that user and assistant alternate, with the user first and last."""
     said = [message.role for message in asked.messages]
     if not said:
         yield "there is no message"
@@ -224,7 +224,7 @@ def find_role_order_violations(asked: Request) -> Iterator[str]:
 
 
 def find_empty_content(asked: Request) -> Iterator[str]:
-    """Every message says something, and so does every text in it."""
+    """Check that every message, and every text in it, says something."""
     for index, message in enumerate(asked.messages):
         if not message.parts:
             yield f"message {index} is empty"
@@ -236,7 +236,7 @@ def find_empty_content(asked: Request) -> Iterator[str]:
 
 
 def find_calls_without_results(asked: Request) -> Iterator[str]:
-    """Every call has exactly one result, in the next message; there is no other result; batches are whole."""
+    """Check that every call has exactly one result, in the next message, and every result a call."""
     expected: list[str] = []
     for index, message in enumerate(asked.messages):
         results = [part.call for part in message.parts if isinstance(part, ToolResult)]
@@ -248,7 +248,7 @@ def find_calls_without_results(asked: Request) -> Iterator[str]:
 
 
 def find_late_results(asked: Request) -> Iterator[str]:
-    """Results stand before anything else in their message: steering comes after the whole batch."""
+    """Check that results come first in their message, so that steering follows the whole batch."""
     for index, message in enumerate(asked.messages):
         kinds = [isinstance(part, ToolResult) for part in message.parts]
         if kinds != sorted(kinds, reverse=True):
@@ -256,7 +256,7 @@ def find_late_results(asked: Request) -> Iterator[str]:
 
 
 def find_call_id_violations(asked: Request) -> Iterator[str]:
-    """No two calls of a request share an id, and none is without."""
+    """Check that every call has an id of its own."""
     seen: set[str] = set()
     for message in asked.messages:
         for part in message.parts:
@@ -267,7 +267,7 @@ def find_call_id_violations(asked: Request) -> Iterator[str]:
 
 
 def find_wrong_speakers(asked: Request) -> Iterator[str]:
-    """Calls and reasoning are the assistant's; results and pictures are the user's."""
+    """Check that calls and reasoning are the assistant's, and results and pictures the user's."""
     for index, message in enumerate(asked.messages):
         for part in message.parts:
             of_assistant = isinstance(part, ToolCall | Reasoning)
@@ -277,14 +277,14 @@ def find_wrong_speakers(asked: Request) -> Iterator[str]:
 
 
 def find_reasoning_violations(asked: Request) -> Iterator[str]:
-    """Reasoning stands with the text or the calls it led to."""
+    """Check that reasoning is beside the text or calls that it led to."""
     for index, message in enumerate(asked.messages):
         if message.parts and all(isinstance(part, Reasoning) for part in message.parts):
             yield f"message {index} is reasoning alone"
 
 
 def find_call_name_violations(asked: Request) -> Iterator[str]:
-    """A call has a plain name and an object of arguments."""
+    """Check that calls have plain names and objects of arguments."""
     for index, message in enumerate(asked.messages):
         for part in message.parts:
             if isinstance(part, ToolCall):

@@ -1,4 +1,4 @@
-"""Names what changed between two requests in what had been sent before, and from where on: tools, system prompt, folds, edits."""
+"""Names what changed in a request compared with an earlier one, and from where on: tools, system prompt, folds, edits."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ NAMED = 3  # At most this many of the changed tools are named.
 
 
 class CauseKind(StrEnum):
-    """Why tokens were sent as they were. The words are those of `cost --json`."""
+    """Why tokens were sent as they were, in the words of `cost --json`."""
 
     READ = "read from the cache"
     FIRST = "first time"
@@ -39,13 +39,13 @@ class Cause:
     detail: str = ""
 
     def describe_cause(self) -> str:
-        """As `cost` prints it."""
+        """Return the cause as `cost` prints it."""
         return f"{self.kind}: {self.detail}" if self.detail else self.kind.value
 
 
 @dataclass(frozen=True, slots=True)
 class ChangePlace:
-    """A change, when it was made, and the first fact that is shown in another way; below 1: what stands in front of all messages."""
+    """A change, its time, and the first fact shown differently, or below 1 for what precedes all messages."""
 
     place: int
     cause: Cause
@@ -59,7 +59,7 @@ class ChangePlace:
 def find_changes(
     recorded_facts: Sequence[facts.Recorded], head: Sequence[object], head_now: Sequence[object], after: int, until: int
 ) -> list[ChangePlace]:
-    """What the facts behind `after` up to `until` changed. `head`, `head_now`: the tools offered before and now."""
+    """Return what facts after `after` up to `until` changed. `head`, `head_now`: tools offered before and now."""
     found = list(_changed_tools(head, head_now))
     covers = {one.fact.fold: one.fact for one in recorded_facts[:until] if isinstance(one.fact, facts.Folded)}
     batches: dict[str, str] = {}
@@ -76,7 +76,7 @@ def find_changes(
 
 
 def first_fact_of(piece: Block | facts.ToolsOffered) -> int:
-    """The first fact that a piece of a request shows; 0 for the tools and the system prompt."""
+    """Return the first fact in a piece of a request, at most 0 for tools and system prompt."""
     if isinstance(piece, facts.ToolsOffered):
         return -1
     return 0 if piece.role == "system" else _first_fact_in(piece.source)
@@ -89,7 +89,7 @@ def _changed_tools(before: Sequence[object], now: Sequence[object]) -> Iterator[
 
 
 def _describe_tools(before: tuple[facts.ToolSpec, ...], now: tuple[facts.ToolSpec, ...]) -> Cause:
-    """Which tools differ; the same ones with keys or places in another order are another order."""
+    """Name the tools that differ. If only keys or places are ordered differently, the order has changed."""
     one, other = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
     differ = [name for name in {**one, **other} if _comparable_tool(one.get(name)) != _comparable_tool(other.get(name))]
     if not differ:
@@ -109,7 +109,7 @@ def _comparable_tool(tool: facts.ToolSpec | None) -> object:
 
 
 def _changed_text(before: Sequence[facts.Recorded], fact: facts.SystemSet | facts.RulesSet) -> Cause:
-    """Which bytes of the system prompt, or of a rules file, are others now."""
+    """Return the bytes of a system prompt or rules file that differ."""
     name = fact.path if isinstance(fact, facts.RulesSet) else ""
     old = next(
         (
@@ -125,7 +125,7 @@ def _changed_text(before: Sequence[facts.Recorded], fact: facts.SystemSet | fact
 
 
 def _differing_bytes(old: bytes, new: bytes) -> tuple[int, int]:
-    """Where the first difference begins, and where in the new text the last one ends."""
+    """Return where the first difference begins, and where the last one ends in the new text."""
     start = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     tail = zip(reversed(old[start:]), reversed(new[start:]), strict=False)
     same = next((at for at, (a, b) in enumerate(tail) if a != b), min(len(old), len(new)) - start)
@@ -133,7 +133,7 @@ def _differing_bytes(old: bytes, new: bytes) -> tuple[int, int]:
 
 
 def find_first_changed_fact(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> int | None:
-    """The first fact that is shown in another way because of this one; 0: prompt or tools; None: nothing is."""
+    """Return the first fact shown differently because of this one; 0: prompt or tools; None: none."""
     match fact:
         case facts.SystemSet() | facts.RulesSet() | facts.ToolsOffered():
             return 0
@@ -147,7 +147,7 @@ def find_first_changed_fact(fact: facts.Fact, folds: Mapping[str, facts.Folded])
 
 
 def _start_and_name_of_edit(fact: facts.Fact, folds: Mapping[str, facts.Folded]) -> tuple[int, str] | None:
-    """Where a person's change begins, and what it was."""
+    """Return where a person's change begins, and what it was."""
     place = find_first_changed_fact(fact, folds)
     match fact:
         case facts.Rewound(to=to):

@@ -1,9 +1,9 @@
 """Explains what each request read from the provider's cache, what was written anew, why, and what each part cost.
 
-A pure function of the facts. Each request is laid beside the last one to the same model: up to where both are equal the provider
-could read it; what was sent before and comes behind the first difference had to be written again, for the reasons that
-`request_changes.py` names. Where several reasons would each have been enough, they share the tokens. What the provider reports
-is believed: sizes are fitted to it, and the tokens of a request's causes add up to its input exactly.
+A pure function of the facts. Each request is laid beside the last one to the same model: up to where both are equal the
+provider could read it; what was sent before and comes behind the first difference had to be written again, for the reasons
+that `request_changes.py` names. Where several reasons would each have been enough, they share the tokens. What the
+provider reports is believed: sizes are fitted to it, and the tokens of a request's causes add up to its input exactly.
 """
 
 import asyncio
@@ -67,14 +67,14 @@ class RequestCost:
     causes: tuple[CauseCost, ...]
 
     def avoidable_causes(self) -> list[CauseCost]:
-        """What was written anew and need not have been, the dearest first."""
+        """Return what was rewritten avoidably, most expensive first."""
         found = [one for one in self.causes if one.cause.kind in AVOIDABLE and one.tokens]
         return sorted(found, key=lambda one: -one.cost)
 
 
 @dataclass(slots=True)
 class _AskedRequest:
-    """One request of a model: what was sent, when, and where in it each piece ends."""
+    """A request to a model: what was sent, when, and where each piece ends."""
 
     reply: ModelReplied
     view: View
@@ -86,14 +86,14 @@ class _AskedRequest:
 
     @property
     def cached_tokens(self) -> int:
-        """What its provider said that it has of it; without such a report all of it."""
+        """Return what its provider said it has cached, or without such a report everything."""
         usage = self.reply.usage
         return usage.cache_read + usage.cache_write if usage.cache_write else usage.input
 
 
 @dataclass(slots=True)
 class RequestCostReader:
-    """Takes requests in their order. `prices` finds a model's prices where no fact has them."""
+    """Takes requests in order. `prices` finds prices of models if no fact has them."""
 
     facts: Sequence[Recorded]
     prices: Prices
@@ -105,7 +105,7 @@ class RequestCostReader:
     _marks_prefixes: bool = False  # Whether any provider has reported tokens written to its cache.
 
     def read_reply(self, recorded: Recorded, reply: ModelReplied, state: ConversationState, view: View) -> RequestCost:
-        """The causes of one step. `view`: what its request was made from."""
+        """Return the causes for one step. `view`: the view of its request."""
         chosen = _find_model_settings_for_reply(reply.model, state.record.settings_at(view.seq))
         asked = recorded.time - reply.seconds
         if not reply.seconds:  # Imported replies have only an end time, so their start is estimated.
@@ -126,7 +126,7 @@ class RequestCostReader:
         return cost
 
     def read_spent(self, recorded: Recorded, spent: Spent, state: ConversationState) -> RequestCost:
-        """A request beside the steps: what it did not read is its own."""
+        """Return the causes for a request besides the steps. What it did not read is its own."""
         usage, before = spent.usage, self._last.get(spent.model)
         if before and usage.cache_read:
             before.asked = max(before.asked, recorded.time)
@@ -137,7 +137,7 @@ class RequestCostReader:
         )
 
     def reader_for_fork(self, facts: Sequence[Recorded], forked_at: int) -> "RequestCostReader":
-        """For the requests of a fork, where this one's ended: what those sent behind the fork was sent before, too."""
+        """Return a reader for a fork's requests, which had been sent this conversation's part before."""
         last = {model: replace(last, view=replace(last.view, seq=forked_at)) for model, last in self._last.items()}
         return replace(self, facts=facts, _last=last, _seen=forked_at, _brought_runs=None)
 
@@ -164,7 +164,7 @@ class RequestCostReader:
         yield from self._explain_uncached(now, same, max(read, known), changes, always, _pieces_behind(last, same))
 
     def _changes_between(self, last: _AskedRequest, now: _AskedRequest, *, kept_until: float) -> list[ChangePlace]:
-        """What changed in what was sent before. A fold that was made when the cache was gone already cost nothing."""
+        """Return what changed in what was sent. A fold made after the cache had expired cost nothing."""
         found = find_changes(self.facts, last.pieces[:1], now.pieces[:1], last.view.seq, now.view.seq)
         found = [one for one in found if not one.is_fold or one.time <= kept_until or now.asked <= kept_until]
         heads = ([*map(_comparable_piece, one.pieces[1 : _count_head_pieces(one.pieces)])] for one in (last, now))
@@ -174,7 +174,7 @@ class RequestCostReader:
         return sorted(_effective_changes(found, now.pieces, same), key=lambda one: one.place)
 
     def _count_readable(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> int:
-        """Up to where the provider could read: the end of an earlier request in front of the first difference."""
+        """Return how far the provider could read: to an earlier request's end before the first difference."""
         if before is None or not same:
             return 0
         if same == len(before.pieces):
@@ -191,7 +191,7 @@ class RequestCostReader:
         always: tuple[Cause, ...],
         again: frozenset[tuple[object, ...]],
     ) -> Iterator[Segment]:
-        """The pieces after the cached ones: new, or cached again because something before them changed."""
+        """Explain pieces after the cached ones: new, or cached again since something before them changed."""
         shared = now.ends[same - 1] if same else 0
         if start < shared:  # These unchanged pieces come after the last cache mark.
             first = tuple(one.cause for one in changes if one.place == changes[0].place)
@@ -212,7 +212,7 @@ class RequestCostReader:
     def _why_not_cached(
         self, missing: int, now: _AskedRequest, same: int, before: _AskedRequest | None, always: tuple[Cause, ...]
     ) -> tuple[Cause, ...]:
-        """Why the provider did not read what it had been sent, word for word, within its time."""
+        """Explain why the provider did not read what it had been sent word for word within its time."""
         usage = before.reply.usage if before else Usage()
         if missing <= CACHE_UNIT:
             return (Cause(CauseKind.RULES, "less than a unit of the cache"),)
@@ -235,7 +235,7 @@ class RequestCostReader:
     def _price_request(
         self, recorded: Recorded, model: str, usage: Usage, segments: Iterable[Segment], chosen: ModelSet | None
     ) -> RequestCost:
-        """The dollars of each part by what the provider billed for it: read, written, or neither. The reply has no input tokens."""
+        """Split the dollars as billed: read, written, or neither. The reply has no input tokens."""
         chosen = chosen or self.prices(model)
         rate, dollars = relative_prices(chosen), compute_cost(usage, chosen)
         written = min(usage.input, usage.cache_read + usage.cache_write)
@@ -267,8 +267,8 @@ class RequestCostReader:
 
 
 def explain_requests(facts: Sequence[Recorded], prices: Prices, original: Sequence[Recorded] = ()) -> list[RequestCost]:
-    """Every request of a conversation that its provider reported, in order, but for those a fork copied. `original`: the facts of
-    the conversation it was forked from, whose last request is the one that its first is laid beside.
+    """Explain every request that was reported, in order, except those a fork copied. `original`:
+    the facts of the forked conversation, with whose last request its first is compared.
     """
     fork = _find_start_of_fork(facts)
     if fork is not None and original:
@@ -282,7 +282,7 @@ def explain_requests(facts: Sequence[Recorded], prices: Prices, original: Sequen
 async def explain_with_original(
     facts: Sequence[Recorded], prices: Prices, read_facts: Callable[[str], Awaitable[Sequence[Recorded]]] | None
 ) -> list[RequestCost]:
-    """The same; `read_facts` reads the conversation that it was forked from."""
+    """Explain all requests. `read_facts` reads the conversation from which this was forked."""
     fork = _find_start_of_fork(facts)
     original: Sequence[Recorded] = ()
     if read_facts is not None and fork is not None and isinstance(fork.fact, ConversationStarted):
@@ -312,8 +312,8 @@ def _read_all_requests(reader: RequestCostReader, after: int = 0) -> Iterator[Re
 
 
 def explain_last_turn(state: ConversationState) -> list[RequestCost]:
-    """The steps of the last turn, without going through the whole conversation: only the request before them is read too,
-    unless it was made elsewhere, before an import: no cache of this program's provider ever held that one.
+    """Explain the last turn's steps without reading the whole conversation: of earlier
+    requests, only the last one is read, unless it was made elsewhere, whose cache we never had.
     """
     since = min(state.branch.turn.words, default=1) - 1
     fork = _find_start_of_fork(state.facts)
@@ -340,14 +340,14 @@ def describe_pause(seconds: float) -> str:
 
 
 def _find_model_settings_for_reply(model: str, settings: RequestSettings) -> ModelSet | None:
-    """What is known of the model; providers may answer under another name than the one they were asked by."""
+    """Return a model's settings. Providers may answer under another name than the requested one."""
     return next((one for _, one in settings.models if one.model == model), None) or settings.model_for_role(
         ModelRole.MAIN
     )
 
 
 def _piece_ends_as_billed(now: _AskedRequest, before: _AskedRequest | None, same: int) -> list[int]:
-    """Where each piece ends, in billed tokens: up to where the last request ended as it was billed, the rest in proportion."""
+    """Return where pieces end in billed tokens: as billed up to the last request's end, then proportionally."""
     billed, known = now.reply.usage.input, list(before.ends[:same]) if before else []
     counted = [piece.tokens for piece in now.pieces[len(known) :]]
     if not known and not now.view.tools and billed > sum(counted) * (1 + HIDDEN_HEAD):
@@ -361,7 +361,7 @@ def _piece_ends_as_billed(now: _AskedRequest, before: _AskedRequest | None, same
 
 
 def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) -> int:
-    """How many pieces at the start a provider reads as the same bytes."""
+    """Return how many first pieces a provider reads as the same bytes."""
     pairs = zip(before, now, strict=False)
     different = (
         at
@@ -372,7 +372,7 @@ def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) ->
 
 
 def _pieces_behind(last: _AskedRequest, same: int) -> frozenset[tuple[object, ...]]:
-    """What the last request had behind the first difference: an agent that edits its history sends it again as new messages."""
+    """Return pieces of the last request after the first difference, which agents that edit history send again."""
     return frozenset(_comparable_piece(piece) for piece in last.pieces[same:])
 
 
@@ -383,18 +383,18 @@ def _comparable_piece(piece: SentPiece) -> tuple[object, ...]:
 
 
 def _was_far_read(last: _AskedRequest, read: int) -> bool:
-    """Whether much of the messages was read, of which another thinking time leaves nothing. The end of the head is an estimate."""
+    """Whether much of the messages was read, unlike after a change of thinking time. The head's end is estimated."""
     head = last.ends[_count_head_pieces(last.pieces) - 1]
     return read > head + (last.ends[-1] - head) * FAR_READ
 
 
 def _count_head_pieces(pieces: Sequence[SentPiece]) -> int:
-    """The tools and the parts of the system prompt."""
+    """Count the tools and the parts of the system prompt."""
     return sum(1 for _ in takewhile(lambda piece: first_fact_of(piece) <= 0, pieces))
 
 
 def _effective_changes(changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same: int) -> list[ChangePlace]:
-    """What would begin in front of the last equal piece changed nothing that was sent, as a pin of something that is shown anyway."""
+    """Drop changes before the last equal piece, which changed nothing sent, such as a pin of something shown."""
     last = first_fact_of(pieces[same - 1]) if same else -1
     found = [one for one in changes if one.place >= last]
     return found or list(changes)

@@ -1,4 +1,4 @@
-"""Panic: shortens a request that would not fit. Reductions are tried in turn until it does; the last need no model."""
+"""Panic: shortens a request that would not fit, in several ways in turn; the last ones need no model."""
 
 import asyncio
 import functools
@@ -30,7 +30,7 @@ WHY = "the next request would not fit"
 
 @dataclass(frozen=True, slots=True)
 class PanicSupport:
-    """What the steward does for a climb. `wait_for_fold`: wait for the fold in flight; False where it had to be given up."""
+    """What the steward does for this. `wait_for_fold` returns False if the fold in flight had to be given up."""
 
     situation: Callable[[], fold_strategy.FoldSituation]
     spawn: TaskSpawner
@@ -51,7 +51,7 @@ class PanicReduction:
         self._may_ask = True
 
     async def reduce_until_it_fits(self, *, overflowed: bool) -> None:
-        """Rung by rung; what is left undone after the last is recorded."""
+        """Try one measure after another. Record if the last did not suffice."""
         meter = self._conversation.current_meter()
         room = meter.window - meter.reserve
         self._target = min(room, int(meter.used * OVERFLOW_SHARE)) if overflowed else room
@@ -70,7 +70,7 @@ class PanicReduction:
                 await self._conversation.append_facts(failed)
 
     def _reduction_steps(self) -> Iterator[Callable[[], Awaitable[object]]]:
-        """What loses least comes first: single huge parts, markers, a summary; then what needs no model."""
+        """Yield measures that lose least first: huge parts, markers, a summary, then what needs no model."""
         policy = self._conversation.policy
         window = self._conversation.current_meter().window
         if policy.truncation:
@@ -91,7 +91,7 @@ class PanicReduction:
         return self._conversation.current_meter().used <= self._target
 
     def _truncation_may_suffice(self, steps: int) -> bool:
-        """Whether a truncation that leaves so many steps standing, their large parts as excerpts, can be enough."""
+        """Whether truncation to so many steps, with large parts as excerpts, may suffice."""
         situation = self._aid.situation()
         branch, state = situation.branch, situation.state
         until = _first_seq_of_last_steps(situation, steps)
@@ -108,13 +108,13 @@ class PanicReduction:
             await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), WHY, panic=True)
 
     async def _wait_for_fold_in_flight(self) -> None:
-        """What is being written already, if it comes in time."""
+        """Use the fold being written, if it is finished in time."""
         started = asyncio.get_running_loop().time()
         self._may_ask = await self._aid.wait_for_fold(self._conversation.policy.panic_wait)
         self._waited = asyncio.get_running_loop().time() - started
 
     async def _try_handover(self) -> None:
-        """By a model, where the breaker is closed and nobody was waited for in vain, and as long as there is time."""
+        """Ask a model for a handover, if its breaker is closed, no wait failed, and there is time."""
         situation = self._aid.situation()
         span = fold_strategy.find_foldable_span(situation, fold_strategy.first_seq_kept_in_panic(situation))
         left = situation.policy.panic_wait - self._waited
@@ -138,7 +138,7 @@ class PanicReduction:
             writing.cancel()
 
     async def _excerpt_largest_parts(self, least: float) -> None:
-        """The largest parts wherever they stand, down to so many tokens."""
+        """Shorten the largest parts anywhere, down to so many tokens."""
         for _, ref in sorted(self._find_large_parts(least), reverse=True):
             if self._target_is_met():
                 return

@@ -109,13 +109,13 @@ _WISHES, _WISHES_INSIDE = _whole_word_pattern(WISHES), _substring_pattern(WISHES
 
 
 def states_a_rule(sentence: str) -> bool:
-    """Whether the sentence demands something, in any language there is a pack for."""
+    """Whether the sentence demands something, in any supported language."""
     straight = _straighten_quotes(sentence)
     return bool(_RULES.search(straight) or _RULES_INSIDE.search(straight))
 
 
 def states_a_wish(sentence: str) -> bool:
-    """Whether it may state a limit or a preference, though its words also say other things."""
+    """Whether it may state a limit or preference, although its words have other meanings."""
     straight = _straighten_quotes(sentence)
     return bool(_WISHES.search(straight) or _WISHES_INSIDE.search(straight))
 

@@ -1,4 +1,4 @@
-"""Reads what people and agents search for: words by their stems, phrases in quotes, and filters such as `tool:` and `before:`."""
+"""Parses search queries: words by their stems, phrases in quotes, and filters such as `tool:` and `before:`."""
 
 import re
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ STOP_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SearchFilters:
-    """Empty, or 0: everything. `by`: user, agent or tool; times in seconds since 1970."""
+    """Empty, or 0, means everything. `by`: user, agent or tool. Times are seconds since 1970."""
 
     tool: str = ""
     file: str = ""
@@ -44,7 +44,7 @@ class SearchFilters:
 
 
 def split_filters(query: str) -> tuple[str, SearchFilters]:
-    """The query without its filters, and these. A date that is none stays a word to look for."""
+    """Split a query into words and filters. An invalid date stays a word."""
     found: dict[str, str] = {}
     times: dict[str, float] = {}
 
@@ -73,7 +73,7 @@ def _time_of_date(value: str) -> float:
 
 
 def stem_of_word(word: str) -> str:
-    """How an English or German word begins in all its forms; a word of other signs, or a short one, as it is."""
+    """Return how an English or German word begins in all its forms. Short and other words are unchanged."""
     low = word.casefold().rstrip("*")
     if not re.fullmatch("[a-zäöüß]+", low):
         return low
@@ -84,5 +84,5 @@ def stem_of_word(word: str) -> str:
 
 
 def without_stop_words(words: list[str]) -> list[str]:
-    """The words that tell something; all of them where none does."""
+    """Return the meaningful words, or all if none is."""
     return [word for word in words if word.casefold().strip(".,;:?!") not in STOP_WORDS] or words

@@ -1,7 +1,7 @@
 """The commands of one conversation. A window, a command line and a parent agent all use these.
 
-`send_message` returns at once; the turn runs in a task of its own and reports everything as events.
-A command that changes the past is refused while a turn runs, with a sentence that says so.
+`send_message` returns at once; the turn runs in a task of its own and reports everything as
+events. A command that changes the past is refused while a turn runs, with a sentence that says so.
 """
 
 import asyncio
@@ -48,12 +48,12 @@ class Session:
 
     @property
     def agent(self) -> str:
-        """The connected agent that writes here; empty: this program's own."""
+        """Return the connected agent that writes here, or an empty string for this program's own."""
         return self.conversation.state.agent
 
     @property
     def all_facts(self) -> Sequence[facts.Recorded]:
-        """Everything that ever happened here, oldest first."""
+        """Return everything that ever happened here, oldest first."""
         return self.conversation.state.facts
 
     @property
@@ -62,14 +62,14 @@ class Session:
         return self.turns.task is None and not self.queue and not self.questions and self.steward.has_no_fold_in_work
 
     def subscribe_to_events(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Hear everything from now on; call what is returned to stop."""
+        """Call the listener for all future events. Returns a function that stops this."""
         self.conversation.listeners.append(listener)
         return lambda: self.conversation.listeners.remove(listener)
 
     def send_message(
         self, parts: tuple[facts.UserPart, ...], *, steer: bool = False, rewinds_to: int | None = None
     ) -> None:
-        """Sends a message: now, or when the turn is over (`steer`: after its current step)."""
+        """Send a message now, or when the turn is over (`steer`: after its current step)."""
         if self.agent:
             raise ActionRefused(
                 f"{self.agent} is working in this conversation.",
@@ -81,29 +81,29 @@ class Session:
         self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
     def send_on_behalf(self, by: str, text: str) -> None:
-        """Send a message that is not the user's, but `by` somebody else: at the next step, or now if no turn runs."""
+        """Send a message on behalf of `by`, not the user: at the next step, or now if no turn runs."""
         self.queue.add_message([facts.Text(text)], steer=True, by=by)
         self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
     def resume_turn(self) -> None:
-        """Continue a turn that was interrupted or met a limit."""
+        """Continue a turn that was interrupted or reached a limit."""
         self._refuse_while_held("go on")
         self.turns.start_turn_if_due(self._ask_user, self._set_activity, even_without_words=True)
 
     def stop_turn(self, why: str = "") -> None:
-        """Stop the turn, its tools and its questions. What happened is kept, the queue waits. `why`: empty for the user."""
+        """Stop the turn, its tools and questions. What happened is kept, and the queue waits. `why`: empty for the user."""
         for future in list(self._answers.values()):
             future.cancel()
         self.turns.cancel_turn(why)
 
     def answer_question(self, number: int, answer: PermissionAnswer) -> None:
-        """Answer a permission question. If it is no longer open, nothing happens."""
+        """Answer a permission question. Does nothing if it is no longer open."""
         future = self._answers.get(number)
         if future is not None and not future.done():
             future.set_result(answer)
 
     async def run_user_call(self, command: str, call: facts.ToolCall) -> CallOutcome:
-        """A call of the user's slash command: it asks as the agent's calls do, and nothing of it is recorded."""
+        """Run a call of the user's slash command. It asks like the agent's calls, but nothing is recorded."""
 
         async def ask(question: PermissionQuestion) -> PermissionAnswer:
             return await self._ask_user(replace(question, command=command))
@@ -124,7 +124,7 @@ class Session:
         await self.conversation.wait_until_recorded()
 
     def preview_setup(self, setup: session_setup.ConversationSetup) -> None:
-        """Its next request will depend on this: what is shown of it goes by that, and nothing is recorded."""
+        """Show what the next request will have with this setup, without recording it."""
         if self.agent or self.conversation.state.acp_agent or not self.is_idle:
             return
         turn_loop.set_expected_request_settings(self._crew, self.conversation, setup)
@@ -136,7 +136,7 @@ class Session:
         await self.steward.fold_on_demand(kind, wish)
 
     async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
-        """Go on from `seq`. The rest stays in the journal. Returns what was done to files, a sentence each."""
+        """Continue from `seq`. Later facts stay in the journal. Return a sentence for each change to files."""
         self._refuse_while_running("rewind")
         # Results and file changes on abandoned branches too, because a rewind does not restore files.
         kinds = facts.ToolReturned | facts.FilesChanged
@@ -154,7 +154,7 @@ class Session:
         self.send_message(parts, rewinds_to=seq - 1)
 
     async def ask_again(self, seq: int = 0) -> None:
-        """Ask again for the answer at `seq`, or for the last one: rewind to the message before it and continue. Earlier answers are kept."""
+        """Ask again for the answer at `seq`, or the last: rewind to the message before it. Earlier answers are kept."""
         self._refuse_while_running("ask again")
         present = self.conversation.state.facts_on_path()
         said = (each for each in present if isinstance(each.fact, facts.UserSaid) and not each.fact.by)
@@ -165,14 +165,14 @@ class Session:
         self.resume_turn()
 
     async def switch_to_answer(self, end: int) -> None:
-        """Go on with another answer to the same message: the one that ends with the fact `end`."""
+        """Continue with another answer to the same message: the one that ends with the fact `end`."""
         self._refuse_while_running("choose another answer")
         self.conversation.fact_at(end)
         await self.conversation.append_facts(facts.Rewound(end, again=True))
 
     @asynccontextmanager
     async def pause_session(self) -> AsyncIterator[None]:
-        """Inside, no turn runs and no fact is added, so that recorded facts may be changed. New messages wait."""
+        """Allow changes to recorded facts: no turn runs and no fact is added meanwhile. New messages wait."""
         self._refuse_while_running("forget")
         self.turns.is_held = True
         try:
@@ -185,7 +185,7 @@ class Session:
             self.turns.start_turn_if_due(self._ask_user, self._set_activity)
 
     async def finish_new_fork(self, title: str = "") -> None:
-        """A copy that ends within a turn is closed: it has not failed. Its meter is corrected."""
+        """Close a copy that ends within a turn, which has not failed, and correct its meter."""
         is_running = self.conversation.state.branch.turn.running
         new_facts: list[facts.Fact] = [facts.TurnEnded(facts.TurnEnd.DONE)] if is_running else []
         new_facts += [facts.ConversationChanged(title=title)] if title else []
@@ -199,7 +199,7 @@ class Session:
         await self.conversation.append_facts(facts.ConversationChanged(archived=archived))
 
     async def set_trashed(self, *, trashed: bool = True) -> None:
-        """To the trash, or back. What runs is stopped first."""
+        """Move to the trash or back. What runs is stopped first."""
         if trashed:
             self.stop_turn()
             await self.wait_until_idle()

@@ -1,7 +1,7 @@
 """The events a session sends to its listeners: plain values, in order, on the event loop's thread.
 
-A window, the command line and an MCP progress report are all listeners. Events are not stored. What
-must last is a fact and arrives as `FactAppended`.
+A window, the command line and an MCP progress report are all listeners.
+Events are not stored. What must last is a fact and arrives as `FactAppended`.
 """
 
 from enum import StrEnum
@@ -45,7 +45,7 @@ class ToolPrinted:
 
 
 class CallStage(StrEnum):
-    """How far a call is before its result is a fact: the results of calls side by side are recorded together."""
+    """How far a call is before its result is a fact. Results of parallel calls are recorded together."""
 
     IN_LINE = "in line"
     RUNNING = "running"
@@ -68,7 +68,7 @@ class ActivityChanged:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked:
-    """Answer with `session.answer_question(number, PermissionAnswer(...))`."""
+    """Answer by `session.answer_question(number, PermissionAnswer(...))`."""
 
     conversation: str
     number: int
@@ -83,7 +83,7 @@ class QuestionAnswered:
 
 @dataclass(frozen=True, slots=True)
 class FoldProgress:
-    """A fold is being made in the background (`why` the rule in a sentence), or, with `done`, no longer."""
+    """A fold is being made in the background (`why`: the rule, in a sentence) or, with `done`, no longer."""
 
     conversation: str
     kind: FoldKind
@@ -93,7 +93,7 @@ class FoldProgress:
 
 @dataclass(frozen=True, slots=True)
 class MessagesQueued:
-    """The messages that wait for the end of the turn, or for the next step when they steer."""
+    """Messages that wait for the end of the turn or, if they steer, for the next step."""
 
     conversation: str
     messages: tuple[tuple[UserPart, ...], ...]
@@ -101,14 +101,14 @@ class MessagesQueued:
 
 @dataclass(frozen=True, slots=True)
 class ConversationReplaced:
-    """What was recorded here has changed, since something was forgotten: whoever shows the conversation begins again."""
+    """Recorded facts have changed, because something was forgotten. Displays must start again."""
 
     conversation: str
 
 
 @dataclass(frozen=True, slots=True)
 class MeterChanged:
-    """What the next request comes to was worked out anew: the model, the policy or the tools may have changed."""
+    """The next request was measured again, since the model, policy or tools may have changed."""
 
     conversation: str
 

@@ -1,4 +1,4 @@
-"""What a session and its turns are given to work with, and the limits they keep. It contains no behaviour."""
+"""What a session and its turns work with, and their limits. Contains no behaviour."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -17,8 +17,8 @@ T = TypeVar("T")
 class TurnLimits:
     """When a turn stops by itself. Money is in dollars; 0 means no limit.
 
-    `repeats`: how often the same call may return the same output. `agents…`: for all agents below
-    one conversation together, at every depth.
+    `repeats`: how often the same call may return the same output. `agents…`:
+    for all agents below one conversation together, at every depth.
     """
 
     steps: int = 400
@@ -45,7 +45,7 @@ class StandingNote:
 
 @dataclass(frozen=True, slots=True)
 class HookOutcome:
-    """What hooks answer to an event: a reason to stop it, and text for the model."""
+    """Hooks' answer to an event: a reason to stop it, and text for the model."""
 
     blocks: str = ""
     says: str = ""
@@ -57,7 +57,7 @@ async def run_no_hooks(_event: str, _conversation: str, _values: Mapping[str, An
 
 @dataclass(frozen=True, slots=True)
 class ConversationSetup:
-    """What the view depends on besides the messages. It is compared before every step, and what changed is appended."""
+    """What the view depends on besides messages. Compared before every step; changes are appended."""
 
     system: facts.SystemSet
     policy: facts.PolicySet
@@ -89,7 +89,7 @@ async def turn_without_lease(_conversation: str) -> AsyncIterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class QueuedMessage:
-    """It waits for the next step (`steer`) or the end of the turn. `rewinds_to`: what follows that goes."""
+    """It waits for the next step (`steer`) or the turn's end. `rewinds_to`: drop what follows this."""
 
     parts: tuple[facts.UserPart, ...]
     steer: bool
@@ -99,7 +99,7 @@ class QueuedMessage:
 
 @dataclass(frozen=True, slots=True)
 class TurnCallbacks:
-    """The turn's line to the user: questions and its state out, steering messages in, and back where they found no room."""
+    """A turn's connection to the user: questions and state out, steering messages in, or back without room."""
 
     ask: Callable[[ports.PermissionQuestion], Awaitable[ports.PermissionAnswer]]
     steering: Callable[[], Sequence[QueuedMessage]]
@@ -116,7 +116,7 @@ class TaskSpawner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FoldServices:
-    """What folds are made with. `models` returns the client of a role (main, fast, long) or None."""
+    """What folds are made with. `models` returns a role's client (main, fast, long) or None."""
 
     cache: ports.ContentCache
     tokens: ports.TokenCounter
@@ -129,10 +129,10 @@ class FoldServices:
 class SessionCollaborators(FoldServices):
     """Everything a session works with.
 
-    `spent` returns the money spent today and in total. `restore` puts files back as they were before the given
-    facts, which are in the order they happened.
-    `collect_file_changes` returns changes in the folders that no result has reported. `withheld`: see `ToolsOffered`.
-    `turn_lease` is held during a turn; it raises ActionRefused while another machine works in the conversation.
+    `spent` returns the money spent today and in total. `restore` puts files back as they were
+    before the given facts, which are in the order they happened. `collect_file_changes` returns
+    changes in the folders that no result has reported. `withheld`: see `ToolsOffered`. `turn_lease`
+    is held during a turn; it raises ActionRefused while another machine works in the conversation.
     """
 
     index: ports.SearchIndex

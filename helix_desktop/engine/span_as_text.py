@@ -1,6 +1,6 @@
-"""A span of the conversation as text: for a model that writes about it, for the collector of details, for recall.
+"""Renders a part of the conversation as text: for a model's summary, the collector of details, or recall.
 
-Writers read what the view shows, so a summary costs no more than the context did; the collector reads originals.
+Writers read what the view shows, so a summary costs no more than the context; the collector reads originals.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class SpanText:
 
 
 async def read_stored_text(cache: ContentCache, stored: facts.Stored) -> str:
-    """The text of an entry, at most its beginning and its end; a sentence where it is gone."""
+    """Return an entry's text, at most its beginning and end, or a sentence if it is gone."""
     try:
         if stored.size <= MOST_BYTES:
             content = content_for_model(stored, await cache.read_content(stored.digest))
@@ -45,7 +45,7 @@ async def read_stored_text(cache: ContentCache, stored: facts.Stored) -> str:
 async def read_span_texts(
     branch: ConversationBranch, span: facts.Span, cache: ContentCache, *, dated: bool = False
 ) -> list[SpanText]:
-    """What the view shows of the span, message by message; `dated`: with the minute of each."""
+    """Return what the view shows of the span, by message. `dated`: with each one's minute."""
     return [await _text_of_item(branch, item, cache, dated=dated) for item in branch.items_in_span(span)]
 
 
@@ -79,7 +79,7 @@ def _call_suffix(branch: ConversationBranch, block: Block) -> str:
 
 
 async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache: ContentCache) -> list[DetailSource]:
-    """The messages as they were said, the outputs whole; what the user took out stays out."""
+    """Return the messages as said, with whole outputs, but without what the user excluded."""
     found: list[DetailSource] = []
     for number, seq in enumerate(seqs, 1):
         if not number % AT_ONCE:
@@ -131,7 +131,7 @@ def sources_of_reply(branch: ConversationBranch, seq: int, fact: facts.ModelRepl
 
 
 def details_of_stored_entries(branch: ConversationBranch, seqs: list[int]) -> Iterator[Detail]:
-    """Every entry the span's messages refer to, so that each can be recalled by its hash."""
+    """Yield every entry that the span's messages refer to, to be recalled by its hash."""
     for seq in seqs:
         fact = branch.message_at(seq).fact
         if isinstance(fact, facts.ToolReturned):

@@ -1,7 +1,7 @@
 """Finds what a summary claims that its sources do not say: files, names, figures, quotations, and demands of the user.
 
-It goes by words alone. A file or a name has to stand there, a figure also rounded or in another unit, and an order must share words with a
-message of the user. What is found may still be true, so it is shown to a person, and its writer is asked again; nothing is removed.
+It goes by words alone. A file or a name has to stand there, a figure also rounded or in another unit, and an order must share words with
+a message of the user. What is found may still be true, so it is shown to a person, and its writer is asked again; nothing is removed.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.state.branch import ConversationBranch
 
 STEM = 5  # Words that share this many first letters count as forms of one word.
-PIECE = 2_000  # In characters. Searching more than this at once would block other threads.
+PIECE = 2_000  # Characters. Searching more at once would block other threads.
 COUNTED = 12  # Whole numbers up to this need no source, as the writer may have counted something.
 COMPARED = 200  # With more known figures than this, their differences are not computed.
 # How much of an order one message of the user must contain: ASKED if retold, otherwise SHARED.
@@ -81,7 +81,7 @@ _NUMBERS = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0, "seven": 7.0, "te
 
 
 async def find_claims_of_fold(branch: ConversationBranch, fold: Folded, cache: ContentCache) -> Sequence[str]:
-    """The sentences of a fold over a span that claim what stands nowhere in the messages of this branch that it covers."""
+    """Return a fold's sentences with claims that none of the covered messages of this branch supports."""
     if not isinstance(span := fold.cover, Span):
         return []
     seqs = [seq for seq in branch.order if span.first <= seq <= span.last]
@@ -90,7 +90,7 @@ async def find_claims_of_fold(branch: ConversationBranch, fold: Folded, cache: C
 
 
 def find_unsupported_claims(summary: str, sources: Sequence[DetailSource]) -> list[str]:
-    """The sentences that claim what stands in none of the sources, each behind what it claims."""
+    """Return sentences with claims that no source supports, each after its claim."""
     known = _KnownWords(sources)
     whole = split_sentences(_NO_CLAIM.sub("", summary))
     sentences = (one[at : at + PIECE] for one in whole for at in range(0, len(one), PIECE))
@@ -113,7 +113,7 @@ class _KnownWords:
         self._numbers = numbers | {_NUMBERS[word] for word in _NUMBERS.keys() & self._words}
 
     def _pieces(self) -> Iterator[str]:
-        """Their lines, long ones in parts: no other thread runs while a pattern searches one."""
+        """Return their lines, long ones in parts, as a search in one blocks other threads."""
         lines = (line for text in self._texts for line in text.splitlines())
         return (line[at : at + PIECE] for line in lines for at in range(0, len(line), PIECE))
 
@@ -138,14 +138,14 @@ class _KnownWords:
         return all(any(part in _normalise_case_and_spaces(text) for text in self._texts) for part in parts)
 
     def _has_file(self, name: str) -> bool:
-        """Named as a file, or within an address or a line of code."""
+        """Whether it occurs as a file, or within an address or line of code."""
         if "." not in name or name in self._files:
             return True
         inside = re.compile(rf"(?<![\w.-]){re.escape(name)}(?!\w)")
         return any(name in piece and inside.search(piece) for piece in map(str.casefold, self._pieces()))
 
     def _has_name(self, name: str) -> bool:
-        """Written there, in part where it is long, without its plural, or as its abbreviation or a month's number."""
+        """Whether it occurs, also in part if long, without plural, as abbreviation, or as a month's number."""
         shortened = len(name) >= 7 and any(word.startswith(name) for word in self._words)
         return shortened or all(map(self._has_word, _casefolded_words(name))) or self._has_abbreviation(name)
 
@@ -154,14 +154,14 @@ class _KnownWords:
         return bool({word, word.removesuffix("s")} & self._words or (month and month.lastindex in self._numbers))
 
     def _has_abbreviation(self, name: str) -> bool:
-        """Its beginning or its initials, in capitals."""
+        """Whether its beginning or initials occur in capitals."""
         letters, initials = name.upper().replace(" ", ""), "".join(word[0] for word in name.split())
         return name.istitle() and any(
             letters.startswith(code) or (initials[1:] and code.startswith(initials)) for code in self._codes
         )
 
     def _has_figure(self, text: str, unit: str, beside: Sequence[float]) -> bool:
-        """Written there, counted, the next number of a file, or rounded, in another unit, a share or a difference."""
+        """Whether it occurs, counted, as a file's next number, rounded, converted, or as share or difference."""
         value, digits, known = _number_of(text), len(text.replace(",", ".").partition(".")[2]), self._numbers
         if value in known or (value <= COUNTED and not digits and not unit) or (text[0] == "0" and value - 1 in known):
             return True
@@ -182,7 +182,7 @@ class _KnownWords:
 
 
 def _demand_parts(sentence: str) -> list[str]:
-    """The parts of a sentence that state an order, or all of it where a part says too little. What has not happened yet is none."""
+    """Return a sentence's parts that state an order, or all of it. What has not happened yet is none."""
     if _STATE.search(sentence) or not _ORDERED.search(sentence):
         return []
     parts = [part for part in _PARTS.split(sentence) if _ORDERED.search(part) and len(_stems_of(part)) >= LEAST_WORDS]

@@ -1,8 +1,8 @@
 """The passages of a text that hold some words: the lines as they are, where they stand, and where else to look.
 
-What comes back from a recall is carried on every step that follows, so a passage is shorter than a page. A passage is chosen
-by the words that are rare in the text, and a word that is not there does no harm. What was shown
-once is not shown again: a file that was read five times has each line five times.
+What comes back from a recall is carried on every step that follows, so a passage is shorter than a
+page. A passage is chosen by the words that are rare in the text, and a word that is not there does no
+harm. What was shown once is not shown again: a file that was read five times has each line five times.
 """
 
 import math
@@ -27,7 +27,7 @@ Hits = Mapping[int, Mapping[str, float]]  # By line number: the searched words i
 
 
 def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = TOKENS) -> str:
-    """The best passages in the order of the text. All of the text where that is not longer; empty where no word is in it."""
+    """Return the best passages in order, a whole short text, or nothing if no word occurs."""
     hits = _lines_with_words(lines, words)
     if not hits:
         return ""
@@ -43,7 +43,7 @@ def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit:
 def find_passages_in_texts(
     tokens: TokenCounter, texts: Sequence[tuple[str, Sequence[str]]], words: str, limit: int = TOKENS
 ) -> str:
-    """The best of several texts, each with its text's name; of equal ones the first text's."""
+    """Return the best passages of several texts, with their names. Of equal ones, the first text's."""
     lines = [line for _, text in texts for line in text]
     ends = list(accumulate(len(text) for _, text in texts))
     hits = _lines_with_words(lines, words)
@@ -64,8 +64,8 @@ def find_passages_in_texts(
 def _choose_passages(
     tokens: TokenCounter, lines: Sequence[str], hits: Hits, text_of: Callable[[int], Span], limit: int, most: int
 ) -> list[Span]:
-    """The passages there is room for, `most` at most, each around a line that no better one shows.
-    `text_of`: between which lines a passage around a line may lie.
+    """Return at most `most` passages that fit, each around a line that no
+    better one shows. `text_of`: the range for a passage around a line.
     """
     chosen: list[Span] = []
     shown: set[str] = set()
@@ -96,7 +96,7 @@ def _lines_with_words(lines: Sequence[str], words: str) -> Hits:
 
 
 def _rank_hits(hits: Hits) -> list[int]:
-    """The lines worth showing, the best first."""
+    """Return the lines worth showing, best first."""
 
     def worth(number: int) -> float:
         best: dict[str, float] = dict(hits[number])
@@ -113,7 +113,7 @@ def _rank_hits(hits: Hits) -> list[int]:
 def _fit_passage(  # Tries to fit one more passage into the room that is left.
     tokens: TokenCounter, lines: Sequence[str], hit: int, chosen: Sequence[Span], within: Span, limit: int
 ) -> Span | None:
-    """As many lines around a hit as fit, none chosen before. The best hit is shown in any case."""
+    """Return as many lines around a hit as fit, none chosen before. The best hit is always shown."""
     first = max([within[0], *(last + 1 for _, last in chosen if last < hit)])
     last = min([within[1], *(first - 1 for first, _ in chosen if first > hit)])
     for around in (AROUND, AROUND // 2, AROUND // 4, 0):
@@ -128,7 +128,7 @@ def _passage_lines(lines: Sequence[str], span: Span, hits: Hits) -> list[str]:
 
 
 def _shorten_line(line: str, words: Iterable[str]) -> str:
-    """A line as it is; of a very long one what is around a word, and where that stands."""
+    """Return a line, or of a very long one the part around a word, and its position."""
     if len(line) <= LINE:
         return line
     at = max(0, min((line.casefold().find(word) for word in words), default=0) - LINE // 2)
@@ -140,7 +140,7 @@ def _passage_with_name(name: str, lines: Sequence[str], span: Span, hits: Hits) 
 
 
 def _describe_other_hits(hits: Iterable[int], chosen: Sequence[Span]) -> str:
-    """How to go on: where else the words stand, and the lines asked for as `lines`."""
+    """Say where else the words are, and how to ask for these lines."""
     rest = [number for number in sorted(hits) if not any(first <= number <= last for first, last in chosen)]
     more = f", … {len(rest) - OTHERS} more" if len(rest) > OTHERS else ""
     also = f"also in lines {', '.join(map(str, rest[:OTHERS]))}{more}; " if rest else ""

@@ -33,7 +33,7 @@ TORN = (
 
 @dataclass(eq=False)
 class ReplyCalls:
-    """Used by one turn for each of its replies."""
+    """Runs the calls of a turn's replies."""
 
     conversation: Conversation
     crew: SessionCollaborators
@@ -44,8 +44,8 @@ class ReplyCalls:
     _lately: deque[tuple[str, str, str]] = field(default_factory=lambda: deque(maxlen=LATELY), init=False)
 
     async def run_reply_calls(self, reply: Reply) -> None:
-        """Runs the calls, some in parallel and some in sequence. Results are recorded before the
-        next group begins. What is shown of the outputs is decided for all of them together.
+        """Run calls, some in parallel, some in sequence. Results are recorded
+        before the next group. What is shown of outputs is decided for all together.
         """
         calls, torn = [part for part in reply.parts if isinstance(part, ToolCall)], _find_torn_call(reply)
         groups, waiting, tasks = self._group_parallel_calls(calls), list(calls), list[asyncio.Task[Result]]()
@@ -77,7 +77,7 @@ class ReplyCalls:
             raise
 
     def _group_parallel_calls(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
-        """The calls that may run side by side, group after group. A change of files is a group of its own."""
+        """Group calls that can run in parallel. A change of files is its own group."""
         groups: list[list[ToolCall]] = []
         alone = True
         for call in calls:
@@ -92,7 +92,7 @@ class ReplyCalls:
             self.conversation.notify_listeners(CallStageChanged(self.conversation.id, call.id, stage))
 
     async def _run_and_time_call(self, call: ToolCall, torn: ToolCall | None) -> Result:
-        """Measures the call itself, without the time the user took to answer a question."""
+        """Run a call and measure it, without the time the user took for an answer."""
         now, waits = self.crew.clock.current_time, list[float]()
         started = now()
         outcome = await (
@@ -161,7 +161,7 @@ class ReplyCalls:
         return [one.seq for one in recorded[: len(results)]]
 
     async def _record_remaining_results(self, results: Sequence[Result], recorded_seqs: Sequence[int]) -> None:
-        """Those without a seq and all excerpts, in one transaction; a stop meanwhile leaves the results whole."""
+        """Record results without a seq and all excerpts in one transaction. If stopped, results stay whole."""
         last, keeps = results[len(recorded_seqs) :], {result.call: keep for result, _, keep in results}
         try:
             folds = await self.steward.excerpt_large_results([result for result, _, _ in results], keeps, recorded_seqs)
@@ -171,7 +171,7 @@ class ReplyCalls:
         await self._record_results(last, folds)
 
     async def _record_stopped_calls(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]) -> None:
-        """Results that are there stay; of the other calls, begun or not, the model is told that there is no result."""
+        """Record existing results. For other calls, begun or not, tell the model that there is none."""
         await asyncio.gather(*tasks, return_exceptions=True)
         results: list[Result] = []
         for call, task in itertools.zip_longest(calls, tasks):
@@ -188,8 +188,8 @@ class ReplyCalls:
         return ToolReturned(call.id, stored, tokens, ok=False, head=why, stopped=True), (), ""
 
     def most_repeated_tool(self) -> tuple[str, int]:
-        """Returns the tool most often called with the same arguments and result, and how often. Calls with something
-        new in between do not count, because checking after each step of work is no repetition.
+        """Return the tool most often called with the same arguments and result, and how often.
+        New calls in between reset this, as checking after each step of work is no repetition.
         """
         if not self._lately:
             return "", 0
@@ -204,13 +204,13 @@ def _user_refused_any(results: Sequence[Result]) -> bool:
 
 
 def _find_torn_call(reply: Reply) -> ToolCall | None:
-    """The call in whose arguments the reply met its length limit."""
+    """Return the call in whose arguments the reply reached its length limit."""
     last = reply.parts[-1] if reply.parts and reply.stop is Stop.LENGTH else None
     return last if isinstance(last, ToolCall) and not is_json_object(last.arguments) else None
 
 
 def _facts_of_outcome(call: ToolCall, outcome: CallOutcome) -> Sequence[Fact]:
-    """What else a call leaves in the journal: who decided, a new list of what is to do, the files it changed."""
+    """Return further facts of a call: who decided, a new to-do list, changed files."""
     facts: list[Fact] = []
     if outcome.decided_by:
         facts.append(Decided(call.id, not outcome.refused, outcome.decided_by, outcome.decided_scope))

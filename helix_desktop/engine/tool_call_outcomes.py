@@ -1,8 +1,8 @@
 """Finds out what a call did from its arguments and output: which files it made, why it failed, what it proves.
 
-Recorders and tools report success differently, so a command's output is read as well as its exit
-code. A line that merely mentions an error, in a file or a log, is not a failure. The patterns are
-therefore those with which programs end.
+Recorders and tools report success differently, so a command's output is read as
+well as its exit code. A line that merely mentions an error, in a file or a log,
+is not a failure. The patterns are therefore those with which programs end.
 """
 
 import json
@@ -60,12 +60,12 @@ _PROOF = re.compile(
 
 
 def parse_call_arguments(arguments: str) -> Mapping[str, object]:
-    """Returns a call's arguments, or an empty mapping if they are not a JSON object."""
+    """Return a call's arguments, or an empty mapping if they are not a JSON object."""
     return object_at(parse_json_or_none(arguments))
 
 
 def command_of_call(tool: str, values: Mapping[str, object], arguments: str) -> str:
-    """The command line a call runs; empty for a tool that runs none."""
+    """Return the command line that a call runs, or nothing."""
     if not _SHELL.search(tool) or (_path_argument(values) and "command" in values):
         return ""
     line = next((str(values[key]) for key in _COMMAND_KEYS if isinstance(values.get(key), str)), "")
@@ -73,8 +73,8 @@ def command_of_call(tool: str, values: Mapping[str, object], arguments: str) -> 
 
 
 def find_call_subject(arguments: str) -> tuple[str, str]:
-    """What a call is about: its path, its command, its query, else its first text; and where, for a
-    search or an editor's command. The arguments may be cut off.
+    """Return what a call is about: its path, command, query, or else first text;
+    and for a search or an editor's command, where. The arguments may be cut off.
     """
     looked_at = arguments[:SUBJECT]
     values = dict(reversed(_SUBJECT_VALUE.findall(looked_at)))  # The first value of each key
@@ -89,7 +89,7 @@ def find_call_subject(arguments: str) -> tuple[str, str]:
 
 
 def describe_call_as_source(arguments: str) -> str:
-    """What an entry in the cache says of the call that it is the output of."""
+    """Return how an output's entry describes its call."""
     words = " ".join(find_call_subject(arguments)).strip() or arguments
     storable = words.replace("\0", " ").encode("utf-8", "replace").decode()
     return " ".join(storable.split())[:SOURCE]
@@ -105,7 +105,7 @@ def _unescape_json(text: str) -> str:
 
 
 def find_changed_paths(tool: str, values: Mapping[str, object], command: str) -> Iterator[str]:
-    """The files a call writes, creates, renames or deletes, as far as its arguments say so."""
+    """Yield the files that a call writes, creates, renames or deletes, judging by its arguments."""
     if command:
         line = strip_here_documents(command[:4_000])
         yield from dict.fromkeys(
@@ -130,7 +130,7 @@ def _path_argument(values: Mapping[str, object]) -> str:
 
 
 def find_failure_lines(text: str, *, ok: bool, command: bool) -> str:
-    """Returns the last lines that say why a call failed; empty if it did not."""
+    """Return the last lines that say why a call failed, or nothing if it did not."""
     ended = _COLOUR.sub("", text[-TAIL:])
     if ok and not command:
         return ended.strip() if len(text) <= LINE and _WHY.fullmatch(ended.strip()) else ""
@@ -146,13 +146,13 @@ def find_failure_lines(text: str, *, ok: bool, command: bool) -> str:
 
 
 def find_pasted_errors(text: str) -> list[str]:
-    """Returns the last pasted lines that report a failure, either as programs end or with a file and a position."""
+    """Return the last pasted lines that report a failure, as at a program's end or with file and position."""
     lines = (line.strip()[:LINE] for line in text[-TAIL:].splitlines())
     return list(dict.fromkeys(line for line in lines if _WHY.fullmatch(line) or _PLACE.match(line)))[-FAILED:]
 
 
 def find_created_files(text: str) -> list[str]:
-    """The files that an output reports as created, for example by git commit or an editor."""
+    """Return the files an output reports as created, for example by git commit or an editor."""
     return [commit or file for commit, file in _MADE.findall(text[-TAIL:])]
 
 
@@ -175,7 +175,7 @@ def strip_here_documents(command: str) -> str:
 
 
 def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:
-    """Returns the tasks still open in the list a call sends; None if it sends no list."""
+    """Return the open tasks in the list that a call sends; None if it sends no list."""
     listed = next((values[key] for key in ("todos", "plan", "tasks") if isinstance(values.get(key), list)), None)
     if not isinstance(listed, list):
         return None
@@ -184,7 +184,7 @@ def find_open_tasks(values: Mapping[str, object]) -> list[str] | None:
 
 
 def subject_of_call(tool: str, values: Mapping[str, object], command: str) -> str:
-    """What two attempts at the same thing have in common: the last program of a command line, or the file."""
+    """Return what two attempts at the same thing share: a command line's last program, or the file."""
     if not command:
         return f"{tool} {_path_argument(values)}".strip()
     last = (

@@ -22,7 +22,7 @@ PATH_KEYS = ("path", "file_path", "filename", "file")
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A call on its way: the model's id for it, the one it has in requests, and its part."""
+    """A call in progress: the model's id for it, its id in requests, and its part."""
 
     id: str
     shown: str
@@ -32,7 +32,7 @@ class PendingCall:
 
 @dataclass(slots=True)
 class CurrentTurn:
-    """The turn that runs, or the last one. `words`: the user's message that began it and those that steered it."""
+    """The running or last turn. `words`: the user's message that began it, and those that steered it."""
 
     words: list[int] = field(default_factory=list)
     before: int = 0  # The number of the fact that began the previous turn.
@@ -44,8 +44,8 @@ class CurrentTurn:
 
 
 def match_tool_name(name: str, offered: Sequence[str]) -> str:
-    """The tool that is called, without what some servers leave of the model's own format: `functions.read:0`,
-    `read<|channel|>commentary`. A name that is none of those offered stays as it is.
+    """Return the called tool, without remains of the model's own format: `functions.read:0`,
+    `read<|channel|>commentary`. A name that is not offered is unchanged.
     """
     plain = _FORMAT.sub("", name).rpartition(".")[2].strip().lower()
     alike = [one for one in offered if one.lower() == plain]
@@ -53,7 +53,7 @@ def match_tool_name(name: str, offered: Sequence[str]) -> str:
 
 
 def unwrap_call(call: ToolCall) -> ToolCall:
-    """The call that was made through `call_tool`, under the real name; one that cannot be told stays as it is."""
+    """Return the call made through `call_tool` under its real name, or unchanged if unclear."""
     values = parse_arguments(call.arguments) if call.name == CALL_TOOL else None
     name, inner = (values or {}).get("name"), (values or {}).get("arguments", {})
     if isinstance(inner, str):
@@ -66,7 +66,7 @@ def unwrap_call(call: ToolCall) -> ToolCall:
 
 
 def restore_call_as_made(call: ToolCall) -> ToolCall:
-    """The call as the model made it: through `call_tool` where it was."""
+    """Return the call as the model made it, possibly through `call_tool`."""
     if not call.via:
         return call
     arguments = f'{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}'
@@ -74,7 +74,7 @@ def restore_call_as_made(call: ToolCall) -> ToolCall:
 
 
 def parse_strict_json(arguments: str, *, strict: bool = False) -> Any:
-    """JSON without NaN or a number too large: some servers refuse every request that has one. `strict`: no line breaks in strings."""
+    """Parse JSON without NaN and too large numbers, which some servers refuse. `strict`: no line breaks in strings."""
     return (_STRICT if strict else _LENIENT).decode(arguments)
 
 
@@ -92,7 +92,7 @@ _LENIENT = json.JSONDecoder(strict=False, parse_constant=_refuse_constant, parse
 
 
 def parse_arguments(arguments: str) -> dict[str, Any] | None:
-    """The object the arguments are, also where the model wrote line breaks as they are, or the object as a string."""
+    """Return the arguments' object, even with raw line breaks or as a string."""
     try:
         value = parse_strict_json(arguments)
         value = parse_strict_json(value) if isinstance(value, str) else value

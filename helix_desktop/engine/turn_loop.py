@@ -1,4 +1,4 @@
-"""The loop of a turn: ask the model, run what it calls, show it the results, until it has nothing more to do."""
+"""A turn's loop: ask the model, run its calls, show it the results, until nothing is left to do."""
 
 import asyncio
 import random
@@ -43,7 +43,7 @@ class _PreparedRequest:
 
 
 async def record_changed_settings(crew: SessionCollaborators, conversation: Conversation) -> None:
-    """What a request depends on besides its messages."""
+    """Record what a request depends on besides its messages."""
     setup = await crew.setup()
     conversation.set_expected_settings(setup.settings_facts)
     expected = (*setup.settings_facts, _build_tools_offered(crew))
@@ -54,7 +54,7 @@ async def record_changed_settings(crew: SessionCollaborators, conversation: Conv
 def set_expected_request_settings(
     crew: SessionCollaborators, conversation: Conversation, setup: ConversationSetup
 ) -> None:
-    """The same, computed and not recorded: what the next request has besides the messages."""
+    """Set, without recording it, what the next request has besides its messages."""
     conversation.set_expected_settings(setup.settings_facts)
     conversation.set_expected_settings((*setup.settings_facts, _build_tools_offered(crew)))
 
@@ -68,8 +68,8 @@ def _build_tools_offered(crew: SessionCollaborators) -> facts.ToolsOffered:
 def build_note_facts(
     wanted: Iterable[StandingNote], crew: SessionCollaborators, conversation: Conversation, before: int = 0
 ) -> list[facts.Fact]:
-    """Notes that are new or have changed, said at the end and pinned: the prefix stays, and no fold
-    shortens them. `before`: how many facts are appended in front of these.
+    """Return new or changed notes, said at the end and pinned: the prefix
+    stays, and folds don't shorten them. `before`: how many facts precede these.
     """
     notes, new_facts = conversation.state.branch.notes, list[facts.Fact]()
     for note in wanted:
@@ -86,7 +86,7 @@ def build_note_facts(
 
 
 class TurnLoop:
-    """One turn of one conversation. `run_turn` records everything, its own end too, and never leaves a call open."""
+    """One turn. `run_turn` records everything, including its end, and never leaves a call open."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class TurnLoop:
         self._calls = ReplyCalls(conversation, crew, steward, talk.ask)
 
     async def run_turn(self) -> facts.TurnEnded:
-        """Steps until there is an end, which is recorded and returned."""
+        """Run steps until the turn ends. Record and return its end."""
         # No turn begins once a spending limit is reached.
         end = turn_end_at_spending_limit(self._crew, self._conversation, self._paid_before)
         try:
@@ -135,13 +135,13 @@ class TurnLoop:
         return end
 
     async def _record_end(self, end: facts.TurnEnded) -> None:
-        """With the files that a stopped step has changed."""
+        """Record the end, and files changed by a stopped step."""
         await self._conversation.append_facts(*await self._crew.collect_file_changes(self._conversation.id), end)
 
     # --- Before a step: preparing and sending the request
 
     def _refuse_pins_over_window(self) -> None:
-        """Pins are never folded: where they are why the request is larger than the window, it is not sent."""
+        """Refuse a request that pins, which are never folded, make larger than the window."""
         state, meter = self._conversation.state, self._conversation.current_meter()
         if meter.used <= meter.window or not state.branch.pins:
             return
@@ -152,7 +152,7 @@ class TurnLoop:
         )
 
     async def _build_request_and_mark_sent(self) -> _PreparedRequest:
-        """The next request. It lacks what is appended while it is prepared, and `saw` says so."""
+        """Build the next request. It lacks what is appended meanwhile, as `saw` tells."""
         view = self._conversation.current_view()
         contents = await self._contents.read_view_contents(view)
         request, digest, blocks = await asyncio.to_thread(_build_digested_request, view, contents)
@@ -171,7 +171,7 @@ class TurnLoop:
         return client
 
     async def _ask_until_answered(self) -> Reply:
-        """One reply, recorded. A request that is too long is folded and asked again, unless that changed nothing."""
+        """Return a recorded reply. A request that is too long is folded and sent again, if that changed it."""
         for _ in range(OVERFLOWS_IN_A_ROW):
             try:
                 return await self._stream_and_record_reply()
@@ -203,7 +203,7 @@ class TurnLoop:
         return await self._record_reply(reply or Reply((), facts.Stop.CUT), asked, started)
 
     async def _record_reply(self, reply: Reply, asked: _PreparedRequest, started: float) -> Reply:
-        """A broken reply keeps its words; its calls may be torn and are left out."""
+        """Record a reply. A broken one keeps its words, but not its calls, which may be torn."""
         parts = reply.parts
         if reply.stop in (facts.Stop.CUT, facts.Stop.STOPPED):
             parts = tuple(part for part in parts if isinstance(part, facts.Text))
@@ -230,8 +230,8 @@ class TurnLoop:
                 return unwrap_call(replace(part, name=name, tokens=tokens))
 
     async def _prepare_retry(self, reply: Reply) -> None:
-        """Ask again after a pause. Words of a broken stream stay in the journal and leave the view, so that
-        the request is the one that failed; a reply that met its length limit is continued instead.
+        """Prepare a retry after a pause. Words of a broken stream stay in the journal but leave the
+        view, to repeat the request that failed. A reply that reached its limit is continued instead.
         """
         if reply.stop is facts.Stop.CUT and reply.parts:
             partial = self._conversation.state.branch.steps[-1]
@@ -242,7 +242,7 @@ class TurnLoop:
     # --- After a step: continuing or ending the turn
 
     async def _record_steering(self, *, within: bool) -> bool:
-        """Messages sent meanwhile come after all results of the reply."""
+        """Record messages sent meanwhile, after all results of the reply."""
         steering = self._talk.steering()
         if steering:
             try:
@@ -313,6 +313,6 @@ def turn_end_of_error(error: errors.HelixError) -> facts.TurnEnded:
 def _build_digested_request(
     view: View, contents: Mapping[facts.Stored, str | Image]
 ) -> tuple[Request, Digest, tuple[int, ...]]:
-    """The request, its digest, and a number for each message by which the next request tells what changed."""
+    """Return the request, its digest, and a number by message, to tell later what changed."""
     request = request_building.build_request(view, contents)
     return request, digest_of_request(request), tuple(map(hash, request.messages))

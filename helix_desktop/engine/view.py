@@ -1,8 +1,8 @@
 """What the model is sent, computed from the facts: `view(facts)`, pure, and `ConversationState.advance_state`, the same step by step.
 
-A view is: the system prompt, the rules files, then the branch's messages in order, with the text of a fold in place of
-what it covers. Settings (system prompt, rules, tools, policy, models) are those appended last; messages,
-folds, pins and exclusions follow the branch, so a rewind to `k` shows them as they stood at `k`.
+A view is: the system prompt, the rules files, then the branch's messages in order, with the text of a fold
+in place of what it covers. Settings (system prompt, rules, tools, policy, models) are those appended last;
+messages, folds, pins and exclusions follow the branch, so a rewind to `k` shows them as they stood at `k`.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ MOST_DIGITS = 16
 
 
 class ConversationState(Moment):
-    """The facts of a conversation and the view they come to. `advance_state` is the only way in."""
+    """The facts of a conversation and their view. Only `advance_state` adds facts."""
 
     branch: ConversationBranch
 
@@ -57,16 +57,16 @@ class ConversationState(Moment):
 
     @property
     def facts(self) -> list[Recorded]:
-        """Everything that ever happened here; it grows."""
+        """Return everything that ever happened here; it grows."""
         return self.record.facts
 
     @property
     def last_seq(self) -> int:
-        """The number of the newest fact; 0 before the first."""
+        """Return the number of the newest fact, or 0."""
         return self.seq
 
     def advance_state(self, recorded: Recorded, branch: ConversationBranch | None = None) -> None:
-        """At the same cost however long it is; a rewind costs its branch, which may be given."""
+        """Add a fact, in constant time. A rewind costs its branch, which can be given."""
         self._shown = None
         self.record.facts.append(recorded)
         self.record.ledger.add_figures_of_fact(recorded)
@@ -83,7 +83,7 @@ class ConversationState(Moment):
         self.record.ledger.append_view_tokens(sum(kinds), self.branch.unfolded + fixed, kinds)
 
     def branch_at_rewind(self, seq: int) -> ConversationBranch:
-        """The branch a rewind to `seq` goes on from: made again from the facts that lead there."""
+        """Rebuild the branch from which a rewind to `seq` continues."""
         branch = self._empty_branch()
         for recorded in self.record.facts_leading_to(seq):
             branch.advance_branch(recorded)
@@ -93,7 +93,7 @@ class ConversationState(Moment):
         return ConversationBranch(facts=self.record.facts, ids=self.record.ids, answered=self.record.answered)
 
     def get_view(self) -> View:
-        """The view now. Blocks are shared with the views before; nothing is computed twice."""
+        """Return the current view. It shares blocks with earlier ones; nothing is computed twice."""
         if self._shown is None and self._of is not None:
             behind = self._of.get_view().blocks[len(self._of.settings.settings_blocks) :]
             self._shown = self._view_of_blocks((*self.settings.settings_blocks, *behind))
@@ -103,26 +103,26 @@ class ConversationState(Moment):
         return self._shown
 
     def with_settings(self, settings: RequestSettings) -> "ConversationState":
-        """The same moment with other settings: to look at, never to advance."""
+        """Return this moment with other settings, to look at, not to advance."""
         other = copy(self)
         other.settings, other._shown, other._of = settings, None, self  # noqa: SLF001 -- a copy of this one
         return other
 
     def has_settings_of_fact(self, fact: Fact) -> bool:
-        """Whether the settings are what this fact would make them: then it need not be appended."""
+        """Whether this fact would not change the settings, and need not be appended."""
         after = self.settings.settings_after(Recorded("", 0, 0.0, fact))
         return after.comparable_settings == self.settings.comparable_settings
 
     def last_output_with_content(self, digest: Digest) -> int:
-        """The seq of the last output with this content; 0 where there is none."""
+        """Return the seq of the last output with this content, or 0."""
         return self._returned.get(digest.raw, 0)
 
     def is_shown_whole(self, digest: Digest) -> bool:
-        """Whether the last output with this content stands in the view as it came."""
+        """Whether the last output with this content is unchanged in the view."""
         return self.is_message_whole(self.last_output_with_content(digest))
 
     def is_message_whole(self, seq: int) -> bool:
-        """Whether the view shows the message, and nothing shorter for any part of it."""
+        """Whether the view shows the whole message."""
         blocks = self.branch.item_at(seq).blocks if self.branch.has_message(seq) else ()
         return bool(blocks) and not any(block.fold for block in blocks)
 
@@ -130,7 +130,7 @@ class ConversationState(Moment):
         return self.branch.steps[-1] if self.branch.running_calls else 0
 
     def _apply_change(self, recorded: Recorded) -> None:
-        """Settings hold on every branch; all else is the branch's."""
+        """Apply a change. Settings hold on every branch; all else is the branch's."""
         settings = self.settings.settings_after(recorded)
         if settings is not self.settings:
             self.settings = settings
@@ -144,7 +144,7 @@ class ConversationState(Moment):
             self.record.messages.append(recorded.seq)
 
     def _refresh_blocks(self) -> None:
-        """Bring the list of blocks up to date from the first item that changed."""
+        """Update the list of blocks from the first changed item on."""
         changed = self.branch.pop_first_changed_index()
         if self._head is not self.settings.settings_blocks:
             self._head = self.settings.settings_blocks
@@ -157,7 +157,7 @@ class ConversationState(Moment):
             self._blocks.extend(item.blocks)
 
     def _remember_fact_of_any_branch(self, recorded: Recorded) -> None:
-        """What is remembered of a fact whatever branch it is on."""
+        """Remember what matters of a fact on any branch."""
         match recorded.fact:
             case ModelReplied() | Spent() as paid:
                 self.spent.append(paid)
@@ -180,7 +180,7 @@ class ConversationState(Moment):
 
 
 def _number_in_fold_name(name: str) -> int:
-    """The number at the end of a fold's name; 0 where there is none."""
+    """Return the number at the end of a fold's name, or 0."""
     end = name.rpartition("-")[2]
     return int(end) if end.isdecimal() and len(end) < MOST_DIGITS else 0
 

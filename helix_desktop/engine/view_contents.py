@@ -1,4 +1,4 @@
-"""Stored content as a model is shown it: read from the cache once, kept while a view needs it."""
+"""Stored content as a model sees it: read once, and kept while a view needs it."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -12,14 +12,14 @@ SAMPLE = 1 << 20  # An entry's tokens are estimated from this many of its first 
 
 
 class ViewContents:
-    """The content behind a view's references. A request re-reads only what the view before did not hold."""
+    """The content behind a view's references. A request only reads what the last view lacked."""
 
     def __init__(self, cache: ContentCache) -> None:
         self._cache = cache
         self._kept: dict[Stored, str | Image] = {}
 
     async def read_view_contents(self, view: View) -> Mapping[Stored, str | Image]:
-        """All that the view refers to. What cannot be read stands there as a sentence saying so."""
+        """Return everything the view refers to. A sentence replaces what can't be read."""
         kept, wanted = self._kept, dict.fromkeys(_stored_references(view))
         found = {stored: kept[stored] for stored in wanted if stored in kept}
         lacking = [stored for stored in wanted if stored not in found]
@@ -32,14 +32,14 @@ class ViewContents:
         return {**found, **{stored: await self._read_or_explain(stored) for stored in lacking if stored not in found}}
 
     async def _read_or_explain(self, stored: Stored) -> str | Image:
-        """What stands in place of a content that was not there just now."""
+        """Return content, or what to show in its place."""
         try:
             return content_for_model(stored, await self._cache.read_content(stored.digest))
         except (NotFound, CacheCorrupt) as error:
             return f"[This content is not available: {error.what}]"
 
     def clear_read_contents(self) -> None:
-        """Read everything anew from here on: some of it may have been forgotten."""
+        """Read everything again from now on, as some of it may have been forgotten."""
         self._kept = {}
 
 
@@ -51,7 +51,7 @@ def _stored_references(view: View) -> Iterator[Stored]:
 
 
 def content_for_model(stored: Stored, content: bytes) -> str | Image:
-    """Text as it is, in any encoding; a picture as a picture; for other bytes, a sentence."""
+    """Return text in any encoding as text, a picture as a picture, and for other bytes a sentence."""
     if stored.media_type in IMAGES:
         return Image(stored.media_type, content)
     if b"\0" in content[:4096] and not stored.media_type.startswith("text/"):
@@ -60,8 +60,8 @@ def content_for_model(stored: Stored, content: bytes) -> str | Image:
 
 
 def estimate_entry_tokens(size: int, beginning: bytes, count: Callable[[str], int]) -> int:
-    """The tokens of an entry of so many bytes, by proportion beyond the sample. A turn, the index
-    and whoever attaches it count the same text, so a counter that remembers counts it once.
+    """Return the tokens of an entry, proportionally beyond the sample. A
+    turn, the index and others count the same text, which counters remember.
     """
     sample = beginning[:SAMPLE]
     return count(sample.decode("utf-8", "replace")) * max(size, 1) // max(len(sample), 1)

@@ -26,7 +26,7 @@ CHANGES = (
 
 @dataclass(slots=True)
 class ConversationBranch(LiveFolds):
-    """Mutable; only `advance_branch` changes it, and only from facts."""
+    """Mutable. Only `advance_branch` changes it, and only by facts."""
 
     calls: dict[str, PendingCall] = field(default_factory=dict)  # Every call, by the id that requests use for it.
     # For the fact number of each result, on all branches: the call that it answers.
@@ -54,7 +54,7 @@ class ConversationBranch(LiveFolds):
     last_handover: float = 0.0
 
     def advance_branch(self, recorded: facts.Recorded) -> Effect | None:
-        """What changed something shown is returned; an undo of nothing changes nothing."""
+        """Apply a fact. Return its effect if it changed something shown; undoing nothing changes nothing."""
         fact = recorded.fact
         if isinstance(fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned):
             self._add_message(recorded, fact)
@@ -136,7 +136,7 @@ class ConversationBranch(LiveFolds):
             self.clearable[-1] += count_clearable_tokens(item.blocks)
 
     def _add_reply(self, recorded: facts.Recorded, fact: facts.ModelReplied) -> None:
-        """A new reply closes the batch before it: what has not come by now never will."""
+        """Add a reply, which closes the batch before it: missing results will never come."""
         self.running_calls = []
         self.turn.running = True
         self.steps.append(recorded.seq)
@@ -154,7 +154,7 @@ class ConversationBranch(LiveFolds):
             self.batches[recorded.seq] = tuple(self.running_calls)
 
     def _pair_result_with_call(self, seq: int, fact: facts.ToolReturned) -> bool:
-        """Pair a result with its call; False for one that nobody waits for."""
+        """Pair a result with its call. Return False if no call waits for it."""
         for index, call in enumerate(self.running_calls):
             if call.id == fact.call:
                 del self.running_calls[index]
@@ -178,7 +178,7 @@ class ConversationBranch(LiveFolds):
         return self._apply_effect(recorded.seq, fold, tuple(self.parts_kept_verbatim(fold.cover, panic=fold.panic)))
 
     def _is_valid_fold(self, seq: int, fold: facts.Folded) -> bool:
-        """It covers something that is here, crosses no other fold, and is no longer than what it replaces."""
+        """Whether it covers something here, crosses no other fold, and is no longer than what it replaces."""
         cover = fold.cover
         if isinstance(cover, facts.PartRef):
             if not self.has_message(cover.seq) or cover.part >= len(
@@ -193,8 +193,8 @@ class ConversationBranch(LiveFolds):
         return 0 < fold.tokens + kept <= self.shown_tokens(cover)
 
     def would_fold_nest(self, cover: facts.Cover) -> bool:
-        """Whether a fold of `cover` would nest with every live span, or lie beside it. Where it cuts no item
-        of the view in two, what it holds is outermost and held whole, with all that nests in it.
+        """Whether a fold of `cover` would contain, be inside, or lie beside every live
+        span. If it splits no item of the view, it contains whole outermost folds.
         """
         low, high = self.item_positions(cover)
         first, last = first_and_last(cover)
@@ -202,7 +202,7 @@ class ConversationBranch(LiveFolds):
         return whole or isinstance(cover, facts.PartRef) or all(covers_nest(cover, span) for span in self.by_span)
 
     def parts_kept_verbatim(self, cover: facts.Cover, *, panic: bool) -> Iterator[facts.PartRef]:
-        """What the running turn is about, and what the user has brought back, stays word for word in a longer fold."""
+        """Yield parts that a longer fold leaves word for word: the turn's subject, and what users restored."""
         if isinstance(cover, facts.PartRef):
             return
         if self.turn.running:
@@ -216,13 +216,13 @@ class ConversationBranch(LiveFolds):
                     yield ref
 
     def count_tokens_kept_beside_fold(self, cover: facts.Span, *, panic: bool) -> int:
-        """What would stay of a span behind the document of a fold made now."""
+        """Return the tokens of a span that would stay besides a document made now."""
         wanted = set(self.parts_kept_verbatim(cover, panic=panic)) | set(self.pinned_parts(cover))
         blocks = (block for seq in sorted({ref.seq for ref in wanted}) for block in self.shown_blocks(seq))
         return sum(block.tokens for block in blocks if block.source in wanted)
 
     def _covers_needed_reasoning(self, ref: facts.Cover) -> bool:
-        """Reasoning the model still needs back: its tool loop is open. It is taken out whole, later, or not at all."""
+        """Whether the model still needs its reasoning back, because its tool loop is open."""
         first, last = first_and_last(ref)
         for seq in self.covered_messages(facts.Span(first, last)):
             fact = self.message_at(seq).fact
@@ -233,7 +233,7 @@ class ConversationBranch(LiveFolds):
         return False
 
     def update_sums(self, item: ViewItem, sign: int) -> None:
-        """Add an item to every sum that decisions are made by, or, with -1, take it out."""
+        """Add an item to all sums on which decisions depend, or subtract it with -1."""
         LiveFolds.update_sums(self, item, sign)
         position = self.message_position(item.first)
         self.token_sums.change_number(position, sign * item.tokens)
@@ -257,8 +257,8 @@ class ConversationBranch(LiveFolds):
         self.plain_outputs.clear()
 
     def carried_token_steps(self, first_kept: int) -> int:
-        """Of the messages that stand before `first_kept`: their tokens times the steps that carried
-        them. Documents are left out, and a part that is a marker by now counts as one.
+        """Return the tokens of messages before `first_kept` times the steps that carried
+        them. Documents are left out, and a part that is now a marker counts as one.
         """
         tail = [item for item in self.items_from(first_kept) if not item.fold]
         tokens = self.plain_tokens - sum(item.tokens for item in tail)
@@ -276,7 +276,7 @@ class ConversationBranch(LiveFolds):
         return self.steps[position - 1] if position else None
 
     def _rebuild_items_of(self, cover: facts.Cover) -> None:
-        """Show again whatever stands for the facts of `cover`."""
+        """Rebuild the items that show the facts of `cover`."""
         low, high = self.item_positions(cover)
         if low >= high:
             return
@@ -285,7 +285,7 @@ class ConversationBranch(LiveFolds):
         self.replace_items(low, high, list(self.build_items(span)))
 
     def count_pinned_tokens(self, *more: facts.Cover) -> int:
-        """What the pinned parts count, word for word as a pin shows them, with `more` pinned too."""
+        """Return the tokens of pinned parts word for word, with `more` pinned, too."""
         wanted = {part for ref in (*self.pins, *more) for part in self.parts_within(ref) if not self.is_excluded(part)}
         originals = (message_blocks.build_original_block(self.message_at(part.seq), part, self.ids) for part in wanted)
         return sum(block.tokens for block in originals)

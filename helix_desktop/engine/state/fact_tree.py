@@ -1,7 +1,7 @@
 """The tree of a conversation's facts: what each goes on from, and which changed what is shown.
 
-A rewind is a fact like any other; what came before it goes on from there. So the way to any fact is made of a few runs of
-numbers, and what held there is made of the messages and the changes on this way, without replaying what they did.
+A rewind is a fact like any other; what came before it goes on from there. So the way to any fact is made of a few runs
+of numbers, and what held there is made of the messages and the changes on this way, without replaying what they did.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Run = tuple[int, int]  # The fact numbers with which a run begins and ends.
 
 @dataclass(slots=True)
 class FactTree:
-    """Only ever appended to, so that other threads may read in it."""
+    """Only appended to, so that other threads can read it."""
 
     facts: list[Recorded] = field(default_factory=list)
     messages: array[int] = field(default_factory=lambda: array("q"))  # The fact numbers of messages on all branches.
@@ -41,7 +41,7 @@ class FactTree:
     ledger: TokenLedger = field(default_factory=TokenLedger)
 
     def runs_leading_to(self, seq: int) -> list[Run]:
-        """The facts that lead to `seq`, oldest first, without what a rewind left behind."""
+        """Return the facts that lead to `seq`, oldest first, without what rewinds left behind."""
         runs: list[Run] = []
         while seq > 0:
             last = bisect_right(self.rewinds, seq) - 1
@@ -55,7 +55,7 @@ class FactTree:
             yield from self.facts[first - 1 : last]
 
     def add_rewind(self, seq: int, to: int) -> int:
-        """A rewind at `seq`; where it really went back to."""
+        """Add a rewind at `seq`. Return where it really went back to."""
         target = max(0, min(to, seq - 1))
         self.rewinds.append(seq)
         self.targets.append(target)
@@ -73,7 +73,7 @@ class FactTree:
         return self.settings[bisect_right(self.settings_seqs, seq)]
 
     def taken_out_parts(self) -> dict[Cover, None]:
-        """What the user took out and has not brought back, on all branches."""
+        """Return what the user excluded and has not restored, on all branches."""
         taken_out: dict[Cover, None] = {}
         for _, fact, _ in self.effects:
             if isinstance(fact, Excluded):
@@ -83,7 +83,7 @@ class FactTree:
         return taken_out
 
     def folds_at(self, seq: int, taken_out: Iterable[Cover] = ()) -> LiveFolds:
-        """What was shown when `seq` was the newest fact; `taken_out`: what is left out besides."""
+        """Return what was shown when `seq` was the newest fact. `taken_out`: also excluded."""
         then = LiveFolds(facts=self.facts, ids=self.ids)
         for first, last in self.runs_leading_to(seq):
             then.order += self.messages[bisect_left(self.messages, first) : bisect_right(self.messages, last)]

@@ -1,4 +1,4 @@
-"""Running sums over a list that changes at its end and anywhere else: every operation takes a logarithm of its length."""
+"""Running sums over a list that changes anywhere. Every operation takes logarithmic time."""
 
 from collections.abc import Iterable
 from itertools import accumulate
@@ -30,11 +30,11 @@ class FenwickTree:
             index += index & -index
 
     def clear_numbers(self) -> None:
-        """As many numbers as before, all of them 0."""
+        """Set all numbers to 0."""
         self._tree = [0] * len(self._tree)
 
     def truncate_numbers(self, length: int) -> None:
-        """Removes all numbers from `length` on. A node covers only earlier numbers, so no other changes."""
+        """Remove all numbers from `length` on. Nodes cover only earlier numbers, so no others change."""
         del self._tree[length + 1 :]
 
     def sum_before(self, position: int) -> int:
@@ -45,11 +45,11 @@ class FenwickTree:
         return total
 
     def sum_between(self, first: int, end: int) -> int:
-        """The sum of the numbers from `first` up to, but not including, `end`."""
+        """Return the sum from `first` up to `end`, exclusive."""
         return self.sum_before(end) - self.sum_before(first)
 
     def last_position_within(self, total: int) -> int:
-        """The last position before which the numbers, none below zero, sum up to no more than `total`."""
+        """Return the last position before which the numbers, none negative, sum up to at most `total`."""
         place, step = 0, 1 << len(self).bit_length()
         while step := step >> 1:
             beyond = place + step

@@ -24,7 +24,7 @@ def cover_contains(outer: Cover, inner: Cover) -> bool:
 
 
 def covers_nest(one: Cover, other: Cover) -> bool:
-    """Whether two covers lie apart or one inside the other: both can be folded at once."""
+    """Whether two covers are apart or one is inside the other, so that both can be folded."""
     return (
         not covers_overlap(one, other)
         or cover_contains(one, other)
@@ -34,5 +34,5 @@ def covers_nest(one: Cover, other: Cover) -> bool:
 
 
 def is_covered_by_any(refs: Collection[Cover], ref: PartRef) -> bool:
-    """Whether a part is pinned, or taken out, alone or with the facts around it."""
+    """Whether a part is in these covers (of pins or exclusions), alone or with facts around it."""
     return ref in refs or any(isinstance(span, Span) and cover_contains(span, ref) for span in refs)

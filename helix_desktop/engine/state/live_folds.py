@@ -1,7 +1,7 @@
 """Which folds, pins and exclusions hold, and what is shown by them. The newest state and every past moment ask this.
 
-Two folds over the same: the younger shows. A span inside another live span is hidden by it. A part that is taken out
-beats a pin, and a pin beats a fold; what a longer fold leaves word for word stands behind its document.
+Two folds over the same: the younger shows. A span inside another live span is hidden by it. A part that is taken
+out beats a pin, and a pin beats a fold; what a longer fold leaves word for word stands behind its document.
 """
 
 from bisect import insort
@@ -42,7 +42,7 @@ Effect = tuple[int, Fact, tuple[PartRef, ...]]
 
 @dataclass(slots=True)
 class LiveFolds(ViewItems):
-    """`facts` are all of the conversation, `order` those that are messages of this branch."""
+    """`facts`: all of the conversation. `order`: those that are messages of this branch."""
 
     facts: list[Recorded] = field(default_factory=list)
     ids: dict[PartRef, str] = field(default_factory=dict)  # New ids for calls whose own id is empty or not unique.
@@ -68,7 +68,7 @@ class LiveFolds(ViewItems):
         return at < len(self.order) and self.order[at] == seq
 
     def apply_fold_change(self, fact: Fact, kept: tuple[PartRef, ...] = ()) -> Cover | None:
-        """Take in a change that is known to have an effect; what it is about must be shown anew."""
+        """Apply a change that is known to have an effect. Return what must be shown anew."""
         match fact:
             case Folded(fold=name, cover=cover):
                 self.folds[name], self.ages[name], self.kept[name] = fact, len(self.ages), kept
@@ -123,7 +123,7 @@ class LiveFolds(ViewItems):
         return any(cover_contains(live, span) for live in self.by_span)
 
     def fold_shown_for_part(self, ref: PartRef, without: str = "") -> Folded | None:
-        """The live fold that shows for a part; `without`: as if this fold were undone."""
+        """Return the fold shown for a part. `without`: as if this fold were undone."""
         return self._youngest_fold(self.by_part.get(ref, ()), without) if self.by_part else None
 
     def outermost_folds(self, span: Span, without: str = "") -> list[tuple[Span, Folded]]:
@@ -143,7 +143,7 @@ class LiveFolds(ViewItems):
 
     @property
     def live_folds(self) -> tuple[Folded, ...]:
-        """The folds in force, oldest first; what a longer one covers is among them."""
+        """Return the active folds, oldest first, including those covered by longer ones."""
         return tuple(sorted((self.folds[name] for name in self.live), key=lambda fold: self.ages[fold.fold]))
 
     def view_tokens_without_fold(self, name: str) -> int:
@@ -159,13 +159,13 @@ class LiveFolds(ViewItems):
         return self.folds[left[-1]] if left else None
 
     def _folds_over(self, cover: Cover) -> list[str]:
-        """The live folds over exactly this, the oldest first."""
+        """Return the live folds over exactly this, oldest first."""
         if isinstance(cover, PartRef):
             return self.by_part.setdefault(cover, [])
         return self.by_span.setdefault(cover, [])
 
     def build_items(self, span: Span, without: str = "") -> Iterator[ViewItem]:
-        """What is shown of the facts of a span, made anew."""
+        """Build what is shown of a span's facts."""
         position = span.first
         for cover, fold in self.outermost_folds(span, without):
             before = self.covered_messages(Span(position, cover.first - 1))
@@ -175,7 +175,7 @@ class LiveFolds(ViewItems):
         yield from (self.build_message_item(seq, without) for seq in self.covered_messages(Span(position, span.last)))
 
     def build_message_item(self, seq: int, without: str = "") -> ViewItem:
-        """A message as it is shown where no span hides it."""
+        """Build a message as shown if no span hides it."""
         blocks = self.shown_blocks(seq, without)
         return ViewItem(seq, seq, blocks, sum(block.tokens for block in blocks), self.born.get(seq, 0))
 
@@ -184,7 +184,7 @@ class LiveFolds(ViewItems):
         return self._render_blocks(seq, fold_of)
 
     def blocks_without_folds(self, seq: int) -> tuple[Block, ...]:
-        """A message as it would be without any fold; what is taken out stays out."""
+        """Return a message without folds. What is excluded stays so."""
         return self._render_blocks(seq, lambda _: None)
 
     def _render_blocks(self, seq: int, fold_of: Callable[[PartRef], Folded | None]) -> tuple[Block, ...]:
@@ -192,12 +192,12 @@ class LiveFolds(ViewItems):
         return message_blocks.render_message_blocks(message, self.ids, fold_of, self.is_pinned, self.is_excluded)
 
     def tokens_without_folds(self, cover: Cover) -> int:
-        """What the messages of `cover` would count without any fold."""
+        """Return the tokens of messages of `cover` without folds."""
         bare = map(self.blocks_without_folds, self.covered_messages(Span(*first_and_last(cover))))
         return sum(MESSAGE_TOKENS + sum(block.tokens for block in blocks) for blocks in bare if blocks)
 
     def _build_document_item(self, fold: Folded, cover: Span) -> ViewItem:
-        """The fold's text, and behind it the parts inside that stay word for word."""
+        """Build an item with the fold's text, followed by parts that stay word for word."""
         kind = ContextKind.HANDOVER if fold.kind in DOCUMENTS else ContextKind.OBSERVATIONS
         originals = tuple(Stored(digest, 0) for digest in fold.entries)
         text = Text(fold.text, fold.tokens)
@@ -227,5 +227,5 @@ class LiveFolds(ViewItems):
 
 
 def count_item_tokens(items: Iterable[ViewItem]) -> int:
-    """What items count, with what each message costs besides its parts."""
+    """Return the items' tokens, including each message's own."""
     return sum(item.tokens + (MESSAGE_TOKENS if item.blocks else 0) for item in items)

@@ -1,7 +1,7 @@
 """What holds at a moment of a conversation: settings, folds, pins and exclusions, the view, what it counts and has cost.
 
-The newest state (`view.ConversationState`) and every earlier one (`PastMoment`) answer the same questions with the same code. A past moment
-is not replayed: which facts changed anything was written down when they came, so only those of its path are applied.
+The newest state (`view.ConversationState`) and every earlier one (`PastMoment`) answer the same questions with the same code. A
+past moment is not replayed: which facts changed anything was written down when they came, so only those of its path are applied.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from helix_desktop.engine.state.token_ledger import Savings
 
 
 class Moment:
-    """`seq`: the newest fact then. Whatever a question needs is in `branch`, `settings` and the record's ledger."""
+    """`seq`: the newest fact then. `branch`, `settings` and the record's ledger have all else."""
 
     record: FactTree
     seq: int
@@ -25,7 +25,7 @@ class Moment:
 
     @property
     def facts(self) -> list[Recorded]:
-        """Everything that had happened, on every branch."""
+        """Return everything that had happened, on every branch."""
         return self.record.facts[: self.seq]
 
     @property
@@ -34,25 +34,25 @@ class Moment:
 
     @property
     def counted_tokens(self) -> int:
-        """What the view counts in the base encoding; `billed_per_counted_token` corrects it."""
+        """Return the view's tokens in the base encoding, which `billed_per_counted_token` corrects."""
         return self.branch.total_tokens + self.settings.settings_tokens
 
     @property
     def live_folds(self) -> tuple[Folded, ...]:
-        """The folds in force, oldest first; what a longer one covers is among them."""
+        """Return the active folds, oldest first, including those covered by longer ones."""
         return self.branch.live_folds
 
     def find_fold(self, name: str) -> Folded | None:
-        """The fold, live or undone, with the user's wording where there is one; None where the branch has none."""
+        """Return the fold, live or undone, with the user's wording if any, or None."""
         return self.branch.folds.get(name)
 
     def is_output_forgotten(self, fold: Folded) -> bool:
-        """Whether the output that a marker or an excerpt stands for was permanently removed; nothing brings it back."""
+        """Whether the output behind a marker or excerpt was permanently removed."""
         gone = (self.record.forgotten.get(entry, self.seq + 1) <= self.seq for entry in fold.entries)
         return fold.kind in RECALLED and bool(fold.entries) and all(gone)
 
     def count_recallable_tokens(self) -> int:
-        """The tokens of the originals shown as markers and excerpts, without those that were permanently removed."""
+        """Return the tokens of originals behind markers and excerpts, without permanently removed ones."""
         originals: dict[Cover, int] = {}
         for fold in map(self.branch.folds.__getitem__, self.branch.live):
             if fold.kind in RECALLED and not self.is_output_forgotten(fold):
@@ -60,16 +60,16 @@ class Moment:
         return sum(originals.values())
 
     def facts_on_path(self) -> list[Recorded]:
-        """The facts the view goes on from, oldest first: all but those a rewind left behind."""
+        """Return the facts on which the view is based, oldest first, without those a rewind left behind."""
         return list(self.record.facts_leading_to(self.seq))
 
     def billed_per_counted_token(self) -> float:
-        """Billed tokens per counted token of the main model."""
+        """Return how many tokens the main model bills per counted token."""
         chosen = self.settings.model_for_role(ModelRole.MAIN)
         return self.record.ledger.billing_factor(chosen.model if chosen else "", self.seq)
 
     def savings_until_moment(self, prices: RelativePrices) -> Savings:
-        """What was sent and paid until then, beside what it would have been without any fold."""
+        """Return what was sent and paid, compared with no folds."""
         chosen = self.settings.model_for_role(ModelRole.MAIN)
         return self.record.ledger.savings_until(self.seq, prices, per_million=chosen.price_input if chosen else 0.0)
 
@@ -78,7 +78,7 @@ class Moment:
         return self._view_of_blocks(tuple(blocks))
 
     def past_moment(self, seq: int, taken_out: Iterable[Cover] = ()) -> "Moment":
-        """`taken_out`: what is left out of it, although it was taken out only later."""
+        """`taken_out`: leave this out, although it was excluded only later."""
         return PastMoment(self.record, seq, taken_out)
 
     def _view_of_blocks(self, blocks: tuple[Block, ...]) -> View:
@@ -89,7 +89,7 @@ class Moment:
         return View(blocks, tools.tools, tools.tokens, stable, main.effort, self.seq, main.temperature, main.top_p)
 
     def _count_blocks_since_open_calls(self) -> int:
-        """How many blocks at the end belong to a batch that is not whole yet."""
+        """Return how many last blocks belong to an incomplete batch."""
         begun = self._reply_with_open_calls()
         count = 0
         for item in reversed(self.branch.items if begun else ()):
@@ -99,7 +99,7 @@ class Moment:
         return count
 
     def _reply_with_open_calls(self) -> int:
-        """The reply whose calls have not all come back; 0 where there is none."""
+        """Return the reply with open calls, or 0."""
         returned = 0
         for seq in reversed(self.branch.order):
             fact = self.branch.message_at(seq).fact
@@ -111,7 +111,7 @@ class Moment:
 
 
 class PastMoment(Moment):
-    """A moment that is over. Costs what is shown then and the changes on its path, not the length of the history."""
+    """A past moment. Its cost depends on what is shown and on changes, not on the history's length."""
 
     def __init__(self, record: FactTree, seq: int, taken_out: Iterable[Cover] = ()) -> None:
         self.record = record

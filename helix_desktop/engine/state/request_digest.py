@@ -1,7 +1,7 @@
 """The digest of a request: stored with the reply it got, so that "what the model saw" can be checked for ever.
 
-It covers what a model reads (system text, messages, tools, how long to think), each piece with its length before it;
-not which model was asked, nor where a cache breakpoint stood. `store/FORMATS.md` gives the bytes.
+It covers what a model reads (system text, messages, tools, how long to think), each piece with its length
+before it; not which model was asked, nor where a cache breakpoint stood. `store/FORMATS.md` gives the bytes.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from helix_desktop.engine.messages import Image, MessagePart, Request, ToolResul
 
 
 def digest_of_request(request: Request) -> Digest:
-    """The same for the same request, in every version of the program."""
+    """Return the same digest for the same request, in every version of the program."""
     content = hashlib.sha256()
     for piece in _pieces_of_request(request):
         data = piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass")

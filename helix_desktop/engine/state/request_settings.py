@@ -1,4 +1,4 @@
-"""What a request depends on besides the messages: always what was set last, on any branch."""
+"""What a request depends on besides messages: always what was set last, on any branch."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -47,7 +47,7 @@ class RequestSettings:
 
     @cached_property
     def settings_blocks(self) -> tuple[Block, ...]:
-        """The system prompt, then each rules file word for word."""
+        """Return the system prompt and then each rules file, word for word."""
         texts = [(self.system_seq, facts.Text(self.system.text, self.system.tokens), False)] if self.system.text else []
         for seq, rules in self.rules:
             text = f"Rules of this workspace, from {rules.path}:\n\n{rules.text}"
@@ -59,12 +59,12 @@ class RequestSettings:
 
     @cached_property
     def settings_tokens(self) -> int:
-        """What system prompt, rules and tools count."""
+        """Return the tokens of system prompt, rules and tools."""
         return sum(block.tokens for block in self.settings_blocks) + self.tools.tokens
 
 
 def _update_rules_file(known: Rules, seq: int, fresh: facts.RulesSet) -> Rules:
-    """A changed file stays in its place among the others; an empty one goes."""
+    """Update the rules. A changed file keeps its place; an empty one is removed."""
     changed = tuple((seq, fresh) if kept.path == fresh.path and kept != fresh else (at, kept) for at, kept in known)
     if all(kept.path != fresh.path for _, kept in known):
         changed = (*known, (seq, fresh))

@@ -1,10 +1,10 @@
 """What a conversation counts and has cost: the tokens of the view after every fact, and one sum of savings.
 
 A step's tokens are those the provider reported; where it reported nothing, what was counted, times the model's factor.
-What the same step would have been with the usual way out is estimated in the proportion of the two counted views: all is
-sent, and when the window is full a summary takes its place, so that what could not have been sent is never called saved.
-Where nothing is folded the two are equal. Everything is kept as running sums, so that each question about a moment
-is one look-up. What another program asked is no saving of ours, and teaches nothing about ours.
+What the same step would have been with the usual way out is estimated in the proportion of the two counted views: all
+is sent, and when the window is full a summary takes its place, so that what could not have been sent is never called
+saved. Where nothing is folded the two are equal. Everything is kept as running sums, so that each question about a
+moment is one look-up. What another program asked is no saving of ours, and teaches nothing about ours.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ COLUMNS = ("steps", "sent", "without", "read", "old", "new", "output", "summary"
 
 
 def _median(values: Sequence[float]) -> float:
-    """Computes a median. The library's would import fractions, decimals and random, which slows the start."""
+    """Return the median. The library would import fractions, decimals and random, slowing the start."""
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """Tokens and dollars. `without`: with a summary at the limit instead of folds. `sent` counts the requests of strategies too; dollars are 0 where no price is known.
-    `paid_before`: by another program, or by the conversation this one is a fork of.
+    """Tokens and dollars. `without`: with a summary at the limit instead of folds. `sent` counts the requests of strategies
+    too; dollars are 0 where no price is known. `paid_before`: by another program, or by the conversation this one is a fork of.
     """
 
     steps: int
@@ -61,14 +61,14 @@ class Savings:
 
 @dataclass(slots=True)
 class BillingReports:
-    """What one model's replies were counted and billed."""
+    """Counted and billed tokens of one model's replies."""
 
     seqs: array[int] = field(default_factory=lambda: array("q"))
     counted: array[int] = field(default_factory=lambda: array("q"))
     billed: array[int] = field(default_factory=lambda: array("q"))
 
     def last_proportions(self, seq: int) -> Iterator[tuple[int, float]]:
-        """The last proportions reported up to `seq`, each with the number of its reply."""
+        """Yield the last proportions reported up to `seq`, each with its reply's number."""
         end = bisect_right(self.seqs, seq)
         for row in range(max(0, end - SAMPLES), end):
             yield self.seqs[row], self.billed[row] / self.counted[row]
@@ -76,7 +76,7 @@ class BillingReports:
 
 @dataclass(slots=True)
 class SummaryBaseline:
-    """The same conversation with the usual way out: everything is sent, and a summary takes its place when it does not fit."""
+    """The conversation without folds: everything is sent, or replaced by a summary if it does not fit."""
 
     window: int = 0  # The main model's context window in tokens; 0 if unknown.
     _whole: int = 0  # How many tokens the last step would have had without any folds.
@@ -84,7 +84,7 @@ class SummaryBaseline:
     _in_cache: int = 0  # The last step's tokens by our count, cached by the provider.
 
     def bill_step(self, shown: int, whole: int, sent: int) -> dict[str, int]:
-        """The tokens of a step, and of the summary before it: in all, out of the cache, new, and written."""
+        """Return a step's tokens, including a summary before it: in all, from the cache, new, and written."""
         if not shown or not whole:
             return {"without": sent, "old": 0, "new": sent, "summary": 0}
         factor, limit = sent / shown, max(self.window, sent) if self.window else 0
@@ -105,7 +105,7 @@ class SummaryBaseline:
 
 @dataclass(slots=True)
 class TokenLedger:
-    """Grows with the facts; `shown` and `whole` have a number for each, what the view counts after it."""
+    """Grows with the facts. `shown` and `whole` have the view's tokens after each fact."""
 
     shown: array[int] = field(default_factory=lambda: array("q", [0]))
     whole: array[int] = field(default_factory=lambda: array("q", [0]))  # Like `shown`, if nothing had been folded.
@@ -121,8 +121,8 @@ class TokenLedger:
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
 
     def billing_factor(self, model: str, seq: int) -> float:
-        """Billed tokens per counted token of a model, as far as was known when `seq` was the newest
-        fact: the median of the last reports and of what is expected.
+        """Return a model's billed tokens per counted token, as known at
+        `seq`: the median of the last reports and of what is expected.
         """
         expected = CLAUDE_FACTOR if "claude" in model.lower() else 1.0
         known = self.reports.get(model)
@@ -131,7 +131,7 @@ class TokenLedger:
         return _median([expected] * PRIOR_WEIGHT + sound) if sound else expected
 
     def add_figures_of_fact(self, recorded: facts.Recorded) -> None:
-        """What a fact has cost. To be told before `append_view_tokens` of the same fact."""
+        """Add a fact's cost, before `append_view_tokens` for the same fact."""
         match recorded.fact:
             case facts.ModelReplied() as reply:
                 self._add_step(recorded, reply)
@@ -146,49 +146,49 @@ class TokenLedger:
                 self.elsewhere.append((min(max(first, before), recorded.seq), recorded.seq))
 
     def _was_recorded_elsewhere(self, at: int, seq: int) -> bool:
-        """Whether the fact `at` is known to be another program's when `seq` is the newest."""
+        """Whether the fact `at` is known at `seq` to be another program's."""
         return any(first <= at < behind <= seq for first, behind in self.elsewhere)
 
     def append_view_tokens(self, shown: int, whole: int, kinds: Iterable[int]) -> None:
-        """What the view counts after the next fact, and of which kinds."""
+        """Append the view's tokens after the next fact, also by kind."""
         self.shown.append(shown)
         self.whole.append(whole)
         self.kinds.extend(kinds)
 
     def kinds_shown(self, seq: int) -> array[int]:
-        """The tokens of each kind in the view when `seq` was the newest fact, in the order of `ContextKind`."""
+        """Return the view's tokens of each kind at `seq`, in the order of `ContextKind`."""
         return self.kinds[seq * len(ContextKind) : (seq + 1) * len(ContextKind)]
 
     def dollars_until(self, seq: int) -> float:
-        """What was paid until then, by other programs as well; what a fork was begun with is not its own."""
+        """Return what was paid until then, also by other programs, but not for what a fork copied."""
         copied = self.copied[-1][1] if self.copied else 0
         before, until = (self.paid[bisect_right(self.requests, at)] for at in (copied, seq))
         return max(0.0, until - before)
 
     def request_tokens(self, seq: int) -> int:
-        """The tokens of the request that the fact `seq` answered, or paid for."""
+        """Return the tokens of the request that the fact `seq` answered or paid for."""
         row = bisect_right(self.requests, seq)
         column = self.sums["sent"]
         return column[row] - column[row - 1] if row else 0
 
     def count_requests(self, seq: int) -> int:
-        """How many requests there had been when `seq` was the newest fact, without those of other programs."""
+        """Return the number of requests up to `seq`, without other programs'."""
         return self._sum_paid_here(range(len(self.requests) + 1), seq)
 
     def count_steps(self, seq: int) -> int:
-        """How many steps there had been when `seq` was the newest fact."""
+        """Return the number of steps up to `seq`."""
         return self.sums["steps"][bisect_right(self.requests, seq)]
 
     def last_request_tokens(self, model: str, seq: int) -> int:
-        """The tokens a model read in the last request it reported: what its provider may still have in its cache."""
+        """Return the tokens a model read in its last reported request, which its provider may still have cached."""
         return self._last_report(model, seq)[1]
 
     def last_billed_reply(self, model: str, seq: int) -> int:
-        """The last reply of a model that reported what it read, by its number; 0: there is none."""
+        """Return the number of a model's last reply that reported what it read, or 0."""
         return self._last_report(model, seq)[0]
 
     def _last_report(self, model: str, seq: int) -> tuple[int, int]:
-        """The last reply of a model that reported what it read, and what that was."""
+        """Return a model's last reply that reported what it read, and how much."""
         reports = self.reports.get(model)
         row = bisect_right(reports.seqs, seq) if reports else 0
         if reports is None or not row or self._was_recorded_elsewhere(reports.seqs[row - 1], seq):
@@ -196,7 +196,7 @@ class TokenLedger:
         return reports.seqs[row - 1], reports.billed[row - 1]
 
     def median_reply_tokens(self, seq: int) -> int:
-        """The median length of the last replies reported, in tokens; 0 before the first."""
+        """Return the median tokens of the last replies reported, or 0 before the first."""
         row = bisect_right(self.requests, seq)
         column = self.sums["output"]
         last = (column[at] - column[at - 1] for at in range(row, max(0, row - SAMPLES), -1))
@@ -204,8 +204,8 @@ class TokenLedger:
         return round(_median(known)) if known else 0
 
     def savings_until(self, seq: int, prices: RelativePrices | None = None, *, per_million: float = 0.0) -> Savings:
-        """Up to `seq`. `prices` as shares of the input price, which is `per_million` dollars;
-        without them no money is told. Money is compared over the steps that the provider reported.
+        """Return savings up to `seq`. `prices` are shares of the input price, which is `per_million`
+        dollars; without them, no money is reported. It is compared over steps that the provider reported.
         """
         at = {name: self._sum_paid_here(column, seq) for name, column in self.sums.items()}
         paid_without = 0.0
@@ -216,7 +216,7 @@ class TokenLedger:
         return Savings(at["steps"], at["sent"], at["without"], at["read"], paid, paid_without, max(0.0, ever - paid))
 
     def _sum_paid_here(self, column: Sequence[T], seq: int) -> T:
-        """A running sum up to `seq`, without what was brought in, and what a fork was begun with."""
+        """Return a running sum up to `seq`, without imports and what a fork copied."""
         total = column[bisect_right(self.requests, seq)]
         for run in self._runs_paid_elsewhere():
             first, behind = (bisect_left(self.requests, min(one, seq + 1)) for one in run)
@@ -224,7 +224,7 @@ class TokenLedger:
         return total
 
     def _runs_paid_elsewhere(self) -> list[Run]:
-        """The facts whose cost belongs to another conversation or program, none of them twice."""
+        """Return the facts paid by another conversation or program, each once."""
         start = self.copied[-1][1] if self.copied else 0
         return [*self.copied, *((max(first, start), behind) for first, behind in self.elsewhere if behind > start)]
 
@@ -252,6 +252,6 @@ class TokenLedger:
 
 
 def newest_fact_seen_by(recorded: facts.Recorded) -> int:
-    """The newest fact in the view a reply answers. Version 0.1 left 0 where it did not know."""
+    """Return the newest fact in a reply's view. Version 0.1 stored 0 if unknown."""
     saw = recorded.fact.saw if isinstance(recorded.fact, facts.ModelReplied) else 0
     return saw if 0 < saw < recorded.seq else recorded.seq - 1

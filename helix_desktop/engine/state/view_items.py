@@ -18,7 +18,7 @@ SHORT = 120  # Parts of fewer tokens are not replaced, because a marker would sa
 
 @dataclass(frozen=True, slots=True)
 class ViewItem:
-    """What stands in the view for the facts `first` to `last`: a message, or the document of fold `fold`."""
+    """What the view shows for the facts `first` to `last`: a message, or the document of `fold`."""
 
     first: int
     last: int
@@ -30,7 +30,7 @@ class ViewItem:
 
 @dataclass(slots=True)
 class ViewItems:
-    """The items in their order. `order` has every message, `items` what is shown of them."""
+    """The items in order. `order` has every message, `items` what is shown of them."""
 
     order: list[int] = field(default_factory=list)  # The fact numbers of messages, in their order.
     items: list[ViewItem] = field(default_factory=list)
@@ -41,11 +41,11 @@ class ViewItems:
 
     @property
     def total_tokens(self) -> int:
-        """All that is shown, with what each message costs besides its parts."""
+        """Return the tokens of everything shown, including each message's own."""
         return self.tokens.total() + MESSAGE_TOKENS * self.shown_messages
 
     def tokens_by_kind(self, settings_tokens: int) -> tuple[int, ...]:
-        """All that is shown, in the order of `ContextKind`; what messages cost besides their parts is conversation."""
+        """Return the tokens of everything shown by `ContextKind`. Messages' own count as conversation."""
         more = {ContextKind.SYSTEM: settings_tokens, ContextKind.CONVERSATION: MESSAGE_TOKENS * self.shown_messages}
         return tuple(self.tokens[kind] + more.get(kind, 0) for kind in ContextKind)
 
@@ -60,7 +60,7 @@ class ViewItems:
         return sum(item.tokens for item in self.items[first:last])
 
     def covered_messages(self, span: Span) -> list[int]:
-        """The seqs of the messages from the span's first to its last fact."""
+        """Return the seqs of the messages in a span."""
         return self.order[bisect_left(self.order, span.first) : bisect_right(self.order, span.last)]
 
     def pop_first_changed_index(self) -> int:
@@ -68,7 +68,7 @@ class ViewItems:
         return changed
 
     def count_messages(self, span: Span, enough: int) -> int:
-        """How many messages of the span are messages in the view; counting stops at `enough`."""
+        """Return how many messages of the span are in the view, counting up to `enough`."""
         low, high = self.item_positions(span)
         count = 0
         for index in range(low, high):
@@ -88,14 +88,14 @@ class ViewItems:
         return self.items[self.item_position(seq)]
 
     def message_position(self, seq: int) -> int:
-        """Where the message `seq` stands among all messages, or would stand."""
+        """Return the position of the message `seq` among all messages, or where it would be."""
         return bisect_left(self.order, seq)
 
     def item_position(self, seq: int) -> int:
         return max(0, bisect_right(self.keys, seq) - 1)
 
     def item_positions(self, cover: Cover) -> tuple[int, int]:
-        """From where up to where the items stand that show the facts of `cover`."""
+        """Return the first and end position of items that show the facts of `cover`."""
         first, last = first_and_last(cover)
         low = self.item_position(first)
         if low < len(self.items) and self.items[low].last < first:
@@ -103,19 +103,19 @@ class ViewItems:
         return low, bisect_right(self.keys, last)
 
     def append_item(self, item: ViewItem) -> None:
-        """Show one more item, at the end. Its message is in `order` already."""
+        """Show another item at the end. Its message is already in `order`."""
         self.items.append(item)
         self.keys.append(item.first)
         self.update_sums(item, 1)
 
     def update_sums(self, item: ViewItem, sign: int) -> None:
-        """Add an item to the sums, or, with -1, take it out."""
+        """Add an item to the sums, or subtract it with -1."""
         for block in item.blocks:
             self.tokens[block.kind] += sign * block.tokens
         self.shown_messages += sign * bool(item.blocks)
 
     def replace_items(self, low: int, high: int, fresh: list[ViewItem]) -> None:
-        """Show `fresh` in the place of the items from position `low` up to `high`."""
+        """Replace the items from `low` up to `high` by `fresh`."""
         is_mostly_gone = high - low > len(self.items) // 2
         for item in () if is_mostly_gone else self.items[low:high]:
             self.update_sums(item, -1)
@@ -133,7 +133,7 @@ class ViewItems:
 
 
 def is_worth_a_marker(block: Block) -> bool:
-    """A raw output or a raw call that is long enough."""
+    """Whether this is a long enough raw output or call."""
     if block.tokens <= SHORT or block.pinned or (block.fold and not isinstance(block.content, Text)):
         return False
     if block.role is Role.ASSISTANT:
@@ -142,7 +142,7 @@ def is_worth_a_marker(block: Block) -> bool:
 
 
 def count_clearable_tokens(blocks: Iterable[Block]) -> int:
-    """What markers would free, as growth counts it: of outputs, and of arguments that are long by any rule."""
+    """Return the tokens that markers would free: of outputs, and of arguments that are long by any rule."""
     return sum(
         block.tokens - MARKER_TOKENS
         for block in blocks

@@ -1,1 +1,1 @@
-"""The six ways of folding. Each plans folds; none of them appends one."""
+"""The six ways of folding. Each plans folds; none appends them."""

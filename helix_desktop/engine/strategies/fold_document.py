@@ -1,4 +1,4 @@
-"""The text of a fold over a span: what was written, what must not be lost, and where the rest is."""
+"""Builds the text of a fold over a span: what was written, what must not be lost, and where the rest is."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,12 +19,12 @@ KEPT = "\nKept word for word:"  # The line break starts a new paragraph after th
 CUT_OFF = "[… cut off here: the summary was too long]"
 
 
-LONGEST_TOKEN = 12  # In characters. Sections too long for their limit are cut before their tokens are counted.
+LONGEST_TOKEN = 12  # Characters. Too long sections are cut before their tokens are counted.
 
 
 @dataclass(frozen=True, slots=True)
 class FoldDocument:
-    """A fold's text, counted, with what became of the details."""
+    """A fold's text, its tokens, and what became of the details."""
 
     text: str
     tokens: int
@@ -33,7 +33,7 @@ class FoldDocument:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPlan:
-    """What a document is made from, besides what was written. `limit`: tokens it may take in all."""
+    """What a document is made from, besides the written text. `limit`: the most tokens in all."""
 
     plan: FoldPlan
     fold: str
@@ -45,7 +45,7 @@ class DocumentPlan:
 
 
 def build_fold_document(making: DocumentPlan, written: Mapping[str, str], tokens: TokenCounter) -> FoldDocument:
-    """Six sections for a handover or a truncation, one list for observations; the details that are missing added."""
+    """Build six sections for a handover or truncation, or one list for observations, with missing details."""
     room = min(making.critical, making.limit // 2)
     named = _list_entries(making, tokens)
     shortened = _shorten_sections(written, making.limit - room - tokens.count_tokens(named), tokens)
@@ -60,7 +60,7 @@ def build_fold_document(making: DocumentPlan, written: Mapping[str, str], tokens
 
 
 def format_document_header(making: DocumentPlan) -> str:
-    """The first lines: what this is, what it covers, and where the originals are."""
+    """Return the first lines: what this is, what it covers, and where the originals are."""
     span = making.plan.span
     sources = f'every message: recall_history("{making.fold}"); details: recall_cached_content("{making.entry.hex}")'
     strategy = STRATEGIES[making.plan.kind]
@@ -70,7 +70,7 @@ def format_document_header(making: DocumentPlan) -> str:
 
 
 def _list_entries(making: DocumentPlan, tokens: TokenCounter) -> str:
-    """What the newest outputs were that it stands for, each with as much of its hash as a recall needs."""
+    """List the newest outputs it replaces, each with as much of its hash as a recall needs."""
     if not STRATEGIES[making.plan.kind].sections:
         return ""
     stored = [detail.text.partition(" ") for detail in making.found if detail.kind == "stored"]
@@ -96,7 +96,7 @@ def _assemble_document(making: DocumentPlan, named: str, written: Mapping[str, s
 
 
 def _shorten_sections(written: Mapping[str, str], limit: int, tokens: TokenCounter) -> dict[str, str]:
-    """The sections within the limit: where they are too long, each keeps its share, cut at a line's end."""
+    """Shorten sections to the limit: long ones keep their share, cut at a line's end."""
     written = {name: text[: limit * LONGEST_TOKEN] for name, text in written.items()}
     counts = {name: tokens.count_tokens(text) for name, text in written.items()}
     total = sum(counts.values())

@@ -1,7 +1,7 @@
 """What every strategy looks at, and what it wants done.
 
-A strategy is a module that ends in a `FoldStrategy`, and a line in `all_strategies.py`. What a model
-must write is asked for and checked by the steward, the same way for all.
+A strategy is a module that ends in a `FoldStrategy`, and a line in `all_strategies.py`.
+What a model must write is asked for and checked by the steward, the same way for all.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ PANIC_SHARE = 0.4  # If a request does not fit, the last steps may keep this sha
 
 @dataclass(frozen=True, slots=True)
 class FoldSituation:
-    """A moment between two steps. `is_pausing`: the provider's cache is about to run out."""
+    """A moment between two steps. `is_pausing`: the provider's cache is about to expire."""
 
     state: ConversationState
     policy: Policy
@@ -35,7 +35,7 @@ class FoldSituation:
 
 @dataclass(frozen=True, slots=True)
 class FoldPlan:
-    """A span to be folded, and the rule that says so, with its figures."""
+    """A span to fold, and the rule for it, with its figures."""
 
     kind: FoldKind
     span: Span
@@ -45,14 +45,14 @@ class FoldPlan:
 
     @property
     def sentence_of_wish(self) -> str:
-        """Stands at the end of what the writer is asked."""
+        """Return the end of the writer's question."""
         return f"\nThe user asks to keep in particular: {self.wish}" if self.wish else ""
 
 
 @dataclass(frozen=True, slots=True)
 class FoldStrategy:
-    """A way of saving context whose text a model writes. `due` is pure, cheap and asked before every step; `span` is what a
-    fold on demand covers; `question` is asked with the plan, the tokens the answer may take, and the steps that stay.
+    """A way of saving context by a model's text. `due` is pure, fast and asked before every step; `span`
+    is for folds on demand; `question` gets the plan, the answer's tokens and the steps that stay.
     """
 
     kind: FoldKind
@@ -68,8 +68,8 @@ class FoldStrategy:
 
 
 def first_seq_of_tail(situation: FoldSituation) -> int:
-    """The first message that stays as it is: of the last turn between turns, else of the last steps; these never
-    reach back behind the turn before, so a turn that begins takes nothing out of reach that was in it a moment ago.
+    """Return the first message that stays: between turns the last turn's, or else the last steps'.
+    These never begin before the last turn, so a new turn does not lose what was just in reach.
     """
     branch, steps = situation.branch, situation.policy.tail_steps
     if not branch.order:
@@ -81,8 +81,8 @@ def first_seq_of_tail(situation: FoldSituation) -> int:
 
 
 def first_seq_kept_in_panic(situation: FoldSituation) -> int:
-    """The first message that stays in panic: whole steps, at least the last one, as many as a
-    quarter of the window, and as there is room beside a large system prompt.
+    """Return the first message that stays in panic: whole steps, at least the
+    last, up to a quarter of the window, or less beside a large system prompt.
     """
     meter = situation.meter
     # Everything that folds can shorten. A large system prompt leaves little of the window for it.
@@ -92,7 +92,7 @@ def first_seq_kept_in_panic(situation: FoldSituation) -> int:
 
 
 def _limit_tail_to_room(situation: FoldSituation, first: int, room: float) -> int:
-    """`first`, or the first of so few last steps, at least one, that they fit into `room`."""
+    """Return `first`, or the first of the last steps, at least one, that fit into `room`."""
     branch = situation.branch
     room /= situation.meter.factor
     if not branch.steps or sum(item.tokens for item in branch.items_from(first)) <= room:
@@ -106,9 +106,9 @@ def _limit_tail_to_room(situation: FoldSituation, first: int, room: float) -> in
 
 
 def find_foldable_span(situation: FoldSituation, until: int = 0) -> Span | None:
-    """The facts a span may cover: from the first that is not barred to the last legal cut before the tail.
+    """Return the facts a span may cover: from the first not barred to the last legal cut before the tail.
 
-    `until`: a seq to use in place of the tail's first, in panic.
+    `until`: a seq to use instead of the tail's first, in panic.
     """
     branch = situation.branch
     if not branch.order:
@@ -123,7 +123,7 @@ def find_foldable_span(situation: FoldSituation, until: int = 0) -> Span | None:
 
 
 def find_legal_cut(branch: ConversationBranch, seq: int) -> int:
-    """The last place at or before `seq` where a span may end."""
+    """Return the last place at or before `seq` where a span may end."""
     position = branch.message_position(seq)
     while position > 0 and not request_building.is_legal_cut(
         branch, branch.order[position] if position < len(branch.order) else 0
@@ -133,7 +133,7 @@ def find_legal_cut(branch: ConversationBranch, seq: int) -> int:
 
 
 def _first_foldable_message(branch: ConversationBranch) -> int:
-    """The first message no undone span bars; what another live span covers is not barred."""
+    """Return the first message that no undone span bars. Live spans do not bar messages."""
     first = branch.order[0]
     for cover in branch.barred:
         if isinstance(cover, Span) and not branch.is_inside_live_fold(cover):

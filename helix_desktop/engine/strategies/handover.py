@@ -1,4 +1,4 @@
-"""Handover: a document with six sections takes the place of what it covers; a later one updates the earlier one."""
+"""Handover: a document with six sections replaces what it covers. A later one updates an earlier one."""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,7 +28,7 @@ _AROUND = " \t#*_:.()0123456789"  # Characters that models put around headings.
 
 
 def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
-    """A handover that the policy wants now: it pays, or the window is nearly full."""
+    """Return a handover that the policy now wants, because it pays or the window is nearly full, or None."""
     policy, branch, meter = situation.policy, situation.branch, situation.meter
     if policy.handover not in ("share", "pays"):
         return None
@@ -49,20 +49,20 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
 
 
 def latest_start_tokens(situation: FoldSituation) -> float:
-    """Where a handover is started at the latest: before the next request would not fit, so that no turn waits."""
+    """Return where a handover starts at the latest, before the next request would not fit."""
     meter = situation.meter
     return min(situation.policy.handover_share * meter.window, meter.window - meter.reserve - meter.window * EARLY)
 
 
 def least_context_tokens(situation: FoldSituation) -> float:
-    """The context below which no handover is written for gain; less before a pause."""
+    """Return the context below which no handover is made for gain; less before a pause."""
     policy, window = situation.policy, situation.meter.window
     floor = fold_economics.least_context_for_handover(window, policy.handover_floor_tokens, policy.handover_floor_share)
     return min(floor, policy.handover_floor_tokens * BEFORE_PAUSE) if situation.is_pausing else floor
 
 
 def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None:
-    """Rent or buy: what was paid for carrying what it would cover has reached what a handover costs now."""
+    """Plan a handover once carrying what it would cover has cost as much as the handover would."""
     price = context_usage.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
     branch = situation.branch
     factor, first = situation.meter.factor, span.last + 1
@@ -82,7 +82,7 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
 
 
 def main_model_writes(situation: FoldSituation, span: Span) -> bool:
-    """Whether the main model is the one to write: chosen by the user, or the cheaper of the two."""
+    """Whether the main model writes, because the user chose that or it is cheaper."""
     by_main, by_fast = _costs_by_writer(situation, span)
     if by_fast is None or situation.policy.handover_writer == "main":
         return True
@@ -90,8 +90,8 @@ def main_model_writes(situation: FoldSituation, span: Span) -> bool:
 
 
 def expected_cost(situation: FoldSituation, span: Span, *, of_transcript: bool = False) -> float:
-    """What it costs to fold the span now with its likely writer, in the main model's input tokens. `of_transcript`: even
-    the main model is shown a transcript, which its provider has not cached.
+    """Return the cost of folding the span with its likely writer, in main model input tokens.
+    `of_transcript`: even the main model gets a transcript, which is not cached.
     """
     by_main, by_fast = _costs_by_writer(situation, span, of_transcript=of_transcript)
     by_itself = by_fast is None or (not of_transcript and main_model_writes(situation, span))
@@ -114,7 +114,7 @@ def _costs_by_writer(
 
 
 def _fast_price_share(situation: FoldSituation, fast: ModelSet) -> float:
-    """The fast model's input price as a share of the main model's; 1 if one is unknown."""
+    """Return the fast model's input price as a share of the main model's, or 1 if unknown."""
     main = situation.state.settings.model_for_role(ModelRole.MAIN)
     if main is None or main.price_input <= 0 or fast.price_input <= 0:
         return 1.0
@@ -122,14 +122,14 @@ def _fast_price_share(situation: FoldSituation, fast: ModelSet) -> float:
 
 
 def expected_document_tokens(situation: FoldSituation) -> int:
-    """What a document will take: the mean of those there were."""
+    """Return the expected tokens of a document: the mean of earlier ones."""
     branch = situation.branch
     mean = round(branch.handover_tokens / branch.handovers) if branch.handovers else EXPECTED
     return min(mean, situation.meter.window // 10)
 
 
 def handover_question(plan: FoldPlan, limit: int, tail: int) -> str:
-    """What the writer is asked, behind the conversation or its transcript."""
+    """Return the writer's question, after the conversation or its transcript."""
     names = "\n".join(f"## {name}" for name in SECTIONS)
     return (
         f"Write a handover document about this conversation up to number {plan.span.last}, which is all but its last {tail} "
@@ -143,19 +143,19 @@ def handover_question(plan: FoldPlan, limit: int, tail: int) -> str:
 
 
 def missing_sections_question(missing: Sequence[str]) -> str:
-    """Asked once, for the sections a first answer left out."""
+    """Return the question for sections missing in a first answer, asked once."""
     names = "\n".join(f"## {name}" for name in missing)
     return f"These sections of the handover document are missing. Answer with them alone:\n{names}"
 
 
 def unsupported_claims_question(claims: Sequence[str]) -> str:
-    """Added where a first answer claims what nothing supports."""
+    """Return what to add if a first answer has unsupported claims."""
     listed = "\n".join(f"- {claim[:300]}" for claim in claims[:CLAIMS])
     return f"\nA first version claimed what stands nowhere in the conversation. Leave this out, or say what really stands there:\n{listed}"
 
 
 def split_handover_sections(text: str) -> dict[str, str]:
-    """The document's sections by name; text under no known heading counts as Completed Work."""
+    """Split a document into sections by name. Text without a known heading is Completed Work."""
     found: dict[str, list[str]] = {}
     name = ""
     for line in _strip_code_fence(text.splitlines()):
@@ -172,7 +172,7 @@ def split_handover_sections(text: str) -> dict[str, str]:
 
 
 def _strip_code_fence(lines: list[str]) -> list[str]:
-    """Without the code fence that models put around a whole document; one that is open at its end was cut off."""
+    """Remove the code fence that models put around documents. One without an end was cut off."""
     begins = next((i for i, line in enumerate(lines) if _section_of_heading(line)), 0)
     fences = [i for i, line in enumerate(lines) if line.startswith(FENCE)]
     if not fences or fences[0] > begins:

@@ -34,10 +34,10 @@ ARGUMENT = 100  # A marker's second line quotes at most this many characters of 
 
 @dataclass(frozen=True, slots=True)
 class PlannedClearing:
-    """Everything from the message `first` to before the message `end` that may become a marker, and the rule.
+    """Everything from message `first` to before `end` that may become a marker, and the rule.
 
-    `least`: parts shorter than so many tokens stay. Which parts these are is found when it is
-    carried out: a clearing that is only asked for costs nothing.
+    `least`: shorter parts stay. The parts are only determined
+    when it is carried out, so merely asking costs nothing.
     """
 
     first: int
@@ -55,14 +55,14 @@ class PlannedClearing:
 
 
 def find_due_clearing(situation: FoldSituation) -> PlannedClearing | None:
-    """What is to be cleared now by the workspace's policy, or None."""
+    """Return what the policy now clears, or None."""
     if situation.policy.caching == "steps":
         return clearing_after_steps(situation)
     return clearing_that_pays(situation) if situation.policy.caching == "pays" else None
 
 
 def clearing_after_steps(situation: FoldSituation) -> PlannedClearing | None:
-    """Outputs of some length from before the last N steps."""
+    """Plan to clear long outputs from before the last N steps."""
     branch, policy = situation.branch, situation.policy
     steps = policy.caching_steps
     if len(branch.steps) <= steps:
@@ -74,7 +74,7 @@ def clearing_after_steps(situation: FoldSituation) -> PlannedClearing | None:
 
 
 def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
-    """All from one place on, where what is freed is worth writing the provider's cache again from there."""
+    """Plan to clear everything from a place, if that is worth rewriting the provider's cache from there."""
     branch, meter = situation.branch, situation.meter
     end = first_seq_of_tail(situation)
     standing, firsts = _clearable_parts(situation, end)
@@ -104,7 +104,7 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
 
 
 def plan_clearing_of_all_before(situation: FoldSituation, end: int) -> PlannedClearing | None:
-    """All that can be cleared before the message `end`: another fold rewrites the prefix anyway."""
+    """Plan to clear everything before `end`, since another fold rewrites the prefix anyway."""
     if not situation.branch.order:
         return None
     clearing = PlannedClearing(
@@ -119,7 +119,7 @@ def count_freed_tokens(situation: FoldSituation, clearing: PlannedClearing) -> i
 
 
 def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> bool:
-    """Whether there is a part to clear at all; the newest are looked at first."""
+    """Whether there is any part to clear, examining the newest first."""
     least = max(clearing.least, _least_size_of_clearable_part(situation))
     items = situation.branch.items_in_span(Span(clearing.first, clearing.end - 1))
     long_items = (item for item in reversed(items) if item.tokens >= least and not item.fold)
@@ -128,7 +128,7 @@ def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> boo
 
 
 def _clearable_parts(situation: FoldSituation, end: int) -> tuple[list[ClearablePart], list[int]]:
-    """Each part and where its message begins; many older ones in groups that grow with their age."""
+    """Return each part and where its message begins. Older ones are grouped, in sizes that grow with age."""
     branch, factor = situation.branch, situation.meter.factor
     items = branch.items[-EXACT:]
     exact = items[0].first if items else 0
@@ -146,7 +146,7 @@ def _clearable_parts(situation: FoldSituation, end: int) -> tuple[list[Clearable
 
 
 def _sum_tokens_of_older_groups(branch: ConversationBranch, before: int) -> list[tuple[int, int, int]]:
-    """First message, tokens and clearable tokens of the groups of all that stands before the message `before`."""
+    """Return first message, tokens and clearable tokens of the groups of everything before `before`."""
     groups = []
     stop, width = branch.message_position(before), EXACT
     while stop > 0:
@@ -158,18 +158,18 @@ def _sum_tokens_of_older_groups(branch: ConversationBranch, before: int) -> list
 
 
 def items_worth_clearing(branch: ConversationBranch, first: int, end: int) -> list[ViewItem]:
-    """The messages from `first` to before `end` with a part worth a marker."""
+    """Return the messages from `first` to before `end` with a part worth a marker."""
     chosen = branch.plain_outputs[bisect_left(branch.plain_outputs, first) : bisect_left(branch.plain_outputs, end)]
     return [branch.item_at(seq) for seq in chosen]
 
 
 def _least_size_of_clearable_part(situation: FoldSituation) -> float:
-    """A recall reads the whole context again, so a part that is little of it stays."""
+    """Return the smallest part to clear: a recall rereads the whole context, so smaller ones stay."""
     return min(LEAST_SHARE * situation.state.counted_tokens, situation.policy.caching_tokens)
 
 
 def tokens_freed_by_part(situation: FoldSituation, item: ViewItem) -> Iterator[tuple[PartRef, int]]:
-    """Each part of the message that may be cleared, with the tokens this frees."""
+    """Yield a message's clearable parts, with the tokens each frees."""
     least = _least_size_of_clearable_part(situation)
     for block in item.blocks:
         ref = block.source
@@ -202,25 +202,25 @@ def fold_experience(situation: FoldSituation) -> FoldExperience:
 
 
 def clearable_tokens_per_step(branch: ConversationBranch) -> float:
-    """Clearable tokens that a step adds: the mean of the last steps."""
+    """Return the clearable tokens that a step adds: the mean of the last steps."""
     recent = branch.clearable[-LATELY:]
     return sum(recent) / len(recent) if recent else 0.0
 
 
 def chance_of_cold_cache(branch: ConversationBranch) -> float:
-    """The learned chance that the provider's cache is cold at the next request."""
+    """Return the learned chance that the provider's cache is cold at the next request."""
     times = branch.step_times[-LATELY - 1 :]
     pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
     return sum(pause > COLD_AFTER for pause in pauses) / len(pauses) if pauses else 0.0
 
 
 def is_cache_cold(situation: FoldSituation) -> bool:
-    """Whether so much time has passed since the last step that the provider's cache is cold now."""
+    """Whether the provider's cache has expired since the last step."""
     return seconds_until_cold(situation) < 0
 
 
 def seconds_until_cold(situation: FoldSituation) -> float:
-    """How long the provider will still keep in its cache what the last step sent."""
+    """Return how long the provider will keep what the last step sent."""
     times, life = situation.branch.step_times, cache_lifetime(situation.state)
     refreshes = (context_usage.cache_refreshes_since(situation.state, seq) for seq in situation.branch.steps[-1:])
     used = [*times[-1:], *(time for found in refreshes for time, _ in found)]
@@ -228,7 +228,7 @@ def seconds_until_cold(situation: FoldSituation) -> float:
 
 
 def cache_lifetime(state: ConversationState) -> float:
-    """The seconds for which the main model's provider keeps a prompt in its cache; an agent may pay it for an hour."""
+    """Return for how long the main model's provider caches a prompt, in seconds. An agent may pay for an hour."""
     main = state.settings.model_for_role(ModelRole.MAIN)
     last = state.facts[state.branch.steps[-1] - 1].fact if state.branch.steps else None
     if isinstance(last, ModelReplied) and last.usage.keeps_an_hour:
@@ -240,13 +240,13 @@ def cache_lifetime(state: ConversationState) -> float:
 
 
 def format_marker(digest: Digest, about: str, *, part: bool = False) -> str:
-    """The exact first line, then one about the original. `part`: a part can be asked for."""
+    """Return the exact first line, then one about the original. `part`: parts can be requested."""
     line = " ".join(about.split())
     return f'[CACHED] recall_cached_content("{digest.hex}")\n{line}{ASK if part else ""}'
 
 
 def describe_output(branch: ConversationBranch, seq: int) -> str:
-    """Tool, arguments in short, exit code, lines, size."""
+    """Return tool, short arguments, exit code, lines and size."""
     fact, call = branch.tool_output_at(seq), call_answered_by(branch, seq)
     said = f"{call.name} {summarise_arguments(call.arguments)}" if call else "output"
     code = f"exit {fact.exit_code}" if fact.exit_code is not None else "" if fact.ok else "failed"
@@ -260,13 +260,13 @@ def call_answered_by(branch: ConversationBranch, seq: int) -> ToolCall | None:
 
 
 def content_to_store(arguments: str) -> str:
-    """What of the arguments goes to the cache: the one long value as it is, else all of them."""
+    """Return the arguments to store: the only long value as it is, or else all of them."""
     long = [value for value in parse_call_arguments(arguments).values() if is_long_value(value)]
     return long[0] if len(long) == 1 and isinstance(long[0], str) else arguments
 
 
 def summarise_arguments(arguments: str) -> str:
-    """The arguments in a few words, the telling ones first."""
+    """Summarise the arguments in a few words, most telling first."""
     values = parse_json_or_none(arguments)
     if values is None:
         values = arguments

@@ -1,4 +1,4 @@
-"""Observation: raw history becomes a dense list of dated, prioritised facts, each with the seq it came from."""
+"""Observation: raw history becomes a dense list of dated, prioritised facts, each with its source's seq."""
 
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.messages import ContextKind
@@ -9,7 +9,7 @@ FEWEST = 3  # An observation of fewer facts than this is not worth writing.
 
 
 def find_due_observation(situation: FoldSituation) -> FoldPlan | None:
-    """An observation once raw history has passed its share of the window."""
+    """Return an observation once raw history exceeds its share of the window, or None."""
     policy, meter = situation.policy, situation.meter
     raw = meter.parts[ContextKind.CONVERSATION] + meter.parts[ContextKind.OUTPUT]
     if not policy.observation or raw < policy.observation_share * meter.window:
@@ -21,7 +21,7 @@ def find_due_observation(situation: FoldSituation) -> FoldPlan | None:
 
 
 def find_unobserved_span(situation: FoldSituation) -> Span | None:
-    """What stands after the last document, but the tail."""
+    """Return what follows the last document, without the tail."""
     whole = find_foldable_span(situation)
     if whole is None:
         return None
@@ -34,7 +34,7 @@ def find_unobserved_span(situation: FoldSituation) -> Span | None:
 
 
 def observation_question(plan: FoldPlan, limit: int, _tail: int) -> str:
-    """What the writer is asked, behind the transcript."""
+    """Return the writer's question, after the transcript."""
     return (
         f"Turn the numbers {plan.span.first} to {plan.span.last} of this conversation into observations: one line each, "
         "`- <date and time> <priority: !!!, !! or !> <fact> [<number>]`, in order, dense, in at most "

@@ -1,4 +1,4 @@
-"""Admission: what is shown of a large output on arrival. Plain functions; the steward asks the models."""
+"""Admission: what is shown of a large output on arrival. Pure functions; the steward asks the models."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -26,22 +26,22 @@ _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class AdmissionChoice:
-    """What is to be shown of one output; `keep`: the instructions of a compaction."""
+    """What to show of one output. `keep`: the instructions for a compaction."""
 
     what: str
     keep: str = ""
 
 
 def is_command_output(returned: ToolReturned, tool: str) -> bool:
-    """Whether an output is what a command printed, not something that was read to be had whole."""
+    """Whether an output was printed by a command, and not read to be had whole."""
     return returned.exit_code is not None or bool(_COMMAND.search(tool))
 
 
 def find_command_outputs(
     batch: Sequence[ToolReturned], tools: Sequence[str], used: int, window: int, head: int = 0
 ) -> list[int]:
-    """Which outputs of a batch have the limit for commands: none in a short conversation, which may
-    end before a shortened output has paid for its recall. `head`: the system prompt and the tools, which make none long.
+    """Return outputs with the limit for commands: none in a short conversation, which may end
+    before shortening repays its recall. `head`: system prompt and tools, which make none long.
     """
     short = min(SHORT_CONTEXT, window // 4)
     if used - (head if head >= short else 0) < short:
@@ -52,8 +52,8 @@ def find_command_outputs(
 def find_outputs_to_hold(
     batch: Sequence[ToolReturned], policy: Policy, window: int, factor: float, commands: Collection[int] = ()
 ) -> list[int]:
-    """Which outputs of a batch are too large: each over the limit, then the largest while together they
-    are over the batch's. `commands`: which of them are of commands, and have a limit of their own.
+    """Return the outputs that are too large: each above the limit, then the largest until
+    the batch is below its own. `commands`: outputs of commands, which have their own limit.
     """
     sizes = {index: returned.tokens * factor for index, returned in enumerate(batch)}
     limit = large_output_tokens(window, policy.admission_tokens)
@@ -70,7 +70,7 @@ def find_outputs_to_hold(
 
 
 def whole_limit_tokens(policy: Policy, window: int) -> int:
-    """Up to how many tokens a batch is shown whole, whatever is in it."""
+    """Return up to how many tokens a batch is shown whole, whatever it contains."""
     if policy.admission == "off":
         return window
     tokens = (policy.admission_tokens, policy.admission_command_tokens, policy.admission_batch_tokens)
@@ -78,7 +78,7 @@ def whole_limit_tokens(policy: Policy, window: int) -> int:
 
 
 def format_excerpt(stored: Stored, tokens: int, text: str, *, asked: str = "") -> str:
-    """What stands for a large text: where the whole is, then the preview or the compaction."""
+    """Return what replaces a large text: where the whole is, then a preview or compaction."""
     lines = f"{stored.lines:,} lines, " if stored.lines else ""
     how = f"compacted: {' '.join(asked.split())[:KEEP_WORDS]}" if asked else "preview"
     whole = f'recall_cached_content("{stored.digest.hex}")'
@@ -86,7 +86,7 @@ def format_excerpt(stored: Stored, tokens: int, text: str, *, asked: str = "") -
 
 
 def admission_question(previews: Mapping[int, tuple[str, str]], may_be_full: Sequence[int]) -> str:
-    """The one question about a batch: `previews` by number, each with the call it belongs to."""
+    """Return the question about a batch. `previews`: by number, each with its call."""
     listed = "\n\n".join(f"Output {number}, of {call}:\n{text}" for number, (call, text) in previews.items())
     full = f"\n`<number>: full` — only for {', '.join(map(str, may_be_full))}" if may_be_full else ""
     return (
@@ -100,7 +100,7 @@ def admission_question(previews: Mapping[int, tuple[str, str]], may_be_full: Seq
 def parse_admission_choices(
     answer: str, numbers: Sequence[int], may_be_full: Sequence[int]
 ) -> dict[int, AdmissionChoice]:
-    """What the agent chose. What cannot be read, or may not be, counts as preview."""
+    """Return the agent's choices. Unreadable or forbidden ones mean a preview."""
     read = _choices_from_json(answer) or _choices_from_lines(answer)
     chosen = {number: read.get(number, AdmissionChoice(PREVIEW)) for number in numbers}
     return {
@@ -119,7 +119,7 @@ def _choices_from_lines(answer: str) -> dict[int, AdmissionChoice]:
 
 
 def _choices_from_json(answer: str) -> dict[int, AdmissionChoice]:
-    """Models like to answer in JSON: `{"1": "preview"}`, or a list of objects."""
+    """Parse choices in JSON, which models like: `{"1": "preview"}`, or a list of objects."""
     fenced = _FENCE.search(answer)
     value = parse_json_or_none(fenced.group(1) if fenced else answer)
     if isinstance(value, dict):
@@ -140,7 +140,7 @@ def asks_for_everything(keep: str) -> bool:
 
 
 def compaction_question(call: str, keep: str, limit: int) -> str:
-    """What the fast model is asked about one output."""
+    """Return the question to the fast model about one output."""
     return (
         f"The material is the output of {call}. Write down what is needed from it: {keep}\n"
         f"Keep paths, names, numbers and error messages word for word. At most {limit * 3 // 5} words; if it is not in "

@@ -1,4 +1,4 @@
-"""Reflection: observations are merged; repetition and what is out of date go, priorities are reconsidered."""
+"""Reflection: merges observations, drops repetition and outdated ones, and reconsiders priorities."""
 
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.messages import ContextKind
@@ -8,7 +8,7 @@ from helix_desktop.engine.strategies.observation import TITLE
 
 
 def find_due_reflection(situation: FoldSituation) -> FoldPlan | None:
-    """A reflection once observations have passed their share of the window."""
+    """Return a reflection once observations exceed their share of the window, or None."""
     policy, meter = situation.policy, situation.meter
     observed = meter.parts[ContextKind.OBSERVATIONS]
     if not policy.observation or observed < policy.reflection_share * meter.window:
@@ -20,7 +20,7 @@ def find_due_reflection(situation: FoldSituation) -> FoldPlan | None:
 
 
 def span_of_observations(situation: FoldSituation) -> Span | None:
-    """The span of all observations in the view that stand one behind the other."""
+    """Return the span of the view's consecutive observations."""
     run: list[Span] = []
     for item in situation.branch.items:
         fold = situation.branch.folds.get(item.fold)
@@ -32,7 +32,7 @@ def span_of_observations(situation: FoldSituation) -> Span | None:
 
 
 def reflection_question(plan: FoldPlan, limit: int, _tail: int) -> str:
-    """What the writer is asked, behind the observations."""
+    """Return the writer's question, after the observations."""
     return (
         f"Merge these observations about the numbers {plan.span.first} to {plan.span.last} of a conversation: same form, one line "
         "each with its date, priority and [number]. Join what belongs together, drop repetition and what later lines "

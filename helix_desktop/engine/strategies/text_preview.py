@@ -1,8 +1,8 @@
-"""The preview of a long text, for the one who asked for it: first and last lines, the lines that look like errors, those that
-speak of what the call was for, and the structure: keys, columns, headings, signatures with their line numbers.
+"""The preview of a long text, for the one who asked for it: first and last lines, the lines that look like errors, those
+that speak of what the call was for, and the structure: keys, columns, headings, signatures with their line numbers.
 
-About as many tokens as asked for, whatever the text is: one line of 5 MB, a million spaces, NULs and
-escape codes. Names are listed only of a text without lines to show them in.
+About as many tokens as asked for, whatever the text is: one line of 5 MB, a million spaces,
+NULs and escape codes. Names are listed only of a text without lines to show them in.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from itertools import islice
 from helix_desktop.engine.conversation_details import find_error_lines
 
 READ = 400_000  # Only this many characters at the beginning of a text are searched for names.
-STRETCH = 1 << 15  # In characters. Searching more than this at once would block other threads.
+STRETCH = 1 << 15  # Characters. Searching more at once would block other threads.
 _LONG_NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")
 
 
 def find_frequent_names(text: str, room: int) -> str:
-    """The most frequent long identifiers and paths, in at most `room` characters; of equal ones the first met."""
+    """Return the most frequent long identifiers and paths, in at most `room` characters."""
     parts = (_LONG_NAME.finditer(text, at, min(at + STRETCH, READ)) for at in range(0, min(len(text), READ), STRETCH))
     counts = Counter(found.group().rstrip("./-") for part in parts for found in part)
     taken: list[str] = []
@@ -55,7 +55,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\
 
 
 def build_preview(text: str, tokens: int, purpose: str = "") -> str:
-    """What is worth knowing of a text without reading it. `purpose`: the call's arguments, and what was said with it."""
+    """Return what is worth knowing of a text. `purpose`: the call's arguments, and what was said with it."""
     room = int(tokens * PER_TOKEN)
     cleaned = text if len(text) <= JSON_LIMIT else text[: JSON_LIMIT // 2] + "\n" + text[-JSON_LIMIT // 2 :]
     first, last, count = _first_and_last_lines(cleaned, room)
@@ -75,7 +75,7 @@ def build_preview(text: str, tokens: int, purpose: str = "") -> str:
 
 
 def _most_informative_lines(text: str, purpose: str, seen: set[str], room: int) -> list[str]:
-    """What stands in the part that is left out: errors, what the call was for, the structure; each line once."""
+    """Return lines from the part that is left out: errors, the call's purpose, the structure; each once."""
     pieces: list[str] = []
     errors = [_shorten_preview_line(line) for line in find_error_lines(text)][-ERRORS:]
     groups = (
@@ -91,13 +91,13 @@ def _most_informative_lines(text: str, purpose: str, seen: set[str], room: int) 
 
 
 def _names_line(text: str, room: int) -> list[str]:
-    """The names in a text that has no line to show them in."""
+    """Return the names in a text without lines to show them in."""
     named = find_frequent_names(text, room * NAMES_SHARE // 100)
     return [f"Names in it: {named}"] if named else []
 
 
 def _lines_about_purpose(text: str, purpose: str) -> Iterator[str]:
-    """The lines with the rarest words of the purpose."""
+    """Yield the lines with the purpose's rarest words."""
     words = {word for word in _WORD.findall(purpose) if _NAME.search(word)}
     if not words:
         return
@@ -108,7 +108,7 @@ def _lines_about_purpose(text: str, purpose: str) -> Iterator[str]:
 
 
 def _headings_and_signatures(text: str) -> Iterator[str]:
-    """Headings and signatures with their line numbers, by which a part can be recalled; long ones cut."""
+    """Yield headings and signatures with line numbers, by which parts can be recalled. Long ones are cut."""
     found = [
         (number, line.rstrip())
         for number, line in enumerate(text.split("\n", LINES_READ)[:LINES_READ], 1)
@@ -120,7 +120,7 @@ def _headings_and_signatures(text: str) -> Iterator[str]:
 
 
 def outline_text(text: str, first: int, tokens: int) -> str:
-    """Headings and signatures from the line `first` on; without many, first lines of some ranges."""
+    """Return headings and signatures from line `first` on or, without many, the first lines of ranges."""
     room = int(tokens * PER_TOKEN)
     lines = text.split("\n", LINES_READ)[:LINES_READ]
     named = [
@@ -143,19 +143,19 @@ def _first_words(lines: Sequence[str]) -> str:
 
 
 def _strip_line_number(line: str) -> str:
-    """A line without the number a tool has put before it."""
+    """Return a line without the number a tool has put before it."""
     return re.sub(r"^\s*\d+[\t|:→]\s?", "", line).strip()
 
 
 async def build_preview_in_thread(text: str, tokens: int, purpose: str = "") -> str:
-    """The preview; of a long text it is made beside the event loop."""
+    """Build a preview, of a long text in a thread."""
     if len(text) < IN_A_THREAD:
         return build_preview(text, tokens, purpose)
     return await asyncio.to_thread(build_preview, text, tokens, purpose)
 
 
 def _first_and_last_lines(text: str, room: int) -> tuple[list[str], list[str], int]:
-    """The first and the last lines that are not empty, as many as `room` characters can take; and how many there are."""
+    """Return the first and last non-empty lines within `room` characters, and how many lines there are."""
     shorts = (_shorten_preview_line(line.group()) for line in _LINE.finditer(text))
     numbered = ((number, line) for number, line in enumerate((line for line in shorts if line.strip()), 1))
     most = max(room, 1)
@@ -186,7 +186,7 @@ def _lines_that_fit(lines: Sequence[str], room: int) -> list[str]:
 
 
 def _describe_structure(text: str) -> str:
-    """The outline of JSON or of a table; empty for anything else."""
+    """Return the outline of JSON or of a table, or nothing for other text."""
     start = text.lstrip()[:1]
     if start in ("{", "[") and len(text) <= JSON_LIMIT:
         try:

@@ -1,4 +1,4 @@
-"""Truncation: the last rung. No model: the details, the plan, and hashes that make every dropped part recallable."""
+"""Truncation, the last measure. No model: details, the plan, and hashes to recall every dropped part."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituatio
 
 
 def plan_truncation(situation: FoldSituation, until: int = 0) -> FoldPlan | None:
-    """Everything before the tail, or before `until`."""
+    """Plan to cover everything before the tail, or before `until`."""
     span = find_foldable_span(situation, until)
     if span is None:
         return None
@@ -17,7 +17,7 @@ def plan_truncation(situation: FoldSituation, until: int = 0) -> FoldPlan | None
 
 
 def fill_truncation_sections(todo: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The sections a truncation can fill by itself; details and names of entries are added to them like to any document."""
+    """Return the sections a truncation can fill by itself. Details and entries are added like to any document."""
     plan_lines = [f"- [{'x' if state == 'done' else ' '}] {text}" for text, state in todo]
     return {
         "Project Background": "No summary could be written; what follows was collected from the conversation itself.",
