@@ -6,8 +6,13 @@ from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
 
-# Each key contains one of these, and most texts none. They are found faster than keys.
-_MARK = re.compile("sk-|gh[po]_|github_pat_|glpat-|xox|A[KS]IA|AIza|hf_|gsk_|xai-|PRIVATE KEY")
+# Each key contains one of these, and most texts none. What begins with a fixed sign is found fastest.
+_MARKS = (
+    re.compile("-(?:(?<=sk-)|(?<=glpat-)|(?<=xai-)|(?<=xox[abps]-))"),
+    re.compile("_(?:(?<=gh[po]_)|(?<=github_pat_)|(?<=hf_)|(?<=gsk_))"),
+    re.compile("A(?:[KS]IA|Iza)"),
+    re.compile("PRIVATE KEY"),
+)
 _KEY = re.compile(
     r"\b(?:sk-[A-Za-z0-9_-]{20,}|gh[po]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{18,}"
     r"|xox[abps]-[A-Za-z0-9-]{16,}|A[KS]IA[0-9A-Z]{16}|AIza[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{30,}|gsk_[A-Za-z0-9]{30,}"
@@ -22,7 +27,7 @@ def find_keys(text: str) -> Iterator[str]:
     """Yield everything that looks like a key, as often as it occurs."""
     for start in range(0, len(text), _AT_ONCE):
         end = start + _AT_ONCE
-        if _MARK.search(text, start, end + _OVERLAP) is not None:
+        if any(mark.search(text, start, end + _OVERLAP) for mark in _MARKS):
             found = _KEY.finditer(text, start, end + _OVERLAP)
             yield from (match[0] for match in found if match.start() < end)
 

@@ -15,6 +15,15 @@ def test_keys_of_the_usual_makes_are_found_in_any_text(key: str) -> None:
     assert key not in mask_key(key)
 
 
+@pytest.mark.parametrize(
+    "begin", ["gho_", "github_pat_", "glpat-", "xoxb-", "ASIA", "hf_", "gsk_", "xai-", "ghp_", "sk-"]
+)
+def test_every_make_is_found_wherever_a_long_text_is_parted(begin: str) -> None:
+    key = begin + ("ABCD1234EFGH5678" if begin == "ASIA" else "aB3d" * 9)
+    for before in range(65_536 - len(key) - 1, 65_540, 3):
+        assert list(find_keys(f"{' ' * before}{key} {key}\n")) == [key, key]
+
+
 def test_a_private_key_is_found_whole() -> None:
     key = "-----BEGIN " + "PRIVATE KEY-----\n" + "QUJD" * 20 + "\n-----END " + "PRIVATE KEY-----"
     assert list(find_keys(f"{key}\n")) == [key]
