@@ -11,7 +11,7 @@ from helix_desktop.engine.span_as_text import read_stored_text
 from helix_desktop.engine.strategies import markers
 from helix_desktop.engine.strategies.output_admission import format_excerpt
 from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
-from helix_desktop.errors import NotFound
+from helix_desktop.errors import NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass
 
 LONG = 500  # Above this many tokens, the marker tells the agent how to ask for a piece.
@@ -76,7 +76,7 @@ class PartClearer:
         content = markers.content_to_store(call.arguments)
         short = markers.summarise_arguments(call.arguments)
         stored = await self.cache.store_content(content.encode("utf-8", "replace"), EntryOrigin(call.name, short))
-        lines = f"{stored.lines:,} lines · " if stored.lines else ""
+        lines = f"{format_things(stored.lines, 'line', 'lines')} · " if stored.lines else ""
         about = f"argument of {call.name} {short} · {lines}{markers.format_size(stored)}"
         text = markers.format_marker(stored.digest, about, part=block.tokens > LONG)
         tokens = self.tokens.count_tokens(call.name + message_blocks.clear_arguments(call.arguments, text))

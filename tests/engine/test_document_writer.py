@@ -145,7 +145,7 @@ async def test_what_was_paid_for_a_document_that_is_stopped_is_recorded() -> Non
     while len(kept.writers["fast"].requests) < 2:
         await asyncio.sleep(0)
     kept.steward.cancel_fold()
-    with pytest.raises(NoDocumentWritten, match="cancelled"):
+    with pytest.raises(NoDocumentWritten, match="you stopped it"):
         await folding
     assert [one.fact.usage.input for one in kept.facts if isinstance(one.fact, Spent)] == [100]
 

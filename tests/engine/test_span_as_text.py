@@ -90,7 +90,7 @@ async def test_every_entry_is_listed_with_what_it_is() -> None:
     talk, _ = await told()
     found = list(span_as_text.details_of_stored_entries(talk.state.branch, [1, 2, 3]))
     assert len(found) == 4
-    assert found[2].text.endswith("run ls · exit 1 · 1 lines · 10 B")
+    assert found[2].text.endswith("run ls · exit 1 · 1 line · 10 B")
 
 
 async def test_long_entries_are_read_at_both_ends_and_missing_ones_said_to_be() -> None:

@@ -20,6 +20,7 @@ from helix_desktop.engine.strategies.fold_strategy import FoldSituation, first_s
 from helix_desktop.engine.tool_call_outcomes import parse_call_arguments
 from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.view import ConversationState
+from helix_desktop.errors import format_things
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
 
@@ -250,7 +251,7 @@ def describe_output(branch: ConversationBranch, seq: int) -> str:
     fact, call = branch.tool_output_at(seq), call_answered_by(branch, seq)
     said = f"{call.name} {summarise_arguments(call.arguments)}" if call else "output"
     code = f"exit {fact.exit_code}" if fact.exit_code is not None else "" if fact.ok else "failed"
-    lines = f"{fact.output.lines:,} lines" if fact.output.lines else ""
+    lines = format_things(fact.output.lines, "line", "lines") if fact.output.lines else ""
     return " · ".join(piece for piece in (said.strip(), code, lines, format_size(fact.output)) if piece)
 
 

@@ -7,6 +7,7 @@ from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.facts import Stored, ToolReturned
 from helix_desktop.engine.fold_economics import large_output_tokens
 from helix_desktop.engine.strategies.markers import format_size
+from helix_desktop.errors import format_things
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
 
@@ -79,7 +80,7 @@ def whole_limit_tokens(policy: Policy, window: int) -> int:
 
 def format_excerpt(stored: Stored, tokens: int, text: str, *, asked: str = "") -> str:
     """Return what replaces a large text: where the whole is, then a preview or compaction."""
-    lines = f"{stored.lines:,} lines, " if stored.lines else ""
+    lines = f"{format_things(stored.lines, 'line', 'lines')}, " if stored.lines else ""
     how = f"compacted: {' '.join(asked.split())[:KEEP_WORDS]}" if asked else "preview"
     whole = f'recall_cached_content("{stored.digest.hex}")'
     return f"[EXCERPT of {tokens:,} tokens, {lines}{format_size(stored)} ({how}); the whole: {whole}]\n{text}"

@@ -1,5 +1,6 @@
 """Undoes what turns, steps and hunks did to files, and redoes it; asked first."""
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -19,7 +20,7 @@ from helix_desktop.engine.changes.turn_changes import (
 )
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog
+from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog, find_differing_lines
 from helix_desktop.gui.sentence_translation import join_sentences
 from helix_desktop.gui.shared.widgets import build_popup_menu
 from helix_desktop.gui.theme import Theme
@@ -137,12 +138,15 @@ class ChangesUndo(QObject):
             self._run_undo_work(work, then=self._report_undone)
 
     def _compare_three_versions(self, planned: PlannedUndo, *, redo: bool) -> None:
-        if self._changes is not None:
+        if (changes := self._changes) is not None:
             place = planned.path.partition("/")[2]
-            self._run_undo_work(
-                self._changes.three_versions_of_file(planned),
-                then=lambda versions: ThreeVersionsDialog(self._theme, place, versions, self._button, redo=redo).open(),
-            )
+
+            async def read_and_compare() -> ThreeVersionsDialog:
+                versions = await changes.three_versions_of_file(planned)
+                lines = await asyncio.to_thread(find_differing_lines, versions)
+                return ThreeVersionsDialog(self._theme, place, versions, self._button, differing=lines, redo=redo)
+
+            self._run_undo_work(read_and_compare(), then=lambda dialog: dialog.open())
 
     def _report_undone(self, undone: FileUndoResult, *, words: str = "", again: str = "") -> None:
         """`again`: what the button that takes it back is called; Redo after an undo. `words`: in place of counts, for a hunk."""

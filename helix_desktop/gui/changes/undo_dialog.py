@@ -1,12 +1,12 @@
 """The dialog before files are restored: what will happen, and a choice for each that somebody else has changed."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QScrollArea, QWidget
 
-from helix_desktop.engine.changes.diff_hunks import is_binary
+from helix_desktop.engine.changes.diff_hunks import find_changed_lines, is_binary, split_into_lines
 from helix_desktop.engine.changes.folder_state import PathKind
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, UndoOutlook, printable_path
 from helix_desktop.gui.layouts import build_column
@@ -120,21 +120,42 @@ class ThreeVersionsDialog(widgets.TransientDialog):
         versions: tuple[bytes, bytes, bytes],
         parent: QWidget | None = None,
         *,
+        differing: Sequence[Collection[int]] = ((), (), ()),
         redo: bool = False,
     ) -> None:
+        """`differing`: see `find_differing_lines`."""
         super().__init__(printable_path(place), parent, 1200, 640)
         row = QHBoxLayout(self)
         self.views: list[TextLineView] = []
         agent = tr("Before the agent's changes"), tr("After the agent's changes")
         first = (tr("Before the undo"), tr("After the undo")) if redo else agent
         titles = (*first, tr("Now"))
-        for title, content in zip(titles, versions, strict=True):
+        signs = ("-", "danger_soft"), ("+", "added_soft"), ("+", "added_soft")
+        for title, content, lines, (sign, colour) in zip(titles, versions, differing, signs, strict=True):
             label = widgets.build_plain_label(title, "heading", self, wraps=False)
             view = TextLineView(theme, self)
             view.setAccessibleName(title)
             shown = format_byte_size(len(content)) if is_binary(content) else content.decode("utf-8", "replace")
-            view.show_text_lines(shown.split("\n"))
+            tone, labels = partial(_colour_line, lines, colour), partial(_label_line, lines, sign)
+            view.show_text_lines(shown.split("\n"), tone=tone, labels=labels)
             self.views.append(view)
             row.addLayout(build_column(label, (view, 1)))
         for view, other in itertools.permutations(self.views, 2):
             view.verticalScrollBar().valueChanged.connect(other.verticalScrollBar().setValue)
+
+
+def _colour_line(differing: Collection[int], colour: str, number: int) -> str:
+    return colour if number in differing else ""
+
+
+def _label_line(differing: Collection[int], sign: str, number: int) -> str:
+    return f"{number + 1} {sign if number in differing else ' '}"
+
+
+def find_differing_lines(versions: tuple[bytes, bytes, bytes]) -> list[set[int]]:
+    """Of each version, counted from 0: what the agent removed, what it added, and what is otherwise now than after it."""
+    before, after, now = map(split_into_lines, versions)
+    agents, later = list(find_changed_lines(before, after)), find_changed_lines(after, now)
+    removed, added = [range(one.old, one.old_end) for one in agents], [range(one.new, one.new_end) for one in agents]
+    ranges = removed, added, [range(one.new, one.new_end) for one in later]
+    return [set(itertools.chain(*some)) for some in ranges]

@@ -39,6 +39,7 @@ class TextComparisonDialog(TransientDialog):
 
 
 def _find_differences(before: str, after: str) -> tuple[Sequence[Hunk], DifferenceSheet]:
-    old, new = (f"{text}\n".encode("utf-8", "surrogatepass") for text in (before, after))
+    end = "" if before.endswith("\n") and after.endswith("\n") else "\n"
+    old, new = (f"{text}{end}".encode("utf-8", "surrogatepass") for text in (before, after))
     hunks = find_hunks(old, new)
     return hunks, build_difference_sheet(build_hunk_rows(hunks, columns=True), columns=True)

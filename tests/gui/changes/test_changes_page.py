@@ -19,7 +19,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.changes_page import ChangesPage
 from helix_desktop.gui.changes.commit_button import CommitDialog
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
-from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog
+from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog, find_differing_lines
 from helix_desktop.gui.theme import Theme
 from tests.gui.fake_changes import FakeChanges, State
 from tests.gui.fake_desk import now
@@ -135,6 +135,20 @@ def test_three_versions_are_shown(page: ChangesPage, changes: FakeChanges, theme
         ["two", ""],
         ["1 B"],
     ]
+
+
+def test_the_lines_that_differ_stand_out_in_three_versions(page: ChangesPage, theme: Theme) -> None:
+    versions = (b"a\nb\nc\n", b"a\nB\nc\n", b"a\nB\nc\nmine\n")
+    differing = find_differing_lines(versions)
+    assert differing == [{1}, {1}, {3}]
+    plain, marked = (
+        ThreeVersionsDialog(theme, "a", versions, page, differing=each) for each in ([(), (), ()], differing)
+    )
+    for shown in (plain, marked):
+        shown.show()
+    for old, new in zip(plain.views, marked.views, strict=True):
+        assert old.grab().toImage() != new.grab().toImage()
+    assert [view._labels(number) for view, number in zip(marked.views, (1, 1, 0), strict=True)] == ["2 -", "2 +", "1  "]  # type: ignore[misc]
 
 
 def test_a_comment_goes_to_the_agent_with_its_place(page: ChangesPage) -> None:
