@@ -27,6 +27,8 @@ class WrappingRow(QHBoxLayout):
     def heightForWidth(self, width: int) -> int:
         return self._place_items(QRect(0, 0, width, 0), is_moving=False)
 
+    minimumHeightForWidth = heightForWidth  # Qt's own one reads a figure that only its own heightForWidth sets.
+
     def minimumSize(self) -> QSize:
         return QSize(0, super().minimumSize().height())
 

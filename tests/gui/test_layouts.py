@@ -4,7 +4,7 @@ import shiboken6
 from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.layouts import build_row, clear_layout
 from helix_desktop.gui.theme import Theme
 
 
@@ -22,3 +22,19 @@ def test_what_stood_in_a_layout_is_gone_and_so_is_what_stood_in_those_inside(the
     assert [label.isVisible() for label in labels] == [False, False]
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     assert [shiboken6.isValid(label) for label in labels] == [False, False]
+
+
+def test_a_row_that_wraps_needs_the_height_of_its_lines(theme: Theme) -> None:
+    """Qt's own least height of such a row was whatever stood in memory, and dialogs scrolled at random."""
+    for _ in range(50):
+        owner = QWidget()
+        labels = [QLabel("words " * 4, owner) for _ in range(3)]
+        row = build_row(*labels, owner=owner, margins=4, spacing=6, wraps=True)
+        line = labels[0].sizeHint().height()
+        wide, narrow = 3 * labels[0].sizeHint().width() + 20, labels[0].sizeHint().width() + 8
+        assert (row.minimumHeightForWidth(wide), row.heightForWidth(wide)) == (line + 8, line + 8)
+        assert (row.minimumHeightForWidth(narrow), row.heightForWidth(narrow)) == (3 * line + 20, 3 * line + 20)
+        owner.resize(narrow, 400)
+        owner.show()
+        assert len({label.y() for label in labels}) == 3
+        assert len({label.x() for label in labels}) == 1

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QFrame, QSplitter, QWidget
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import CatalogueFigures, EntryFilter, EntryRow
+from helix_desktop.engine.search_query import split_filters, stem_of_word
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache import entry_tasks
@@ -108,7 +109,7 @@ class CachePage(QWidget):
         self.bar.reset_filters()
         self.bar.set_conversations(conversations())
         self.table.cells.needles = ()
-        self.viewer.content_view.lines.highlight_matches("")
+        self.viewer.content_view.lines.highlight_matches(())
         self.clear_and_reload_entries()
 
     def _select_newest_entry(self, _: object = None) -> None:
@@ -188,9 +189,11 @@ class CachePage(QWidget):
     def _show_search_hits(self, text: str, found: Sequence[EntrySearchHit]) -> None:
         if text != self._query:
             return
-        self.table.cells.needles = tuple(word.lower() for word in text.split() if len(word) > 1)
+        words = re.findall(r"[^\s\"]+", split_filters(text.lower())[0])
+        forms = (form for word in words for form in (word, stem_of_word(word)))
+        self.table.cells.needles = tuple(dict.fromkeys(form for form in forms if len(form) > 1 or not form.isascii()))
         self.model.show_search_hits(found)
-        self.viewer.content_view.lines.highlight_matches(text)
+        self.viewer.content_view.lines.highlight_matches(self.table.cells.needles)
         places = format_count(len(found), "{n} matching entry", "{n} matching entries")
         self._show_figures(f"“{text}”: {places}")
         if found:
@@ -206,7 +209,7 @@ class CachePage(QWidget):
     def _clear_search_hits(self) -> bool:
         """All entries again in place of what a search found; False where none was shown."""
         self.table.cells.needles = ()
-        self.viewer.content_view.lines.highlight_matches("")
+        self.viewer.content_view.lines.highlight_matches(())
         if not self.model.shows_search_hits:
             return False
         self.model.show_search_hits(None)

@@ -7,6 +7,7 @@ from typing import Any
 
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QStackedWidget, QWidget
 
+from helix_desktop.engine.hidden_characters import mark_text
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.fleet import fleet_rows
@@ -82,7 +83,8 @@ class FleetDialog(TransientDialog):
         self._filter = widgets.build_line_edit(words, words, page)
         columns = ((tr("State"), 150), (tr("Task"), 0), (tr("Workspace"), 130), (tr("Agent"), 80), (tr("Where"), 130),
                    (tr("Now"), 260), (tr("Age"), 100), (tr("Cost"), 80))  # fmt: skip
-        self._task_list = FleetList(tr("Tasks"), columns, page, figures=[len(columns) - 1])
+        words = tr("To give an agent work, choose New task….")
+        self._task_list = FleetList(tr("Tasks"), columns, page, [len(columns) - 1], words)
         self._task_list.currentItemChanged.connect(lambda _now, _before: self._show_chosen_task())
         self._task_list.itemDoubleClicked.connect(lambda _item, _column: self._open_chosen_conversation())
         self._filter.textChanged.connect(self._task_list.filter_fleet_rows)
@@ -91,15 +93,17 @@ class FleetDialog(TransientDialog):
         return page
 
     def _build_detail(self, page: QWidget) -> QWidget:
-        card = widgets.build_surface(page, "card")
+        card = self._card = widgets.build_surface(page, "card")
         self._title, self._detail = build_plain_label("", "heading", card), build_plain_label("", "", card)
+        self._exact = build_plain_label("", "mono", card)
+        self._exact.setFont(self._theme.monospaced_font())  # It draws every sign by itself.
         self._open = build_push_button(tr("Open conversation"), card, self._open_chosen_conversation)
         self._stop = build_push_button(tr("Stop"), card, self._stop_chosen_task)
         self._retry = build_push_button(tr("Run again"), card, self._retry_chosen_task)
         self._allow = build_push_button("", card, look="primary")
         self._allow.clicked.connect(lambda: self._retry_chosen_task(self._chosen_task()[2]["asked"]))
         head = build_row((self._title, 1), self._open, self._stop, self._retry, self._allow, spacing=8)
-        build_column(head, self._detail, owner=card, margins=(16, 12, 16, 12), spacing=8)
+        build_column(head, self._detail, self._exact, owner=card, margins=(16, 12, 16, 12), spacing=8)
         return card
 
     def _show_fleet(self, found: Sequence[Figures]) -> None:
@@ -117,6 +121,7 @@ class FleetDialog(TransientDialog):
         trouble = [f"{one['name']}: {translate_sentences(one['trouble'])}" for one in found if "trouble" in one]
         self._show_trouble("\n".join(trouble))
         self._show_chosen_task()
+        self._update_list_buttons()
 
     def _is_stopped(self) -> bool:
         return any(one.get("is_stopped") for one in self._found)
@@ -126,10 +131,13 @@ class FleetDialog(TransientDialog):
 
     def _show_chosen_task(self) -> None:
         state, _, task = self._chosen_task()
-        title = task.get("text", tr("To give an agent work, choose New task…."))
-        self._title.setText(make_safe_text(title[:LONGEST_TEXT]))
-        words = [fleet_rows.describe_task_reason(state, task) if task else "", task.get("answer", "")[:LONGEST_TEXT]]
-        self._detail.setText(make_safe_text("\n".join(filter(None, words))))
+        self._card.setVisible(bool(task))
+        self._title.setText(make_safe_text(task.get("text", "")[:LONGEST_TEXT]))
+        why, exact = fleet_rows.describe_task_reason(state, task) if task else ("", "")
+        words = filter(None, (why, task.get("answer", "")[:LONGEST_TEXT]))
+        for label, text in ((self._detail, make_safe_text("\n".join(words))), (self._exact, mark_text(exact))):
+            label.setText(text)
+            label.setVisible(bool(text))
         self._open.setEnabled(bool(task.get("conversation")))
         self._stop.setVisible(state in ("running", "waiting", "needs_you"))
         self._retry.setVisible(state in ("failed", "cancelled"))
@@ -175,36 +183,34 @@ class FleetDialog(TransientDialog):
         new = build_push_button(tr("New schedule…"), self, self._ask_for_schedule)
         self._switch = build_push_button(tr("Turn off"), self, self._switch_chosen_schedule)
         self._remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
-        self._schedule_list.currentItemChanged.connect(lambda _now, _before: self._update_schedule_buttons())
         return self._build_list_page(self._schedule_list, build_row(new, 1, self._switch, self._remove, spacing=8))
 
     def _build_conversations_page(self) -> QWidget:
         columns = ((tr("State"), 150), (tr("Conversation"), 0), (tr("Workspace"), 130), (tr("Agent"), 110), (tr("Copy of"), 110),
                    (tr("Changed files"), 200), (tr("Also changed in other copies"), 260), (tr("Cost"), 80))  # fmt: skip
-        self._conversation_list = FleetList(tr("Conversations"), columns, self)
+        about = tr("Conversations that are running or that work in a copy of the repository are listed here.")
+        self._conversation_list = FleetList(tr("Conversations"), columns, self, empty=about)
         self._conversation_list.itemActivated.connect(lambda _item, _column: self._open_listed_conversation())
         for bench in self._desk.opened_workbenches():
             self._run_fleet_work(bench.copies.relist_changed_files(""))
-        about = tr("Conversations that are running or that work in a copy of the repository are listed here.")
-        hint = build_plain_label(about, "faint", self)
-        show = build_push_button(tr("Open conversation"), self, self._open_listed_conversation)
-        return self._build_list_page(self._conversation_list, build_row((hint, 1), show))
+        self._show = build_push_button(tr("Open conversation"), self, self._open_listed_conversation)
+        return self._build_list_page(self._conversation_list, build_row(1, self._show))
 
     def _open_listed_conversation(self) -> None:
         workspace, _, conversation = self._conversation_list.chosen_row().partition(" ")
-        if conversation:
-            self._open_conversation(workspace, conversation)
-            self.accept()
+        self._open_conversation(workspace, conversation)
+        self.accept()
 
     def _build_workers_page(self) -> QWidget:
         columns = ((tr("Worker"), 260), (tr("Workspace"), 180), (tr("Tasks"), 100), (tr("State"), 0))
         self._worker_list = FleetList(tr("Workers"), columns, self)
-        here = build_push_button(tr("Run waiting tasks on this computer"), self, self._do_tasks_here)
-        drain = build_push_button(tr("Finish and exit"), self, self._drain_chosen_worker)
-        return self._build_list_page(self._worker_list, build_row(1, here, drain, spacing=8))
+        self._here = build_push_button(tr("Run waiting tasks on this computer"), self, self._do_tasks_here)
+        self._drain = build_push_button(tr("Finish and exit"), self, self._drain_chosen_worker)
+        return self._build_list_page(self._worker_list, build_row(1, self._here, self._drain, spacing=8))
 
     def _build_list_page(self, shown: FleetList, below: QHBoxLayout) -> QWidget:
         page = QWidget(self)
+        shown.currentItemChanged.connect(lambda _now, _before: self._update_list_buttons())
         build_column((shown, 1), below, owner=page, margins=0, spacing=12)
         return page
 
@@ -212,11 +218,18 @@ class FleetDialog(TransientDialog):
         def show_schedules(found: list[WorkSchedule]) -> None:
             self._schedules = found
             self._schedule_list.show_rows({one.id: fleet_rows.schedule_cells(one, self._names) for one in found})
-            self._update_schedule_buttons()
+            self._update_list_buttons()
 
         self._run_fleet_work(asyncio.to_thread(read_schedules, self._places.data), show_schedules)
 
-    def _update_schedule_buttons(self) -> None:
+    def _update_list_buttons(self) -> None:
+        """Enables those that can act on what is chosen."""
+        workspace, _, worker = self._worker_list.chosen_row().partition(" ")
+        own = next((one for one in self._found if one["workspace"] == workspace), {})
+        self._drain.setEnabled(worker in own.get("workers", ()) and worker not in own["draining"])
+        self._here.setEnabled(any(one.get("lost") or one.get("waiting") for one in self._found))
+        self._show.setEnabled(bool(self._conversation_list.chosen_row()))
+        self._all.setEnabled(any("trouble" not in one for one in self._found))
         chosen = next((one for one in self._schedules if one.id == self._schedule_list.chosen_row()), None)
         for button in (self._switch, self._remove):
             button.setEnabled(chosen is not None)
@@ -256,8 +269,7 @@ class FleetDialog(TransientDialog):
 
     def _drain_chosen_worker(self) -> None:
         workspace, _, worker = self._worker_list.chosen_row().partition(" ")
-        if worker:
-            self._run_fleet_work(self._fleet.change_tasks(workspace, lambda tasks: tasks.notes.drain_workers(worker)))
+        self._run_fleet_work(self._fleet.change_tasks(workspace, lambda tasks: tasks.notes.drain_workers(worker)))
 
     def _do_tasks_here(self) -> None:
         for one in self._found:

@@ -15,7 +15,7 @@ from helix_desktop.gui.shared.list_row_model import RowTree
 from helix_desktop.gui.shared.running_states import describe_running_state
 from helix_desktop.gui.shared.setting_fields import FieldDeclaration
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
-from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
@@ -33,9 +33,14 @@ class FleetList(RowTree):
     """
 
     def __init__(
-        self, name: str, columns: Sequence[tuple[str, int]], parent: QWidget, figures: Sequence[int] = ()
+        self,
+        name: str,
+        columns: Sequence[tuple[str, int]],
+        parent: QWidget,
+        figures: Sequence[int] = (),
+        empty: str = "",
     ) -> None:
-        super().__init__(parent)
+        super().__init__(parent, empty)
         self._items: dict[str, QTreeWidgetItem] = {}
         self._figures, self._widths = figures, [width for _, width in columns]
         self.setAccessibleName(name)
@@ -127,11 +132,11 @@ def list_task_rows(found: Sequence[Figures]) -> dict[str, tuple[str, Figures, Fi
     return rows
 
 
-def describe_task_reason(state: str, task: Figures) -> str:
-    """Why it is in its state; of one that goes on, not why it once stopped."""
+def describe_task_reason(state: str, task: Figures) -> tuple[str, str]:
+    """Why it is in its state, and exactly what it asks to do; of one that goes on, not why it once stopped."""
     goes_on = state == "running" or (state == "waiting" and task["asked"])
-    why, between, exact = ("" if goes_on else task["why"]).partition("\n\n")
-    return f"{translate_sentences(why)}{between}{exact}"
+    why, _, exact = ("" if goes_on else task["why"]).partition("\n\n")
+    return translate_sentences(why), exact
 
 
 def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
@@ -143,7 +148,7 @@ def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
     if task["worker"] in one["lost"]:
         where = tr("{worker} (not responding)", worker=where)
     again = state == "running" and task["claims"] > 1 and not task["asked"]  # With a permission, it only goes on.
-    now = describe_task_reason(state, task) or (tr("attempt {n}", n=task["claims"]) if again else "")
+    now = describe_task_reason(state, task)[0] or (tr("attempt {n}", n=task["claims"]) if again else "")
     text, now = (" ".join(words.split())[:LONGEST_CELL] for words in (task["text"], now))
     words = [states[state], text, one["name"], task["agent"] or tr("agent"), where or NOTHING, now]
     cost = format_dollars(task["cost"]) if task["cost"] else NOTHING
@@ -201,7 +206,8 @@ def schedule_cells(schedule: WorkSchedule, names: Mapping[str, str]) -> list[str
 def summarise_fleet(found: Sequence[Figures]) -> list[tuple[str, str, str]]:
     """Title, figure and what belongs to it, for each of the four cards."""
     sound = [one for one in found if "tasks" in one]
-    count = {state: str(sum(one["tasks"][state.replace("_", "-")] for one in sound)) for state in DOT_BY_STATE}
+    figures = {state: sum(one["tasks"][state.replace("_", "-")] for one in sound) for state in DOT_BY_STATE}
+    count = {state: format_number(figure) for state, figure in figures.items()}
     workers = format_count(sum(len(one["workers"]) for one in sound), "on {n} worker", "on {n} workers")
     stopped = tr("no task starts until you resume the fleet") if any(one["is_stopped"] for one in sound) else ""
     ended = tr("{done} done, {failed} failed", done=count["done"], failed=count["failed"])

@@ -21,7 +21,7 @@ from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort, Prov
 from helix_desktop.gui.sentence_translation import translate_sentences
 from helix_desktop.gui.shared.widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import set_widget_look
-from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.translation import format_count, format_number, tr
 
 MODEL_BUTTONS_PER_SERVER = 6  # For a local server, at most this many models get a button each.
 DEMO_MODEL = "demo/demo"
@@ -122,7 +122,7 @@ class ConnectPanel(QWidget):
                     words = f"{words} · {tr('{window} tokens', window=format_token_count(model.window))}"
                 self._add_local_model_button(words, provider, model.name)
             if len(models) > MODEL_BUTTONS_PER_SERVER:
-                words = tr("All {n} models of {server}…", n=len(models), server=provider.title)
+                words = tr("All {n} models of {server}…", n=format_number(len(models)), server=provider.title)
                 self._add_local_model_button(words, provider, "")
 
     def _add_local_model_button(self, words: str, provider: ProviderChoice, model: str) -> None:

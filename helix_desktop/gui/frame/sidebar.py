@@ -17,7 +17,7 @@ from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 WIDTH = 252
@@ -189,9 +189,9 @@ class Sidebar(QWidget):
         trashed = sum(row.trashed for row in self._rows)
         self._back.setVisible(bool(self._shown_place))
         self._archive.setVisible(bool(archived) and self._shown_place != "archived")
-        self._archive.setText(tr("Archive · {n}", n=archived))
+        self._archive.setText(tr("Archive · {n}", n=format_number(archived)))
         self._trash.setVisible(bool(trashed) and self._shown_place != "trashed")
-        self._trash.setText(tr("Trash · {n}", n=trashed))
+        self._trash.setText(tr("Trash · {n}", n=format_number(trashed)))
         self._empty_trash_link.setVisible(bool(trashed) and self._shown_place == "trashed")
 
     def _text_for_empty_list(self) -> str:

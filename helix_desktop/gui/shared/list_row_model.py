@@ -56,24 +56,26 @@ class RowPainter(QStyledItemDelegate):
 
 class RowTree(QTreeWidget):
     """A tree or table that shows which row has the keyboard: Qt marks a cell, which the style sheet
-    leaves out. While it is empty, it says so, and the keyboard passes it by.
+    leaves out. While it is empty, it says so, or what `empty` says, and the keyboard passes it by.
     """
 
-    def __init__(self, parent: QWidget) -> None:
+    def __init__(self, parent: QWidget, empty: str = "") -> None:
         super().__init__(parent)
+        self._empty_words = empty or tr("This list is empty.")
         for changed in (self.model().rowsInserted, self.model().rowsRemoved, self.model().modelReset):
             changed.connect(self._describe_emptiness)
         self._describe_emptiness()
 
     def _describe_emptiness(self) -> None:
         is_empty = self.topLevelItemCount() == 0
-        self.setAccessibleDescription(tr("This list is empty.") if is_empty else "")
+        self.setAccessibleDescription(self._empty_words if is_empty else "")
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus if is_empty else Qt.FocusPolicy.StrongFocus)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
         if words := self.accessibleDescription():
-            QPainter(self.viewport()).drawText(self.viewport().rect(), Qt.AlignmentFlag.AlignCenter, words)
+            how = Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap
+            QPainter(self.viewport()).drawText(self.viewport().rect(), how, words)
 
     def drawRow(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         super().drawRow(painter, option, index)

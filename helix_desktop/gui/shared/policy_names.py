@@ -2,7 +2,7 @@
 
 from helix_desktop.engine.context_policy import PRESETS, Policy
 from helix_desktop.engine.messages import ContextKind
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import format_percent, tr
 
 FoldThreshold = tuple[str, ContextKind, float]  # What happens, the kind of its result, and the share of the window.
 
@@ -23,9 +23,9 @@ def list_fold_thresholds(chosen: Policy) -> list[FoldThreshold]:
     observe, reflect, handover = chosen.observation_share, chosen.reflection_share, chosen.handover_share
     found: list[FoldThreshold] = []
     if chosen.observation:
-        found.append((tr("observe {share}%", share=round(100 * observe)), ContextKind.OBSERVATIONS, observe))
-        found.append((tr("reflect {share}%", share=round(100 * reflect)), ContextKind.OBSERVATIONS, reflect))
+        found.append((tr("observe {share}", share=format_percent(observe)), ContextKind.OBSERVATIONS, observe))
+        found.append((tr("reflect {share}", share=format_percent(reflect)), ContextKind.OBSERVATIONS, reflect))
     if chosen.handover != "off":
-        words = tr("handover document at {share}%", share=round(100 * handover))
+        words = tr("handover document at {share}", share=format_percent(handover))
         found.append((words, ContextKind.HANDOVER, handover))
     return found

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.widgets import build_plain_label, build_surface
-from helix_desktop.gui.translation import tr
+from helix_desktop.gui.translation import format_percent
 
 Value = bool | int | float | str
 ValueListener = Callable[[Value], object]
@@ -139,7 +139,7 @@ def _build_value_widget(declared: FieldDeclaration, changed: ValueListener, pare
         number.setSingleStep(5 if times > 1 else 1)
         number.setRange(declared.least * times, declared.most * times)
         number.setSpecialValueText(declared.unset)
-        number.setSuffix(tr("{n}%", n="") if times > 1 else f" {declared.unit}" if declared.unit else "")
+        number.setSuffix(_unit_suffix("%" if times > 1 else declared.unit))
         number.setValue(value * times)
         number.setKeyboardTracking(False)
         number.valueChanged.connect(lambda chosen: changed(chosen / times))
@@ -175,10 +175,14 @@ def _build_choice_field(declared: FieldDeclaration, changed: ValueListener, pare
 def _set_number_range(whole: QSpinBox, declared: FieldDeclaration) -> None:
     largest = 2**31 - 1
     whole.setRange(max(int(declared.least), -largest), min(int(declared.most) if declared.most else largest, largest))
-    whole.setSuffix(tr("{n}%", n="") if declared.unit == "%" else f" {declared.unit}" if declared.unit else "")
+    whole.setSuffix(_unit_suffix(declared.unit))
     whole.setSpecialValueText(declared.unset)
     whole.setGroupSeparatorShown(True)
     whole.setSingleStep(max(10 ** (len(str(abs(int(declared.value)))) - 2), 1))
+
+
+def _unit_suffix(unit: str) -> str:
+    return format_percent(0).lstrip("0") if unit == "%" else f" {unit}" if unit else ""
 
 
 def build_field_row(declared: FieldDeclaration, changed: ValueListener, parent: QWidget) -> QWidget:

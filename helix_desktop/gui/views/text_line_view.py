@@ -51,7 +51,7 @@ class TextLineView(TextSurface):
         self._laid: OrderedDict[int, QTextLayout] = OrderedDict()
         self._runs: dict[int, list[Run]] = {}
         self._colouring: Iterator[tuple[int, Run]] = iter(())
-        self._needle = ""
+        self._needles: Sequence[str] = ()
         self._by_line = False
         self._widest = 0.0
         self._slices = QTimer(self, interval=0)
@@ -84,8 +84,8 @@ class TextLineView(TextSurface):
         self.viewport().update()
         self.selection_changed.emit()
 
-    def highlight_matches(self, needle: str) -> None:
-        self._needle = needle.lower()
+    def highlight_matches(self, needles: Sequence[str]) -> None:
+        self._needles = needles
         self.viewport().update()
 
     def scroll_to_line(self, number: int) -> None:
@@ -188,7 +188,7 @@ class TextLineView(TextSurface):
         x = self._gutter_width - self.horizontalScrollBar().value()
         painter.save()
         painter.setClipRect(QRectF(self._gutter_width - 2, 0, self.viewport().width(), self.viewport().height()))
-        marks = TextMarks(selected, find_needle_spans(self._needle, layout.text()))
+        marks = TextMarks(selected, find_needle_spans(self._needles, layout.text()))
         layout.draw(painter, QPointF(x, y), self._ink.overlay_formats(marks))
         painter.restore()
         painter.setFont(self._ink.mono)
@@ -273,9 +273,11 @@ class TextLineView(TextSurface):
             bar.setValue(round(y + 2 * self._line_height) - self.viewport().height() + self._ink.scaled_pixels(10))
 
 
-def find_needle_spans(needle: str, text: str) -> tuple[tuple[int, int], ...]:
-    found = re.finditer(f"(?={re.escape(needle)})", text.lower()) if needle else ()
-    return tuple((match.start(), len(needle)) for match in itertools.islice(found, 100))
+def find_needle_spans(needles: Sequence[str], text: str) -> tuple[tuple[int, int], ...]:
+    """Where each of these words stands, whatever its case; the longest word counts first."""
+    pattern = "|".join(map(re.escape, sorted(needles, key=len, reverse=True)))
+    found = re.finditer(pattern, text, re.IGNORECASE) if pattern else ()
+    return tuple((match.start(), len(match[0])) for match in itertools.islice(found, 100))
 
 
 def split_runs_by_line(runs: Iterator[Run], lines: Sequence[str]) -> Iterator[tuple[int, Run]]:

@@ -131,7 +131,15 @@ def test_a_hash_jumps_and_words_are_searched(page: CachePage, catalogue: MemoryC
     settle()
     assert page.model.rowCount() == 1
     assert page._figures_label.text() == "“upgrade_is_fair”: 1 matching entry"
-    assert page.viewer.content_view.lines._needle == "upgrade_is_fair"
+    lines = page.viewer.content_view.lines
+    assert list(lines._needles) == ["upgrade_is_fair"]
+    page._query = 'tool:read_file "upgrade is" Fairness x'
+    page._show_search_hits(page._query, [])
+    assert list(lines._needles) == ["upgrade", "upgrad", "is", "fairness", "fair"], (
+        "each word is marked, and its other forms"
+    )
+    page._query = "upgrade_is_fair"
+    page._show_search_hits("upgrade_is_fair", [])
     QTest.keyClick(page.bar.field, Qt.Key.Key_Escape)
     page.search_hash_or_text("")
     assert page.model.rowCount() == 305

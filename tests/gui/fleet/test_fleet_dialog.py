@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QFont, QFontInfo
 from PySide6.QtWidgets import QComboBox, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QWidget
 
 from helix_desktop import program_folders
@@ -210,9 +211,14 @@ def test_a_task_that_needs_the_user_says_exactly_what_it_would_do(
     why = "The task needs your permission: Run a command.\n\ngit push --force\ngit gc"
     dialog._show_fleet([{**FOUND[0], "needs_you": [task(3, "needs-you", why=why, asked="run_command")]}])
     choose(dialog, "Task 3")
-    assert dialog._detail.text() == why
+    assert dialog._detail.text() == "The task needs your permission: Run a command."
+    assert dialog._exact.text() == "git push --force\ngit gc"
+    assert dialog._exact.font().isFeatureSet(QFont.Tag.fromString("liga")), "what is allowed is drawn sign by sign"
+    assert QFontInfo(dialog._exact.font()).fixedPitch()
+    choose(dialog, "Task 5")
+    assert not dialog._exact.isVisible()
     (row,) = dialog._task_list.findItems("Task 3", Qt.MatchFlag.MatchExactly, 1)
-    assert row.text(5) == "The task needs your permission: Run a command. git push --force git gc"
+    assert row.text(5) == "The task needs your permission: Run a command."
 
 
 def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
@@ -244,6 +250,36 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
         ("drain", "w1", "build 2.1"),
         ("here", "w1"),
     ]
+
+
+def test_only_what_can_act_on_what_is_chosen_is_enabled(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    dialog, _, _, _parent = opened(theme, doing, places)
+    buttons = dialog._drain, dialog._here, dialog._show, dialog._all
+    assert [each.isEnabled() for each in buttons] == [True, True, True, True]
+    leaving = {**FOUND[0], "draining": ["build 2.1", "old 1.1"], "lost": [], "waiting": []}
+    dialog._show_fleet([leaving])
+    assert [each.isEnabled() for each in buttons] == [False, False, True, True]
+    dialog._show_fleet([FOUND[1]])
+    dialog._conversation_list.show_rows({})
+    dialog._update_list_buttons()
+    assert [each.isEnabled() for each in buttons] == [False, False, False, False]
+    unable = {**FOUND[0], "workers": {}, "lost": [], "unable": ["old: It lacks a program."]}
+    dialog._show_fleet([unable])
+    assert dialog._worker_list.chosen_row() == "w1 old: It lacks a program."
+    assert not dialog._drain.isEnabled()
+
+
+def test_an_empty_page_says_once_what_to_do(theme: Theme, doing: BackgroundRunner, places: ProgramFolders) -> None:
+    dialog, _, _, _parent = opened(theme, doing, places)
+    dialog._show_fleet([])
+    assert dialog._task_list.accessibleDescription() == "To give an agent work, choose New task…."
+    assert not dialog._card.isVisible()
+    dialog._conversation_list.show_rows({})
+    words = dialog._conversation_list.accessibleDescription()
+    assert words.startswith("Conversations that are running")
+    assert words not in {label.text() for label in dialog.findChildren(QLabel)}
 
 
 def test_a_task_is_given_and_the_chosen_row_stays_chosen(

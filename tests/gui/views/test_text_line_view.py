@@ -83,8 +83,14 @@ def test_a_huge_line_costs_little_and_is_copied_whole(view: TextLineView) -> Non
 
 def test_marks_stand_where_the_text_is(view: TextLineView) -> None:
     view.show_text_lines(["a Needle and a needle"])
-    view.highlight_matches("needle")
-    assert find_needle_spans("needle", "a Needle and a needle") == ((2, 6), (15, 6))
+    view.highlight_matches(("needle",))
+    assert find_needle_spans(("needle",), "a Needle and a needle") == ((2, 6), (15, 6))
+    assert find_needle_spans(("lock", "manager", "lock_manager"), "The manager of a Lock, lock_manager") == (
+        (4, 7),
+        (17, 4),
+        (23, 12),
+    )
+    assert find_needle_spans((), "nothing is looked for") == ()
 
 
 @given(st.lists(st.text("ab", max_size=6), min_size=1, max_size=8), st.integers(0, 20), st.integers(1, 20))
