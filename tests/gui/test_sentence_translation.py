@@ -59,6 +59,7 @@ PUT_TOGETHER = {
     "{}, in several parts: {}",
     "{}, in a context of its own: {}",
     "{}, using its long window: {}",
+    "Drafts and the window's layout could not be read. Their file was kept as {}.",  # in the window, but below `tr`
 }
 
 
