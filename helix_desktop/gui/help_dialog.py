@@ -3,13 +3,13 @@
 import functools
 import re
 
-from PySide6.QtCore import QUrl
-from PySide6.QtGui import QTextDocument
-from PySide6.QtWidgets import QTextBrowser, QWidget
+from PySide6.QtCore import QStringListModel, QUrl
+from PySide6.QtGui import QKeySequence, QShortcut, QTextDocument
+from PySide6.QtWidgets import QCompleter, QTextBrowser, QWidget
 
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared.widgets import TransientDialog, build_push_button
+from helix_desktop.gui.shared.widgets import TransientDialog, build_line_edit, build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.resources import resources_folder
 
@@ -24,9 +24,39 @@ def list_help_contents() -> tuple[tuple[str, str, str], ...]:
     return tuple((file, title, about) for title, file, about in _CONTENTS_LINE.findall(text.replace("`", "")))
 
 
+@functools.cache
+def _read_page_text(file: str) -> str:
+    return (resources_folder() / "help" / file).read_text("utf-8").casefold()
+
+
+def find_help_pages(words: str) -> dict[str, str]:
+    """The pages with all these words, by their lines in the contents; those with the words in their title come first,
+    then those that have them most often.
+    """
+    wanted, ranked = words.casefold().split(), []
+    for file, title, about in list_help_contents():
+        line, text = f"{title}: {about}", _read_page_text(file)
+        places = [all(word in place for word in wanted) for place in (title.casefold(), line.casefold(), text)]
+        if any(places):
+            ranked.append((places.index(True), -sum(map(text.count, wanted)), line, file))
+    return {line: file for *_, line, file in sorted(ranked, key=lambda page: page[:2])}
+
+
 class HelpDialog(TransientDialog):
     def __init__(self, file: str, parent: QWidget) -> None:
         super().__init__(tr("Help"), parent, 880, 720)
+        self.search = build_line_edit(tr("Search the help"), tr("Search the help"), self)
+        self.search.setClearButtonEnabled(True)
+        self._found = QStringListModel(self)
+        choices = QCompleter(self._found, self)
+        choices.setCompletionMode(QCompleter.CompletionMode.UnfilteredPopupCompletion)
+        choices.activated.connect(self._open_found_page)
+        self.search.setCompleter(choices)
+        self.search.textEdited.connect(lambda words: self._found.setStringList(list(find_help_pages(words))))
+        self.search.returnPressed.connect(
+            lambda: self._open_found_page(next(iter(find_help_pages(self.search.text())), ""))
+        )
+        QShortcut(QKeySequence.StandardKey.Find, self, self.search.setFocus)
         self.page = QTextBrowser(self)
         self.page.setOpenLinks(False)
         self.page.setAccessibleName(tr("Help"))
@@ -36,8 +66,15 @@ class HelpDialog(TransientDialog):
         self.page.backwardAvailable.connect(back.setEnabled)
         contents = build_push_button(tr("Contents"), self, lambda: self.open_help_page(CONTENTS))
         buttons = build_row(back, contents, 1, build_push_button(tr("Close"), self, self.accept, "primary"))
-        build_column(self.page, buttons, owner=self, margins=(20, 16, 20, 16))
+        build_column(self.search, self.page, buttons, owner=self, margins=(20, 16, 20, 16))
         self.open_help_page(file)
+        (self.search if file == CONTENTS else self.page).setFocus()
+
+    def _open_found_page(self, line: str) -> None:
+        if file := find_help_pages("").get(line):
+            self.search.clear()
+            self.open_help_page(file)
+            self.page.setFocus()
 
     def open_help_page(self, file: str) -> None:
         self._open_page(QUrl.fromLocalFile(str(resources_folder() / "help" / file)))

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from PySide6.QtCore import QUrl
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from helix_desktop.gui import search_suggestions
 from helix_desktop.gui.frame.command_palette import match_palette_items
-from helix_desktop.gui.help_dialog import CONTENTS, HelpDialog, list_help_contents
+from helix_desktop.gui.help_dialog import CONTENTS, HelpDialog, find_help_pages, list_help_contents
 from helix_desktop.gui.theme import Theme
 from helix_desktop.resources import resources_folder
 
@@ -34,3 +35,34 @@ def test_links_lead_to_other_pages_and_back(theme: Theme) -> None:
     back.click()
     assert dialog.page.source().fileName() == CONTENTS
     assert "First steps" in dialog.page.toPlainText()
+
+
+def test_a_page_is_found_by_its_words_and_those_with_them_in_the_title_come_first(theme: Theme) -> None:
+    assert next(iter(find_help_pages("undo").values())) == "changes.md"
+    assert next(iter(find_help_pages("UNDO changes").values())) == "changes.md"
+    assert next(iter(find_help_pages("keyring").values())) == "keys.md", "only the text has this word"
+    assert find_help_pages("xylophone") == {}
+    assert set(find_help_pages("").values()) == {file for file, *_ in list_help_contents()}
+
+
+def test_the_help_is_searched_by_keyboard_alone(theme: Theme) -> None:
+    window = QWidget()
+    dialog = HelpDialog(CONTENTS, window)
+    dialog.show()
+    dialog.activateWindow()
+    assert dialog.focusWidget() is dialog.search
+    QTest.keyClicks(dialog.search, "glossary")
+    assert dialog._found.stringList()[0].startswith("Glossary: ")
+    QTest.keyClick(dialog.search, Qt.Key.Key_Return)
+    assert dialog.isVisible()
+    assert dialog.page.source().fileName() == "glossary.md"
+    assert (dialog.focusWidget(), dialog.search.text()) == (dialog.page, "")
+    QTest.keyClick(dialog.page, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
+    assert dialog.focusWidget() is dialog.search
+    QTest.keyClicks(dialog.search, "sandbox")
+    second = dialog._found.stringList()[1]
+    popup = dialog.search.completer().popup()
+    assert popup.isVisible()
+    for key in (Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Return):
+        QTest.keyClick(popup, key)
+    assert dialog.page.source().fileName() == find_help_pages("")[second]
