@@ -32,7 +32,7 @@ CONVERSATION_ID = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,80}")
 LATEST_TIME = 1e11  # A later time, in seconds since 1970, cannot be shown as a date everywhere.
 _Read = Callable[[typing.Any], object]
 _Check = Callable[[typing.Any], bool]
-_AMOUNT_LIMIT = 2**63  # SQLite stores smaller integers only.
+_AMOUNT_LIMIT = 2**40  # Millions of such numbers have a sum of 64 bits.
 _PLAIN_CHECKS: Mapping[typing.Any, _Check] = {
     str: lambda content: type(content) is str,  # Also for digests and enums, which check their text.
     bool: lambda content: type(content) is bool,
@@ -48,6 +48,13 @@ def check_time(time: typing.Any) -> float:
     if not 0 <= float(time) < LATEST_TIME:
         raise ValueError("a time is out of range")
     return float(time)
+
+
+def check_amount(amount: typing.Any) -> int:
+    """A size, or another number of things, that comes from others. ValueError where SQLite would not store it."""
+    if not 0 <= amount < _AMOUNT_LIMIT:
+        raise ValueError("a number is out of range")
+    return int(amount)
 
 
 def encode_fact(fact: Fact) -> str:
@@ -108,7 +115,10 @@ def _has_valid_fields(kind: type, body: typing.Any) -> bool:
 
 @functools.cache
 def _field_checks(kind: type) -> Sequence[tuple[str, _Check]]:
-    return [(name, _check_for_hint(hint)) for name, hint in typing.get_type_hints(kind).items()]
+    checks = {name: _check_for_hint(hint) for name, hint in typing.get_type_hints(kind).items()}
+    if "modified" in checks:  # Nanoseconds since 1970.
+        checks["modified"] = lambda content: type(content) is int and abs(content) < 2**63
+    return list(checks.items())
 
 
 def _check_for_hint(hint: typing.Any) -> _Check:

@@ -152,9 +152,10 @@ class WorkspaceActivity(QObject):
 
     def _is_working_subagent(self, conversation: str) -> bool:
         """Whether this is a sub-agent whose parent is working: its end is reported there and no news for the user."""
-        row = self.bench.conversation_row(conversation)
-        while row is not None and row.parent:
+        row, seen = self.bench.conversation_row(conversation), set[str]()
+        while row is not None and row.parent and row.id not in seen:
             if self._states.get(row.parent) in WORKING_STATES:
                 return True
+            seen.add(row.id)  # Conversations of other machines may name each other as parents.
             row = self.bench.conversation_row(row.parent)
         return False

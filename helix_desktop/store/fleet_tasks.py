@@ -363,7 +363,7 @@ class FleetTaskList:
     def _decode_row(self, row: tuple[Any, ...]) -> FleetTask:
         """Decode a task. An unreadable one counts as failed with `UNREADABLE`, and does not affect others."""
         task, state, priority, added, worker, claims, left, sealed, result = row
-        with suppress(HelixError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        with suppress(HelixError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             what = self._decode("task", task, sealed)
             order = FleetTaskOrder(**{**what, "allowed": tuple(what["allowed"])})
             came = FleetTaskResult(**self._decode("task result", task, result))

@@ -303,7 +303,8 @@ def _import_entry(
     about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
     time = fact_encoding.check_time(head["time"])
     if "collected" in head:
-        record = CacheRecord(0, 0, digest, int(head["collected"]), 0, int(head["lines"]), time, about)
+        size, lines = map(fact_encoding.check_amount, (head["collected"], head["lines"]))
+        record = CacheRecord(0, 0, digest, size, 0, lines, time, about)
         cache.store_record_without_content(record)
         return []
     incoming = cache.begin_incoming(about, time=time)

@@ -48,9 +48,11 @@ class ConversationFences:
             fence.removed.set()
 
     def find_fence(self, conversation: str) -> ConversationFence | None:
-        while self.held and conversation:
+        seen = set[str]()  # Two conversations of other machines may each name the other as its parent.
+        while self.held and conversation and conversation not in seen:
             if (fence := self.held.get(conversation)) is not None:
                 return fence
+            seen.add(conversation)
             conversation = self._parent_of(conversation)
         return None
 

@@ -78,6 +78,15 @@ def test_only_what_came_to_rest_is_settled(bench: FakeWorkbench, watched: Worksp
     ]
 
 
+def test_conversations_that_name_each_other_as_parents_do_not_hold_up_the_window(
+    bench: FakeWorkbench, watched: WorkspaceActivity
+) -> None:
+    bench.rows |= {"one": Row("one", "C", 0.0, parent="two"), "two": Row("two", "D", 0.0, parent="one")}
+    spy = QSignalSpy(watched.activity_ended)
+    tell(bench, watched, ActivityChanged("one", ConversationActivity.FAILED))
+    assert [spy.at(at)[0] for at in range(spy.count())] == ["one"]
+
+
 def test_what_becomes_of_a_sub_agent_is_no_news_while_somebody_waits_for_it(
     bench: FakeWorkbench, watched: WorkspaceActivity
 ) -> None:

@@ -200,6 +200,18 @@ async def test_an_incomplete_file_is_refused_and_leaves_nothing(
         ),
         (
             "entries.bin",
+            b'{"sha256": "%s", "collected": 9223372036854775808, "lines": 1, "time": 1, "tool": "", "source": "", "media_type": ""}\n'
+            % (b"0" * 64),
+            InvalidInput,
+        ),
+        (
+            "entries.bin",
+            b'{"sha256": "%s", "collected": 1, "lines": 9223372036854775808, "time": 1, "tool": "", "source": "", "media_type": ""}\n'
+            % (b"0" * 64),
+            InvalidInput,
+        ),
+        (
+            "entries.bin",
             b'{"sha256": "%s", "size": 1e400, "time": 1, "tool": "", "source": "", "media_type": ""}\n' % (b"0" * 64),
             InvalidInput,
         ),

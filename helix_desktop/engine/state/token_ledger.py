@@ -24,6 +24,7 @@ CLAUDE_FACTOR = 1.32  # Claude models bill this many tokens for each one we coun
 LEAST, MOST = 0.5, 3.0  # A report with a factor outside this range is ignored as a mistake.
 PRIOR_WEIGHT = 2  # The expected factor counts as much as this many reports.
 SAMPLES = 9  # The factor is learned from this many of the latest reports.
+_MOST_TOKENS = 2**40  # Reports that make no sense must not lead to sums of more than 64 bits.
 SUMMARY_PARTS = 10  # A summary is expected to take one tenth of the context window.
 Run = tuple[int, int]
 T = TypeVar("T", int, float)
@@ -110,7 +111,7 @@ class TokenLedger:
     shown: array[int] = field(default_factory=lambda: array("q", [0]))
     whole: array[int] = field(default_factory=lambda: array("q", [0]))  # Like `shown`, if nothing had been folded.
     # Like `shown`, by `ContextKind`: for each fact one number per kind, one after another.
-    kinds: array[int] = field(default_factory=lambda: array("i", [0] * len(ContextKind)))
+    kinds: array[int] = field(default_factory=lambda: array("q", [0] * len(ContextKind)))
     requests: array[int] = field(default_factory=lambda: array("q"))  # Fact numbers of replies and other requests.
     sums: dict[str, array[int]] = field(default_factory=lambda: {name: array("q", [0]) for name in COLUMNS})
     paid: array[float] = field(default_factory=lambda: array("d", [0.0]))
@@ -247,7 +248,8 @@ class TokenLedger:
     def _append_running_sums(self, seq: int, usage: facts.Usage, **more: int) -> None:
         self.requests.append(seq)
         for name, column in self.sums.items():
-            column.append(column[-1] + (usage.cache_read if name == "read" else more.get(name, 0)))
+            tokens = usage.cache_read if name == "read" else more.get(name, 0)
+            column.append(column[-1] + max(-_MOST_TOKENS, min(tokens, _MOST_TOKENS)))
         self.paid.append(self.paid[-1] + usage.cost)
 
 

@@ -253,7 +253,7 @@ class ConversationTimeline:
         """The kinds of context on top of each other: the highest is the whole view."""
         heights = list(accumulate(self.history.record.ledger.kinds_shown(newest_seq)))
         counted = heights[-1] or 1
-        return [tokens if at == len(heights) - 1 else height * tokens // counted for at, height in enumerate(heights)]
+        return [*(max(0, min(height * tokens // counted, tokens)) for height in heights[:-1]), tokens]
 
     def _add_fold_to_event(self, recorded: facts.Recorded, fact: facts.Folded) -> None:
         event = self._event_of_batch.get(fact.batch) if fact.batch else None

@@ -21,7 +21,6 @@ NOTHING = bytes(32)  # Stands for "no fact before" in a conversation's chain of 
 MOST_FACTS_IN_SEGMENT = 4_096  # A segment with this many facts is never rewritten.
 MOST_SEGMENT_BYTES = 64 << 20  # Bytes. Another machine's row must not decompress to more.
 _NOT_OURS = (ValueError, KeyError, TypeError, OverflowError, RecursionError)  # What an unknown row may raise.
-_NUMBER_LIMIT = 2**53  # No conversation has more facts. SQLite stores no number beyond 64 bits.
 _LEAST = 32  # A segment with fewer facts is rewritten together with the next facts.
 
 
@@ -118,12 +117,6 @@ def _check_conversation_id(text: str) -> str:
     return text
 
 
-def _check_number(number: int) -> int:
-    if not 0 <= number < _NUMBER_LIMIT:
-        raise ValueError("a number is out of range")
-    return int(number)
-
-
 def _fact_from_row(conversation: str, seq: int, row: str) -> StoredFact:
     written, fact = row.split("\t", 1)
     time = fact_encoding.check_time(written)
@@ -144,13 +137,13 @@ def decode_head(content: bytes) -> HeadContents:
         if body["head"] > VERSION:
             raise _newer_version_error()
         segments = tuple(
-            FactSegment(bytes.fromhex(name), _check_number(first), _check_number(last))
+            FactSegment(bytes.fromhex(name), fact_encoding.check_amount(first), fact_encoding.check_amount(last))
             for name, first, last in body["segments"]
         )
-        names = _check_conversation_id(body["conversation"]), str(body["machine"])
+        names = _check_conversation_id(body["conversation"]), str(body["machine"])[:200]
         chain = bytes.fromhex(body["chain"])
-        generation, is_removed = _check_number(body["generation"]), bool(body["gone"])
-        return HeadContents(*names, _check_number(body["last"]), chain, segments, generation, is_removed)
+        generation, is_removed = fact_encoding.check_amount(body["generation"]), bool(body["gone"])
+        return HeadContents(*names, fact_encoding.check_amount(body["last"]), chain, segments, generation, is_removed)
     except _NOT_OURS as error:
         raise JournalCorrupt("The shared data of a conversation cannot be read.", remedy=_REMEDY) from error
 

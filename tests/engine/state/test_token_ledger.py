@@ -9,6 +9,7 @@ from helix_desktop.engine.facts import (
     ConversationStarted,
     Excluded,
     Fact,
+    Folded,
     FoldKind,
     ModelReplied,
     ModelRole,
@@ -84,6 +85,15 @@ def test_a_step_without_a_report_counts_as_what_was_counted_times_the_factor(sto
     assert talk.state.record.ledger.request_tokens(talk.state.seq) == round(
         talk.state.record.ledger.shown[-2] * talk.state.record.ledger.billing_factor("m", talk.state.seq)
     )
+
+
+def test_figures_of_another_machine_that_make_no_sense_keep_no_conversation_from_opening() -> None:
+    most = 2**40 - 1
+    talk = told(UserSaid((Text("x", most),)), reply(1, 1), UserSaid((Text("y", 1),)))
+    talk.add(Folded("f", FoldKind.MARKER, Span(1, 1), "x", 1, most))
+    for _ in range(3):
+        talk.add(reply(1, most))
+    assert savings(talk).sent == 3 * most + 1
 
 
 def test_requests_of_strategies_are_sent_and_save_nothing() -> None:

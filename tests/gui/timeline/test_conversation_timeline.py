@@ -14,6 +14,7 @@ from helix_desktop.engine.facts import (
     ConversationStarted,
     Decided,
     DocumentEdited,
+    Fact,
     FilesChanged,
     Folded,
     FoldKind,
@@ -21,11 +22,13 @@ from helix_desktop.engine.facts import (
     Origin,
     PartRef,
     Purpose,
+    Recorded,
     Refolded,
     Rewound,
     Spent,
     Stop,
     Stored,
+    SystemSet,
     Text,
     ToolCall,
     ToolReturned,
@@ -259,3 +262,14 @@ def test_a_long_list_has_a_row_for_what_follows_each_other(written: Written) -> 
     rows = group_timeline_events(story_of(written).events)
     assert [len(row.made_folds) for row in rows] == [0, 3, 1, 1, 40]
     assert rows[-1].last_time - rows[-1].time == 39 * 60
+
+
+def test_token_counts_that_make_no_sense_are_drawn_within_the_chart() -> None:
+    most = 2**40 - 1
+    replied = ModelReplied((Text("y", 1),), "m", Stop.END, Usage(input=most))
+    facts: list[Fact] = [SystemSet("x", most), UserSaid((Text("x", 1 - most),)), replied]
+    recorded = [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(facts, 1)]
+    story = ConversationTimeline()
+    story.read_all_facts(recorded)
+    for heights in zip(*story.layers, strict=True):
+        assert all(0 <= height <= heights[-1] for height in heights[:-1]), heights

@@ -255,11 +255,16 @@ def as_encoded(tasks: FleetTaskList, task: str, **fields: object) -> bytes:
     )
 
 
-@pytest.mark.parametrize("damage", ["bytes", "newer", "type", "number", "time", "state", "id"])
+@pytest.mark.parametrize("damage", ["bytes", "newer", "type", "number", "large", "time", "state", "id"])
 async def test_a_task_that_cannot_be_read_stops_no_other(tasks: FleetTaskList, damage: str) -> None:
     """A bit that was lost, a newer version, the store's operator, or somebody with the key."""
     bad, good = await tasks.add_fleet_tasks([NewFleetTask(order("bad")), NewFleetTask(order("good"))])
-    fields: dict[str, dict[str, object]] = {"newer": {"field": 1}, "type": {"text": 5}, "number": {"budget": "all"}}
+    fields: dict[str, dict[str, object]] = {
+        "newer": {"field": 1},
+        "type": {"text": 5},
+        "number": {"budget": "all"},
+        "large": {"budget": 10**400},
+    }
     change = {
         "bytes": ("sealed = %s WHERE id = %s", b"damaged", bad),
         "time": ("added = %s WHERE id = %s", math.inf, bad),
