@@ -146,9 +146,11 @@ def _describe_outcome(call: ToolCall, result: ToolResult | None, say: Say) -> st
     if result is None:
         return say("`{name}` returned no result.", name=call.name)
     figures = {"lines": len(result.text.splitlines()), "characters": len(result.text)}
-    told = (
-        "`{name}` returned {lines} lines, {characters} characters." if result.ok else "`{name}` failed: {lines} lines."
-    )
+    told = "`{name}` returned {lines} lines, {characters} characters."
+    if figures["lines"] == 1:
+        told = "`{name}` returned {lines} line, {characters} characters."
+    if not result.ok:
+        told = "`{name}` failed: {lines} line." if figures["lines"] == 1 else "`{name}` failed: {lines} lines."
     return f"{say(told, name=call.name, **figures)}\n\n{_fence_first_lines(result.text)}"
 
 

@@ -290,3 +290,10 @@ async def test_the_choice_about_large_outputs_can_be_read() -> None:
 async def test_a_request_for_nothing_known_is_answered() -> None:
     assert words(await reply_to(user("ready?"), purpose=Purpose.TEST))
     assert words(await reply_to(user(""), purpose=Purpose.TITLE)) == "A demonstration"
+
+
+async def test_one_line_is_called_so() -> None:
+    call = ToolCall("demo_00000001", "list_files", "{}")
+    for text, told in (("one", "returned 1 line, 3 characters"), ("one\ntwo", "returned 2 lines, 7 characters")):
+        reply = await reply_to(user("list"), assistant(call), user(ToolResult(call.id, text)))
+        assert told in words(reply)

@@ -125,17 +125,20 @@ class ChangesUndo(QObject):
         def show_undo_dialog(plan: Sequence[PlannedUndo]) -> None:
             compare = partial(self._compare_three_versions, redo=redo)
             dialog = UndoChangesDialog(self._theme, title or tr("Undo"), files, plan, compare, self._button, redo=redo)
-            dialog.accepted.connect(lambda: self._undo_confirmed(files, dialog.choices_by_path, undoes))
+            again = tr("Undo") if redo else ""
+            dialog.accepted.connect(lambda: self._undo_confirmed(files, dialog.choices_by_path, undoes, again))
             dialog.open()
 
         self._run_undo_work(changes.plan_undo(files), then=show_undo_dialog)
 
-    def _undo_confirmed(self, files: Sequence[FileChange], choices: dict[str, str], undoes: Sequence[int]) -> None:
+    def _undo_confirmed(
+        self, files: Sequence[FileChange], choices: dict[str, str], undoes: Sequence[int], again: str
+    ) -> None:
         if self._changes is not None:
             work = self._changes.undo_file_changes(
                 files, conversation=self._conversation, choices=choices, undoes=undoes
             )
-            self._run_undo_work(work, then=self._report_undone)
+            self._run_undo_work(work, then=partial(self._report_undone, again=again))
 
     def _compare_three_versions(self, planned: PlannedUndo, *, redo: bool) -> None:
         if (changes := self._changes) is not None:

@@ -44,7 +44,7 @@ class UndoChangesDialog(widgets.TransientDialog):
         if conflicts:
             column.addWidget(self._build_conflict_list(conflicts, compare), 1)
         note = widgets.build_plain_label(
-            tr("Git's HEAD and index are not changed. You can undo this restore on this page."), "small", self
+            tr("Git's HEAD and index are not changed. You can take this back afterwards."), "small", self
         )
         column.addWidget(note)
         column.addStretch(0 if conflicts else 1)

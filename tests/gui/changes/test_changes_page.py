@@ -100,6 +100,10 @@ def test_what_was_undone_can_be_redone_from_the_notice_and_undone_again(
         assert buttons[-1]["button"] == button
         buttons[-1]["act"]()
         assert changes.now["src/a.py"] == content
+    page.undo.plan_and_confirm_undo(changes._files(), redo=True)
+    asked = next(each for each in page.findChildren(UndoChangesDialog) if each.isVisible())
+    asked.accept()
+    assert buttons[-1]["button"] == "Undo", "what was redone can be undone"
 
 
 def test_the_question_tells_what_goes_and_a_redo_speaks_of_the_undo(page: ChangesPage, theme: Theme) -> None:
