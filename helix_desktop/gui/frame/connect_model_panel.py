@@ -42,10 +42,11 @@ class ConnectPanel(QWidget):
         self.setProperty("look", "plain")
         self._local_server_buttons = build_column(spacing=4)
         self._search_label = build_plain_label(tr("Looking for model servers on this computer…"), "muted", self)
+        form = self._build_key_form()
         self._status_label = build_plain_label("", "muted", self)
         self._key_places = KeyPlaceButtons(self)
         self._key_places.chosen.connect(self._set_key_place_and_test)
-        form = self._build_key_form()
+        self._on_provider_chosen()
         words = tr("Use the built-in demo (a script, not a language model)")
         demo = build_push_button(words, self, lambda: self.chosen.emit(DEMO_MODEL), "link", wraps=True)
         heading = self._build_panel_heading
@@ -91,7 +92,6 @@ class ConnectPanel(QWidget):
         form.addRow(tr("Address"), self._address)
         form.addRow(tr("Key"), row)
         self._form = form
-        self._on_provider_chosen()
         return form
 
     def _on_provider_chosen(self) -> None:
