@@ -16,7 +16,7 @@ from helix_desktop.atomic_files import ensure_private_folder, write_file_atomica
 from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
 
 if TYPE_CHECKING:  # To import these would take as long as the first paint.
-    from concurrent.futures import Executor, Future
+    from concurrent.futures import Executor
 
     from helix_desktop.engine.forgotten_text_forms import TextForms
 
@@ -78,16 +78,18 @@ class WindowMemory(QObject):
 
     def write_memory_file(self) -> None:
         """Returns when the file is on the disk; the old one stays whole until the new one is."""
-        self._write_on_thread().result()
+        self._write_on_thread().shutdown()
+        self._writer = None  # A thread that waits for more would keep the program from ending.
 
-    def _write_on_thread(self) -> "Future[None]":
+    def _write_on_thread(self) -> "Executor":
         """One write after another, because the disk may take longer than the window may wait."""
         from helix_desktop import concurrency
 
         self._timer.stop()
         self._writer = self._writer or concurrency.create_thread_pool("window's memory", threads=1)
         content = json.dumps(self._values, ensure_ascii=False, indent=1).encode("utf-8", "replace")
-        return self._writer.submit(_write_or_log_why_not, self._file, content)
+        self._writer.submit(_write_or_log_why_not, self._file, content)
+        return self._writer
 
     def _read_memory_file(self) -> dict[str, object]:
         try:
