@@ -12,8 +12,8 @@ from typing import Any
 
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.mcp_host.hosted_server import HostedServer, McpServerDependencies
-from helix_desktop.mcp_host.server_config import ServerConfig, parse_pasted_text, parse_server_table
+from helix_desktop.mcp_client.hosted_server import HostedServer, McpServerDependencies
+from helix_desktop.mcp_client.server_config import ServerConfig, parse_pasted_text, parse_server_table
 from helix_desktop.secrets import (
     Addressee,
     McpServerSecret,

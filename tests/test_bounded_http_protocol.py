@@ -83,4 +83,4 @@ def test_every_server_of_the_program_reads_headers_through_it() -> None:
         for node in ast.walk(ast.parse(file.read_text("utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("uvicorn.Config", "uvicorn.run", "Config")
     }
-    assert calls == {("gateway/gateway_server.py", True), ("context_server/mcp_over_http.py", True)}
+    assert calls == {("gateway/gateway_server.py", True), ("mcp_server/mcp_over_http.py", True)}

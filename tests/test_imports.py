@@ -30,8 +30,8 @@ def test_a_window_without_a_model_carries_nothing_for_requests() -> None:
         "window_start",
         "desktop.window_program",
         "desktop.provider_administration",
-        "desktop.installation_care",
-        "gui.window_services",
+        "desktop.settings_backend",
+        "gui.dialogs_and_notifications",
         "workbench.all_workbenches",
     ]
     heavy = {"httpx", "mcp", "keyring", "rich", "click"}
@@ -49,8 +49,8 @@ def test_a_window_started_by_the_desktop_waits_for_nothing_of_the_commands() -> 
 
 
 def test_an_agent_waits_for_nothing_of_the_tools_before_the_first_answer_over_mcp() -> None:
-    names = ["commands.mcp_command", "token_counting", "tools.grep", "context_server.cache_mcp_server"]
-    names += ["context_server.mcp_over_console", "context_server.cache_operations", "commands.workspace_access"]
+    names = ["commands.mcp_command", "token_counting", "tools.grep", "mcp_server.cache_mcp_server"]
+    names += ["mcp_server.mcp_over_console", "mcp_server.cache_operations", "commands.workspace_access"]
     needless = {
         "jsonschema",
         "httpx",

@@ -47,8 +47,8 @@ BUILT = {"eval", "__import__", "compile"}  # code made of text could name anythi
 # Libraries that start programs themselves, and why that is no way in.
 LIBRARIES = {
     "keyring": "on macOS and Windows it calls the system; on Linux it speaks to a bus. It starts nothing",
-    "mcp": "its transport for servers starts them; mcp_host/process_transport.py takes its place",
-    "uvicorn": "with workers or reload it starts processes; gateway and context_server use neither",
+    "mcp": "its transport for servers starts them; mcp_client/process_transport.py takes its place",
+    "uvicorn": "with workers or reload it starts processes; gateway and mcp_server use neither",
     "watchfiles": "run_process and awatch_process start one; only awatch and what it waits with are used",
     "obstore": "credentials of a cloud can name a program; they are given to it by value",
     "PySide6": "QProcess and QDesktopServices; the window alone has it, and gui/deep_links.py alone opens something",

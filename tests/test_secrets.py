@@ -476,8 +476,8 @@ def test_nothing_else_reads_a_keyring_or_makes_up_a_name() -> None:
             "commands/provider_command.py",
             "installation_checks.py",
         },
-        "McpServerSecret": {"mcp_host/server_config.py"},
-        "McpSignIn": {"mcp_host/server_config.py"},
+        "McpServerSecret": {"mcp_client/server_config.py"},
+        "McpSignIn": {"mcp_client/server_config.py"},
         "SharedStoreKey": {
             "store/workspace_link.py",
             "workbench/shared_store_setup.py",

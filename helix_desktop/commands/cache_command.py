@@ -10,7 +10,7 @@ from pathlib import Path
 from helix_desktop.commands import Options, Subparsers, format_local_minute, workspace_access
 from helix_desktop.commands.workspace_access import add_workspace_verb, print_result
 from helix_desktop.console import Console
-from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
+from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import format_things
 from helix_desktop.store.stored_workspace import StoredWorkspace

@@ -26,9 +26,9 @@ from helix_desktop.processes.starter import open_page
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
-    from helix_desktop.context_server.cache_operations import ContextShelf
     from helix_desktop.engine.digest import Digest
     from helix_desktop.engine.session import Session
+    from helix_desktop.mcp_server.cache_operations import ContextShelf
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
 TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
@@ -75,14 +75,14 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
     """Answer MCP requests about this workspace and no other, until the caller goes away."""
     # In threads, because these imports take half a second, which would freeze an open window.
     for name in ("cache_mcp_server", "mcp_over_console", "mcp_over_http")[: 2 if arguments.http is None else 3]:
-        await asyncio.to_thread(importlib.import_module, f"helix_desktop.context_server.{name}")
-    from helix_desktop.context_server import cache_mcp_server, mcp_over_console
+        await asyncio.to_thread(importlib.import_module, f"helix_desktop.mcp_server.{name}")
+    from helix_desktop.mcp_server import cache_mcp_server, mcp_over_console
 
     server = cache_mcp_server.build_cache_server(build_context_shelf(workspace, arguments.places))
     if arguments.http is None:
         await mcp_over_console.serve_mcp_over_console(server, console.read_input, console.write_output)
         return 0
-    from helix_desktop.context_server import mcp_over_http
+    from helix_desktop.mcp_server import mcp_over_http
 
     async def print_server_address(port: int) -> None:
         await console.print_line(f"http://{mcp_over_http.HOST}:{port}{mcp_over_http.PATH}")
@@ -94,7 +94,7 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
 
 def build_context_shelf(workspace: StoredWorkspace, where: program_folders.ProgramFolders) -> ContextShelf:
     from helix_desktop import token_counting
-    from helix_desktop.context_server.cache_operations import ContextShelf
+    from helix_desktop.mcp_server.cache_operations import ContextShelf
     from helix_desktop.tools.grep import grep_entry_lines
 
     async def run_task_command(words: Sequence[str]) -> Any:
@@ -150,7 +150,7 @@ async def _compact_with_fast_model(
 async def sign_in_to_server(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Signs in within the process that has the workspace open, so that its running server uses the new token."""
     from helix_desktop import workbench
-    from helix_desktop.mcp_host.hosted_server import McpConnectionState
+    from helix_desktop.mcp_client.hosted_server import McpConnectionState
 
     name = arguments.server
 
@@ -172,7 +172,7 @@ async def sign_in_to_server(arguments: argparse.Namespace, workspace: StoredWork
 
 
 def run_install_for_client(arguments: argparse.Namespace) -> int:
-    from helix_desktop.context_server import client_configuration
+    from helix_desktop.mcp_server import client_configuration
     from helix_desktop.workbench import conversation_relay
 
     if arguments.write and not arguments.client:

@@ -145,9 +145,9 @@ class WindowProgram:
             return
         self._tasks.spawn_task(glibc_memory.return_free_memory(), name="freed memory")
         desk_module = await asyncio.to_thread(importlib.import_module, "helix_desktop.workbench.all_workbenches")
-        from helix_desktop.desktop.installation_care import InstallationCare
         from helix_desktop.desktop.provider_administration import ProviderAdministration
-        from helix_desktop.gui import window_services
+        from helix_desktop.desktop.settings_backend import InstallationCare
+        from helix_desktop.gui import dialogs_and_notifications
         from helix_desktop.resident.agent_routes import AgentRoutes
         from helix_desktop.secrets import SecretStorage
 
@@ -162,7 +162,7 @@ class WindowProgram:
             desk.configured, secrets, desk.connections, lambda: self._settings.change_setting(KEYS_IN_FILE, True)
         )
         keeping = InstallationCare(self._where, secrets)
-        self._front = window_services.WindowServices(
+        self._front = dialogs_and_notifications.WindowServices(
             self.window, connecting, keeping, self._where.tour_folder, self._tasks.spawn_task
         )
         self.window.set_workspaces_and_start(desk)

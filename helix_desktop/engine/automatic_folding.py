@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from helix_desktop.engine import context_usage, document_writer, facts, fold_economics
+from helix_desktop.engine import context_usage, facts, fold_document_writer, fold_economics
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
 from helix_desktop.engine.large_outputs import OutputAdmission
 from helix_desktop.engine.marker_folding import PartClearer
@@ -70,12 +70,14 @@ class FoldSteward:
         self._clock, self._spawn = services.clock, services.spawn
         cache, tokens, models = services.cache, services.tokens, services.models
         self._contents = ViewContents(cache)
-        self._writer = document_writer.DocumentWriter(conversation, cache, tokens, self._clock, models, self._contents)
+        self._writer = fold_document_writer.DocumentWriter(
+            conversation, cache, tokens, self._clock, models, self._contents
+        )
         self._sweeping = PartClearer(conversation, cache, tokens)
         self._admission = OutputAdmission(conversation, cache, tokens, models, self._contents)
         self._flying: asyncio.Task[object] | None = None
         self._flying_plan: FoldPlan | None = None
-        self._ready: document_writer.WrittenDocument | None = None
+        self._ready: fold_document_writer.WrittenDocument | None = None
         self._pause: asyncio.TimerHandle | None = None
         self._planner = FoldPlanner(conversation, services.clock)
         # Set by the session. The reference is weak because the session holds this steward.
@@ -163,7 +165,7 @@ class FoldSteward:
         if self._flying is not None:
             remedy = "Wait for the current fold to finish, or stop it."
             raise ActionRefused("A fold is already in progress.", remedy=remedy)
-        reading = document_writer.gather_material(plan, self.current_situation())
+        reading = fold_document_writer.gather_material(plan, self.current_situation())
         if kind is facts.FoldKind.TRUNCATION:
             written = await self._writer.write_truncation(reading, self.conversation.new_fold_name(kind))
             return await self.append_written_fold(written)
@@ -301,7 +303,7 @@ class FoldSteward:
                 self._start_fold(plan)
 
     def _start_fold(self, plan: FoldPlan) -> None:
-        reading = document_writer.gather_material(plan, self.current_situation())
+        reading = fold_document_writer.gather_material(plan, self.current_situation())
         name = f"{plan.kind.value} of {self.conversation.id}"
         try:
             self._flying = self._spawn(self._prepare_fold_document(reading), name=name)
@@ -310,14 +312,16 @@ class FoldSteward:
         self._flying_plan = plan
         self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why))
 
-    async def _prepare_fold_document(self, reading: document_writer.DocumentMaterial) -> None:
+    async def _prepare_fold_document(self, reading: fold_document_writer.DocumentMaterial) -> None:
         """Write the document of a fold, as a task. Its end is reported in any case."""
         plan = reading.plan
         try:
             wait = reading.situation.policy.summary_wait
             self._ready = await self._writer.write_document(reading, self.conversation.new_fold_name(plan.kind), wait)
         except HelixError as error:
-            await self._planner.record_failure(plan.kind, error.what, document_writer.spent_on_failed_document(error))
+            await self._planner.record_failure(
+                plan.kind, error.what, fold_document_writer.spent_on_failed_document(error)
+            )
         except Exception:
             log.exception("a %s could not be written", plan.kind.value)
             await self._planner.record_failure(plan.kind, "a bug in Helix Desktop (see the log)")
@@ -333,12 +337,12 @@ class FoldSteward:
         if self._ready is None:
             later = [recorded.fact for recorded in self.conversation.state.facts[before:]]
             failures = [fact.why for fact in later if isinstance(fact, facts.FoldFailed)]
-            raise document_writer.NoDocumentWritten(
+            raise fold_document_writer.NoDocumentWritten(
                 f"Nothing was folded: {failures[-1] if failures else 'you stopped it'}"
             )
         recorded = await self.adopt_ready_fold()
         if not recorded and self._ready is None:
-            raise document_writer.NoDocumentWritten("Nothing was folded: the messages changed in the meantime")
+            raise fold_document_writer.NoDocumentWritten("Nothing was folded: the messages changed in the meantime")
         return recorded
 
     async def adopt_ready_fold(self) -> tuple[facts.Recorded, ...]:
@@ -348,7 +352,7 @@ class FoldSteward:
         ready = self._ready
         if ready is None:
             return ()
-        same = document_writer.is_material_current(ready.reading, self.conversation.state)
+        same = fold_document_writer.is_material_current(ready.reading, self.conversation.state)
         if same and ready.reading.plan.span.last >= first_seq_of_tail(self.current_situation()):
             return ()
         if not same:
@@ -364,9 +368,9 @@ class FoldSteward:
                 await self._sweeping.clear_to_markers(along.parts_to_clear(situation), along.why, batch=ready.fold.fold)
         return recorded
 
-    async def append_written_fold(self, written: document_writer.WrittenDocument) -> tuple[facts.Recorded, ...]:
+    async def append_written_fold(self, written: fold_document_writer.WrittenDocument) -> tuple[facts.Recorded, ...]:
         def make_facts(_: int) -> tuple[facts.Fact, ...]:
-            same = document_writer.is_material_current(written.reading, self.conversation.state)
+            same = fold_document_writer.is_material_current(written.reading, self.conversation.state)
             return (*written.spent, *((written.fold,) if same else ()))
 
         recorded = await self.conversation.append_facts_from(make_facts)

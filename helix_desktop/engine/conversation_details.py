@@ -5,7 +5,7 @@ Critical details are demands, prohibitions and figures of the user, decisions, f
 commands that fail or work, open tasks, lessons, and what an agent reports. They appear word for word in the
 document with their seq, as far as there is room, and only they are counted. All details are in one cache
 entry that the document names, followed by an index of the names, paths and addresses in what is covered,
-each once (`document_writer.py`). A later handover takes them over without reading the facts again.
+each once (`fold_document_writer.py`). A later handover takes them over without reading the facts again.
 """
 
 import json

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from helix_desktop.engine.context_usage import estimate_billed_tokens, reserved_tokens
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.document_writer import (
+from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning, Span
+from helix_desktop.engine.fold_document_writer import (
     SMALLEST,
     DocumentWriter,
     WrittenDocument,
     gather_material,
     spent_on_failed_document,
 )
-from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning, Span
 from helix_desktop.engine.marker_folding import PartClearer
 from helix_desktop.engine.messages import Block, Role
 from helix_desktop.engine.session_setup import TaskSpawner

@@ -23,7 +23,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import KnownMessages
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied
 from helix_desktop.gateway.view_entries import ViewEntries, ViewEntriesBuilder
-from helix_desktop.protocols.wire_message import Piece, PieceKind, Speaker, Wired, slice_text
+from helix_desktop.protocols.gateway_message import Piece, PieceKind, Speaker, Wired, slice_text
 from helix_desktop.providers.http_model_client import fill_in_cost
 from helix_desktop.providers.model_prices import merge_model_knowledge
 from helix_desktop.workbench import system_prompt_and_settings

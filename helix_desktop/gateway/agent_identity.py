@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from helix_desktop.json_values import text_at
-from helix_desktop.protocols.wire_message import Json
+from helix_desktop.protocols.gateway_message import Json
 
 CLAUDE, CODEX, OPENCODE, GEMINI, PI = "Claude Code", "Codex", "opencode", "Gemini CLI", "pi"
 _AGENTS = (

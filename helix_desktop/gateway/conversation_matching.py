@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.protocols.wire_message import Wired
+from helix_desktop.protocols.gateway_message import Wired
 
 LONG_HISTORY_MESSAGES = 50  # A request with more new messages is sent, without folds, before they are recorded.
 

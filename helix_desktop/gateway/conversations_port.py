@@ -7,7 +7,7 @@ from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.view_entries import Changed, Entry
-from helix_desktop.protocols.wire_message import Piece, Tool, Wired
+from helix_desktop.protocols.gateway_message import Piece, Tool, Wired
 
 
 @dataclass(frozen=True, slots=True)

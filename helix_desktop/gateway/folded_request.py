@@ -12,9 +12,9 @@ from helix_desktop.engine.prompt_cache_marks import MarkedRequest, count_equal_b
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.view_entries import As, Changed, Entry, Hidden, Part, Returned, Says, parse_hidden_messages
 from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.protocols.gateway_message import Json, PieceEdit, PieceKind, Speaker, Wired
 from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
-from helix_desktop.protocols.wire_message import Json, PieceEdit, PieceKind, Speaker, Wired
 
 NO_RESULT = "[There is no result of this call.]"
 Units = list[tuple[Json, bool]]

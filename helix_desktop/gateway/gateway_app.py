@@ -44,10 +44,10 @@ from helix_desktop.gateway.request_parsing import (
 )
 from helix_desktop.gateway.taken_out_messages import TakenOutMessages
 from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.protocols.gateway_message import SLICE, Json
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
-from helix_desktop.protocols.wire_message import SLICE, Json
 from helix_desktop.providers.http_transport import build_http_client, is_loopback
 
 log = logging.getLogger(__name__)

@@ -24,9 +24,9 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import compute_message_hashes, next_message_hash
 from helix_desktop.gateway.folded_request import PreviousBody, count_leading_instructions
 from helix_desktop.json_values import object_at
+from helix_desktop.protocols.gateway_message import SLICE, Json, Piece, RequestHead, Speaker, Wired
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
-from helix_desktop.protocols.wire_message import SLICE, Json, Piece, RequestHead, Speaker, Wired
 
 MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # The most bodies that are remembered, and their most bytes.
 MOST_BODIES_OF_SESSION = 8  # The most bodies remembered for one session, including side requests.

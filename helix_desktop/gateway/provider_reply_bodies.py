@@ -15,7 +15,7 @@ from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, Unrea
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.incremental_parsing import check_bracket_count, parse_whole_body
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
-from helix_desktop.protocols.wire_message import Json
+from helix_desktop.protocols.gateway_message import Json
 
 MOST_REPLY_BYTES = 64 << 20  # Bytes. The largest reply, compressed or not.
 MOST_REFUSAL_BYTES = 1 << 20  # Bytes. The largest refusal of a provider, decompressed.

@@ -17,8 +17,8 @@ from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
 from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
 from helix_desktop.gateway.local_conversations import UNSENT_MESSAGE, LocalAgentConversations
-from helix_desktop.gateway.process_protocol import LastSentValues, ProcessTalk, decode_line, encode_line
-from helix_desktop.protocols.wire_message import Piece, Wired
+from helix_desktop.gateway.process_messages import LastSentValues, ProcessTalk, decode_line, encode_line
+from helix_desktop.protocols.gateway_message import Piece, Wired
 from helix_desktop.workbench.open_workbench import Workbench
 
 log = logging.getLogger(__name__)

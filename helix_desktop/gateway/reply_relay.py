@@ -26,11 +26,11 @@ from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.view_entries import As, Entry, Hidden, Returned
 from helix_desktop.json_values import text_at
 from helix_desktop.protocols.event_stream import RawEventSplitter, encode_event, parse_event_data
+from helix_desktop.protocols.gateway_message import Json, Piece, PieceKind, Wired, WireReply
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from helix_desktop.protocols.provider_failures import retry_after_seconds
-from helix_desktop.protocols.wire_message import Json, Piece, PieceKind, Wired, WireReply
 
 log = logging.getLogger(__name__)
 

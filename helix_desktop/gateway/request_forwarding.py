@@ -12,7 +12,7 @@ from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.provider_reply_bodies import ProviderRefusal
 from helix_desktop.gateway.request_parsing import IncomingRequest
 from helix_desktop.gateway.request_routes import CONNECTION_HEADERS, headers_to_forward
-from helix_desktop.protocols.wire_message import SLICE
+from helix_desktop.protocols.gateway_message import SLICE
 
 LARGE_BODY_BYTES = 1 << 19  # Bytes. Larger bodies are processed in a thread and sent in slices.
 SendToAgent = Callable[[bytes | bytearray], Awaitable[None]]

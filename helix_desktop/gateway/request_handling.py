@@ -28,9 +28,9 @@ from helix_desktop.gateway.request_forwarding import RequestForwarder, run_in_th
 from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.taken_out_messages import TakenOutMessages
 from helix_desktop.json_values import text_at
+from helix_desktop.protocols.gateway_message import Json, Tool
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.protocols.protocol_table import CALL_FILTERS, WIRE_MODULES
-from helix_desktop.protocols.wire_message import Json, Tool
 
 log = logging.getLogger(__name__)
 

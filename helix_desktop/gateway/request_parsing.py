@@ -12,10 +12,10 @@ from helix_desktop.gateway.folded_request import count_leading_instructions
 from helix_desktop.gateway.incremental_parsing import BodyBytes, BodyParser, ParsedBody
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_routes import RequestRoute
+from helix_desktop.protocols.gateway_message import Json, Speaker, Tool, Wired
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.protocols.openai_responses import responses_gateway
-from helix_desktop.protocols.wire_message import Json, Speaker, Tool, Wired
 
 MOST_BODY_BYTES = 64 << 20
 # Bytes. A smaller request without tools is a side request, such as one for a title.

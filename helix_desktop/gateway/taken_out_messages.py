@@ -6,7 +6,7 @@ from helix_desktop.gateway.folded_request import build_folded_body
 from helix_desktop.gateway.incremental_parsing import BodyPieces
 from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.view_entries import As, Changed
-from helix_desktop.protocols.wire_message import Json
+from helix_desktop.protocols.gateway_message import Json
 
 NOT_SENT = (
     "Nothing was sent to the provider: you excluded part of this conversation from the context, and Helix "

@@ -11,7 +11,7 @@ from dataclasses import field
 import orjson
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.protocols.wire_message import Json
+from helix_desktop.protocols.gateway_message import Json
 
 LONGEST_EVENT = 64 << 20
 LONGEST_PARSED_EVENT = 16 << 20

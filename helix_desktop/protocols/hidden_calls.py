@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from helix_desktop.json_values import number_at, object_at
-from helix_desktop.protocols.wire_message import Json
+from helix_desktop.protocols.gateway_message import Json
 
 HIDDEN_TOOLS = frozenset({"recall_cached_content", "search_cached_content", "recall_history"})
 

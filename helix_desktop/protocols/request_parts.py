@@ -9,7 +9,7 @@ from dataclasses import replace
 from helix_desktop.engine.facts import Reasoning, ToolCall, ToolSpec
 from helix_desktop.engine.messages import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.json_values import Object, dump_json, parse_object
-from helix_desktop.protocols.wire_message import Tool
+from helix_desktop.protocols.gateway_message import Tool
 
 EMPTY_SCHEMA: Object = {"type": "object", "properties": {}}
 

@@ -17,9 +17,9 @@ from helix_desktop.store.cache_maintenance import CacheCheck, CollectResult, Ver
 from helix_desktop.store.cache_records import CHUNK, CacheRecord
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.journal_file import JournalFile
-from helix_desktop.store.live_index import WorkspaceIndex
 from helix_desktop.store.shared.shared_store_link import SharedStoreLink
 from helix_desktop.store.store_thread import StoreThread
+from helix_desktop.store.workspace_index import WorkspaceIndex
 
 __all__ = ["StoreCache", "StoreJournal", "WorkspaceIndex"]  # The three ports of an open workspace.
 

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def search_unopened(folder: Path, query: str, *, limit: int = 20) -> ClosedSearchResult:
-    """Find what `live_index.WorkspaceIndex.search_index` would. StoreFailed: the index or cache is unreadable."""
+    """Find what `workspace_index.WorkspaceIndex.search_index` would. StoreFailed: the index or cache is unreadable."""
     if not (folder / "journal.sqlite3").is_file():
         return ClosedSearchResult()  # It has no journal, so it was never opened.
     if not (folder / store_opening.INDEX).is_file():

@@ -32,7 +32,7 @@ FOLLOWING, BESIDE = 0.7, 8  # The gain for a word that follows its predecessor w
 LEAST_SHARE = 0.5  # If a place has every word, places with less than this share of them are no results.
 OLDER = 0.8  # The weight of an older output of a call whose newer output has as many of the words.
 COPY, HISTORY, LIST_OF_DETAILS = 0.3, 0.5, 0.1  # The weight of copies and lists of other content.
-HANDOVER = "handover"  # The tool that `engine/document_writer.py` names for its lists of details.
+HANDOVER = "handover"  # The tool that `engine/fold_document_writer.py` names for its lists of details.
 _COPIES = tuple(RECALLS - {ToolName.RECALL_HISTORY})
 
 

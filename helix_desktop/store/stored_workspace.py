@@ -23,7 +23,6 @@ from helix_desktop.store.cache_maintenance import CollectResult
 from helix_desktop.store.empty_trash import TrashEmptying, save_deleted_conversations
 from helix_desktop.store.index_file import StoreFeed
 from helix_desktop.store.journal_file import JournalFile
-from helix_desktop.store.live_index import WorkspaceIndex
 from helix_desktop.store.shared.conversation_heads import ConversationHeads
 from helix_desktop.store.shared.conversation_sync import ConversationSync, list_completely_stored
 from helix_desktop.store.shared.released_conversations import ReleasedConversations
@@ -32,6 +31,7 @@ from helix_desktop.store.shared.sync_state import SyncState
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.unused_content import UnusedContentRemoval
 from helix_desktop.store.workspace_export import Report, export_workspace, ignore_progress
+from helix_desktop.store.workspace_index import WorkspaceIndex
 from helix_desktop.store.workspace_lock import WorkspaceLock
 from helix_desktop.store.workspace_settings import WorkspaceConfig
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.acp_client.acp_agents import AcpAgent, find_acp_agent, list_acp_agents
-from helix_desktop.mcp_host.login_path import read_login_path
+from helix_desktop.mcp_client.login_path import read_login_path
 from helix_desktop.workbench import system_prompt_and_settings
 
 if TYPE_CHECKING:

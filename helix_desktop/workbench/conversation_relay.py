@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.context_server import client_configuration
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.session import Session
@@ -22,6 +21,7 @@ from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.histories.session_export import entries_needed_for_export
 from helix_desktop.histories.session_from_facts import list_compactions
+from helix_desktop.mcp_server import client_configuration
 from helix_desktop.processes.starter import find_program, own_program_command
 from helix_desktop.program_folders import find_program_folders
 from helix_desktop.store.stored_workspace import StoredWorkspace

@@ -17,7 +17,7 @@ from helix_desktop.store.workspace_settings import WorkspaceConfig, quote_key_pa
 from helix_desktop.tools.toolbox import ForeignTool
 
 if TYPE_CHECKING:
-    from helix_desktop.mcp_host.hosted_server import (
+    from helix_desktop.mcp_client.hosted_server import (
         HostedServer,
         McpConnectionStatus,
         McpSecret,
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
         McpServerResource,
         McpServerTool,
     )
-    from helix_desktop.mcp_host.server_config import PastedServers, ServerConfig
-    from helix_desktop.mcp_host.server_host import McpServerHost
-    from helix_desktop.mcp_host.tool_results import McpServerResult
+    from helix_desktop.mcp_client.server_config import PastedServers, ServerConfig
+    from helix_desktop.mcp_client.server_host import McpServerHost
+    from helix_desktop.mcp_client.tool_results import McpServerResult
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class WorkspaceServers:
     async def add_pasted_servers(self, text: str, name: str = "") -> PastedServers:
         """Add servers in any form people paste. Secrets are kept before anything is written."""
         await self._require_host()
-        from helix_desktop.mcp_host.server_config import parse_pasted_text
+        from helix_desktop.mcp_client.server_config import parse_pasted_text
 
         pasted = parse_pasted_text(text, name=name)
         servers = [replace(server, bound=self._workspace.id) for server in pasted.servers]
@@ -123,7 +123,7 @@ class WorkspaceServers:
     async def sign_in_at_server(self, name: str, page: Callable[[str], Awaitable[object]]) -> McpConnectionStatus:
         """The user asks to sign in to a server: `page` opens the address it names. How the server is when that is done."""
         await self.apply_server_settings()
-        from helix_desktop.mcp_host.hosted_server import McpConnectionState
+        from helix_desktop.mcp_client.hosted_server import McpConnectionState
 
         server = (await self._require_host()).find_hosted_server(name)
         if server.status.state is McpConnectionState.OFF:
@@ -159,7 +159,7 @@ class WorkspaceServers:
 
     async def _require_host(self) -> McpServerHost:
         if self._host is None:
-            host = await asyncio.to_thread(importlib.import_module, "helix_desktop.mcp_host.server_host")
+            host = await asyncio.to_thread(importlib.import_module, "helix_desktop.mcp_client.server_host")
             needs = host.hosted_server.McpServerDependencies(
                 self._secrets.read_secret,
                 self._notify_server_listeners,
@@ -172,7 +172,7 @@ class WorkspaceServers:
 
     def _readable_configs(self) -> Sequence[ServerConfig]:
         """All that can be read; `mistakes` says what is wrong with the others."""
-        from helix_desktop.mcp_host.server_config import parse_server_table
+        from helix_desktop.mcp_client.server_config import parse_server_table
 
         configs, self.mistakes = [], {}
         for name, table in self._workspace.settings.mcp.items():
@@ -213,7 +213,7 @@ class WorkspaceServers:
 
 
 def _config_of_server(settings: WorkspaceConfig, name: str) -> ServerConfig:
-    from helix_desktop.mcp_host.server_config import parse_server_table
+    from helix_desktop.mcp_client.server_config import parse_server_table
 
     table = settings.mcp.get(name)
     if table is None:

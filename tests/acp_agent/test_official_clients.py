@@ -21,7 +21,7 @@ from tests.acp_agent.editor import ROOT
 from tests.peers.chat_server import ChatServer, reply
 
 CLIENT = Path(__file__).with_name("typescript_client.mjs")
-SERVER = Path(__file__).parents[1] / "mcp_host" / "modern_server.py"
+SERVER = Path(__file__).parents[1] / "mcp_client" / "modern_server.py"
 REPLIES = [
     reply(
         "I begin.",

@@ -25,8 +25,8 @@ from typing import Any, Self
 from helix_desktop import program_folders
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import StoreBusy
+from helix_desktop.protocols.gateway_message import Piece, PieceKind, Speaker, Wired
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
-from helix_desktop.protocols.wire_message import Piece, PieceKind, Speaker, Wired
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.benchmarks.row import Figure, Row
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import plyvel
 
+from helix_desktop.engine.cache_entry_rows import EntrySort
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.entry_catalogue import EntrySort
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store.all_workspaces import AllWorkspaces

@@ -26,8 +26,8 @@ from PySide6.QtCore import QTimer
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
+from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin, ForgetResult
 from helix_desktop.errors import StoreFailed

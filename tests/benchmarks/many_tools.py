@@ -22,14 +22,14 @@ from helix_desktop import program_folders
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import ModelReplied, Text, ToolReturned, ToolsOffered, ToolSpec
 from helix_desktop.engine.session import Session
-from helix_desktop.mcp_host.hosted_server import McpConnectionState
+from helix_desktop.mcp_client.hosted_server import McpConnectionState
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.tools.tools_on_demand import OnDemandTools, ToolFinder
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.rules_and_skills import ProjectInUse
-from tests.mcp_host.world import SCRIPT
+from tests.mcp_client.world import SCRIPT
 from tests.peers.anthropic_billing import Cache
 from tests.peers.anthropic_server import AnthropicServer, reply
 from tests.peers.peer import Answer, Seen

@@ -50,7 +50,7 @@ COVERED_BY: Mapping[
     "protocols/reply_reader.py": ("protocols/openai_chat/test_chat_client.py",),
     "histories/program_names.py": ("gui/test_answer_author.py",),
     "gateway/taken_out_messages.py": ("gateway/test_taken_out.py",),
-    "protocols/openai_chat/chat_completions_reply.py": ("protocols/openai_chat/test_chat_client.py",),
+    "protocols/openai_chat/chat_reply_reader.py": ("protocols/openai_chat/test_chat_client.py",),
     "store/shared/postgres_heads.py": ("store/shared/test_conversation_heads.py",),
     "store/shared/postgres_pool.py": ("store/shared/test_postgres_rows.py",),
     "tools/changes/known_folders.py": ("tools/changes/test_checkpoints.py",),

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
+from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
 from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store.all_workspaces import AllWorkspaces

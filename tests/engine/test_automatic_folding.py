@@ -12,7 +12,6 @@ import pytest
 
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.automatic_folding import TO_WRITE
-from helix_desktop.engine.document_writer import NoDocumentWritten
 from helix_desktop.engine.facts import (
     BreakerClosed,
     ConversationStarted,
@@ -34,6 +33,7 @@ from helix_desktop.engine.facts import (
     Text,
     Unfolded,
 )
+from helix_desktop.engine.fold_document_writer import NoDocumentWritten
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.session_setup import TurnLimits
 from helix_desktop.engine.strategies.handover import SECTIONS, TITLE

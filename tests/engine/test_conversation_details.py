@@ -19,8 +19,8 @@ from helix_desktop.engine.conversation_details import (
     find_missing_details,
 )
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.document_writer import format_details_entry
 from helix_desktop.engine.facts import FileChanged
+from helix_desktop.engine.fold_document_writer import format_details_entry
 from tests.engine.agent import Words
 
 

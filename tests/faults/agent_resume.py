@@ -23,8 +23,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from helix_desktop.protocols.gateway_message import PieceKind
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
-from helix_desktop.protocols.wire_message import PieceKind
 from tests.benchmarks.gateway_clients import KEY, SHELLS, _names, installed
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 

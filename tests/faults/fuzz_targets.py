@@ -22,7 +22,7 @@ from helix_desktop.gui.transcript.markdown_blocks import (
 )
 from helix_desktop.gui.transcript.markdown_chunks import split_markdown_chunks
 from helix_desktop.histories import history_reading as histories
-from helix_desktop.mcp_host import server_config as mcp_config
+from helix_desktop.mcp_client import server_config as mcp_config
 from helix_desktop.protocols.anthropic.anthropic_client import AnthropicMessages
 from helix_desktop.protocols.event_stream import EventStreamParser
 from helix_desktop.protocols.gemini.gemini_client import GeminiProtocol

@@ -28,7 +28,7 @@ from helix_desktop.gateway.conversations_port import Arrival, Replied
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.view_entries import As
 from helix_desktop.protocols.anthropic import anthropic_gateway
-from helix_desktop.protocols.wire_message import Tool
+from helix_desktop.protocols.gateway_message import Tool
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.workbench import all_workbenches
 from helix_desktop.workbench.open_workbench import Workbench

@@ -17,11 +17,11 @@ from typing import Any
 
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import HelixError
-from helix_desktop.mcp_host.hosted_server import McpConnectionState, McpServerTool
-from helix_desktop.mcp_host.server_config import ServerConfig
+from helix_desktop.mcp_client.hosted_server import McpConnectionState, McpServerTool
+from helix_desktop.mcp_client.server_config import ServerConfig
 from tests.faults.mcp_hosted import arguments_for
-from tests.mcp_host.test_oauth_sign_in import Browser
-from tests.mcp_host.world import hosting
+from tests.mcp_client.test_oauth_sign_in import Browser
+from tests.mcp_client.world import hosting
 
 SECONDS = 20.0
 

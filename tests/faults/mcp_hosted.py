@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.mcp_host.hosted_server import McpConnectionState
-from helix_desktop.mcp_host.server_config import ServerConfig
-from tests.mcp_host.world import Here, hosting
+from helix_desktop.mcp_client.hosted_server import McpConnectionState
+from helix_desktop.mcp_client.server_config import ServerConfig
+from tests.mcp_client.world import Here, hosting
 from tests.tools.world import world
 
 

@@ -21,10 +21,10 @@ from collections import Counter
 from pathlib import Path
 
 from helix_desktop.errors import HelixError
-from helix_desktop.mcp_host.hosted_server import McpConnectionState
-from helix_desktop.mcp_host.server_config import ServerConfig
+from helix_desktop.mcp_client.hosted_server import McpConnectionState
+from helix_desktop.mcp_client.server_config import ServerConfig
 from tests.faults.store_report import report
-from tests.mcp_host.world import SCRIPT, Here, hosting, strange
+from tests.mcp_client.world import SCRIPT, Here, hosting, strange
 
 WAYS = (
     "well", "hang at start", "hang at list", "fail at start", "hang at call", "die", "large", "rubbish", "many", "changing",

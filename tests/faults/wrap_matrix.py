@@ -34,8 +34,8 @@ from types import MappingProxyType
 from typing import Any
 
 from helix_desktop import concurrency
+from helix_desktop.protocols.gateway_message import PieceKind
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
-from helix_desktop.protocols.wire_message import PieceKind
 from tests.benchmarks.gateway_clients import BEGINS, CLAUDE_WINDOW, GOES_ON, HIDDEN, KEY, PACKAGES, Work, installed
 from tests.faults.store_report import report
 from tests.peers.agent_provider import Asked, Block, Provider, Says

@@ -38,7 +38,7 @@ from helix_desktop.gateway.folded_request import are_all_unchanged
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.view_entries import As, Changed
 from helix_desktop.protocols.anthropic import anthropic_gateway
-from helix_desktop.protocols.wire_message import Piece, PieceKind, Wired
+from helix_desktop.protocols.gateway_message import Piece, PieceKind, Wired
 from helix_desktop.workbench.open_workbench import Workbench
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
 from tests.peers.agent_provider import WRITERS, Calls, Says

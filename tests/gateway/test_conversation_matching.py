@@ -14,7 +14,7 @@ from helix_desktop.gateway.conversation_matching import (
     next_message_hash,
 )
 from helix_desktop.protocols.anthropic import anthropic_gateway
-from helix_desktop.protocols.wire_message import Wired
+from helix_desktop.protocols.gateway_message import Wired
 
 
 def said(*texts: str) -> list[Wired]:

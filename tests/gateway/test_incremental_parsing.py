@@ -26,8 +26,8 @@ from helix_desktop.gateway.incremental_parsing import (
     read_values_of_list,
 )
 from helix_desktop.gateway.view_entries import As, Entry, Says
+from helix_desktop.protocols.gateway_message import SLICE, Wired
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
-from helix_desktop.protocols.wire_message import SLICE, Wired
 from tests.gateway.written import bodies, dumped, units
 
 

@@ -54,8 +54,8 @@ from helix_desktop.gateway.local_conversations import (
 )
 from helix_desktop.gateway.view_entries import As, Changed
 from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.protocols.gateway_message import SLICE, Piece, PieceKind, Speaker, Wired
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
-from helix_desktop.protocols.wire_message import SLICE, Piece, PieceKind, Speaker, Wired
 from tests.conftest import Expect
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
 from tests.gateway.running import PROTOCOLS, Agent

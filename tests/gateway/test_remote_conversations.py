@@ -23,7 +23,7 @@ from helix_desktop.gateway import gateway_workspaces, remote_conversations
 from helix_desktop.gateway.conversations_port import AskAgentModel, Replied
 from helix_desktop.gateway.folded_request import are_all_unchanged
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
-from helix_desktop.gateway.process_protocol import MOST_HELD_VALUES, LastSentValues, decode_line, encode_line
+from helix_desktop.gateway.process_messages import MOST_HELD_VALUES, LastSentValues, decode_line, encode_line
 from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
 from helix_desktop.protocols.anthropic import anthropic_gateway
 from helix_desktop.secrets import SecretStorage

@@ -31,8 +31,8 @@ from helix_desktop.gateway.request_forwarding import RequestForwarder
 from helix_desktop.gateway.request_parsing import IncomingRequest, ParsedRequest, parse_incoming_request
 from helix_desktop.gateway.request_routes import parse_route
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
+from helix_desktop.protocols.gateway_message import Piece, PieceKind
 from helix_desktop.protocols.protocol_table import CALL_FILTERS, WIRE_MODULES
-from helix_desktop.protocols.wire_message import Piece, PieceKind
 from tests.conftest import Expect
 from tests.gateway.running import PROTOCOLS, TOOL, Agent, running
 from tests.peers.agent_provider import WRITERS, Asked, Block, Calls, Provider, Raw, Says, Thinks

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.gateway import request_forwarding
-from helix_desktop.protocols.wire_message import SLICE
+from helix_desktop.protocols.gateway_message import SLICE
 
 
 @settings(max_examples=25, deadline=None)

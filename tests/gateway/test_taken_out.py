@@ -20,8 +20,8 @@ from helix_desktop.gateway.folded_request import build_folded_body
 from helix_desktop.gateway.incremental_parsing import MOST_LEVELS
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.protocols.gateway_message import PieceKind
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
-from helix_desktop.protocols.wire_message import PieceKind
 from tests.conftest import Expect
 from tests.faults.gateway_histories import _nobody, bench
 from tests.gateway.running import PROTOCOLS, Agent

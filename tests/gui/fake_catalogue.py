@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from helix_desktop.engine.cache_entry_rows import CatalogueFigures, EntryFilter, EntryRow, EntrySort, EntryUse
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.entry_catalogue import CatalogueFigures, EntryFilter, EntryRow, EntrySort, EntryUse
 from helix_desktop.engine.ports import EntryOrigin, ForgetResult, SearchHit
 from helix_desktop.errors import NotFound
 from tests.gui import story

@@ -35,7 +35,7 @@ from helix_desktop.gui.settings.installation_port import (
 )
 from helix_desktop.gui.workbench_types import ConnectedAgents, Workbench, Workbenches
 from helix_desktop.installation_checks import DoctorFinding, DoctorFindingState
-from helix_desktop.mcp_host.hosted_server import McpServerResource
+from helix_desktop.mcp_client.hosted_server import McpServerResource
 from helix_desktop.tools.home_access import OPENINGS
 
 ANTHROPIC = ProviderChoice("anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True)

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from helix_desktop.engine.entry_catalogue import EntrySort
+from helix_desktop.engine.cache_entry_rows import EntrySort
 from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import (
     Attachment,

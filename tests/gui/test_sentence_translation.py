@@ -29,7 +29,7 @@ from tests.gui import below, story
 
 LANGUAGES = [name for name in program_settings.LANGUAGES if name != "en"]
 NOT_SHOWN = {  # what the window shows nothing of
-    "window_start.py", "cli.py", "acp_agent", "commands", "console.py", "context_server", "desktop", "gui", "running_instance.py",
+    "window_start.py", "cli.py", "acp_agent", "commands", "console.py", "mcp_server", "desktop", "gui", "running_instance.py",
     "engine/content_recall.py",  # a tool's answers, for the model
     "replay/stand_in_model.py",
     "store/memory_stores.py",  # the same sentences as the journal and the cache

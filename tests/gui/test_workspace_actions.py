@@ -12,11 +12,11 @@ from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLabel, QMessa
 
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.dialogs_and_notifications import WindowServices
 from helix_desktop.gui.frame.progress_dialog import ProgressDialog
 from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.window_services import WindowServices
 from tests.gui.fake_desk import FakeDesk, now
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
 

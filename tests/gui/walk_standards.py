@@ -27,7 +27,7 @@ from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
 from tests.gui.hands import allow, click, key, press, type_
 from tests.gui.walk_context import shown
-from tests.mcp_host.world import SCRIPT
+from tests.mcp_client.world import SCRIPT
 from tests.peers.chat_server import ChatServer, reply
 from tests.peers.peer import Answer, Pause, Seen
 from tests.soak.driven import HOME, drive, until

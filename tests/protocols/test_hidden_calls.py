@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
+from helix_desktop.protocols.gateway_message import PieceKind
 from helix_desktop.protocols.hidden_calls import HiddenCallFilter, add_earlier_output, sum_output
 from helix_desktop.protocols.protocol_table import CALL_FILTERS
-from helix_desktop.protocols.wire_message import PieceKind
 from tests.gateway.running import PROTOCOLS, WIRES
 from tests.peers.agent_provider import WRITERS, Block, Calls, Says, Thinks
 

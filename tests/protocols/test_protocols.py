@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.gateway.request_handling import recall_tools_to_add
+from helix_desktop.protocols.gateway_message import PieceEdit, PieceKind
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
-from helix_desktop.protocols.wire_message import PieceEdit, PieceKind
 from tests.gateway.written import FIELDS, bodies
 from tests.peers.agent_provider import WRITERS, Calls, Says
 

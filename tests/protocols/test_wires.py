@@ -10,11 +10,11 @@ import pytest
 
 from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.protocols.anthropic import anthropic_gateway
+from helix_desktop.protocols.gateway_message import Piece, PieceEdit, PieceKind, Speaker, Tool, Wired
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.openai_chat import chat_gateway
 from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS
-from helix_desktop.protocols.wire_message import Piece, PieceEdit, PieceKind, Speaker, Tool, Wired
 
 TEXT, CALL, RESULT = PieceKind.TEXT, PieceKind.CALL, PieceKind.RESULT
 REASONING, IMAGE, OTHER = PieceKind.REASONING, PieceKind.IMAGE, PieceKind.OTHER

@@ -17,7 +17,7 @@ from helix_desktop.tools.permission import ActionEffect, PermissionMode, ToolAct
 from helix_desktop.tools.tools_on_demand import RequestHeadRoom
 from helix_desktop.workbench import Workbench
 from tests.engine.agent import ScriptedModel, calls, says
-from tests.mcp_host.world import SCRIPT
+from tests.mcp_client.world import SCRIPT
 from tests.tools.test_tools_on_demand import Servers, box_of
 from tests.tools.test_tools_on_demand import call as called
 from tests.tools.test_tools_on_demand import here as here  # noqa: PLC0414

@@ -17,20 +17,20 @@ from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session_events import Event, QuestionAsked
 from helix_desktop.errors import InvalidInput
-from helix_desktop.mcp_host.hosted_server import McpConnectionState
+from helix_desktop.mcp_client.hosted_server import McpConnectionState
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import Addressee, SecretKeeper, SecretStorage
 from helix_desktop.store import workspace_settings
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.mcp_servers import WorkspaceServers
 from tests.conftest import Expect
-from tests.mcp_host.signing_server import signing
-from tests.mcp_host.test_oauth_sign_in import Browser
-from tests.mcp_host.world import SCRIPT
+from tests.mcp_client.signing_server import signing
+from tests.mcp_client.test_oauth_sign_in import Browser
+from tests.mcp_client.world import SCRIPT
 from tests.peers.chat_server import ChatServer, reply
 from tests.scripted_tour import ClockWithoutPauses
 
-SERVER = Path(__file__).parents[1] / "mcp_host" / "modern_server.py"
+SERVER = Path(__file__).parents[1] / "mcp_client" / "modern_server.py"
 PASTED = json.dumps({"mcpServers": {"modern": {"command": sys.executable, "args": [str(SERVER)]}}})
 
 

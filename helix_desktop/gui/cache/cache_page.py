@@ -7,8 +7,8 @@ from PySide6.QtCore import QByteArray, Qt, QTimer, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFrame, QSplitter, QWidget
 
+from helix_desktop.engine.cache_entry_rows import CatalogueFigures, EntryFilter, EntryRow
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.entry_catalogue import CatalogueFigures, EntryFilter, EntryRow
 from helix_desktop.engine.search_query import split_filters, stem_of_word
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner

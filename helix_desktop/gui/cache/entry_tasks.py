@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from PySide6.QtCore import QObject
 
 from helix_desktop.atomic_files import ReplacementFile
-from helix_desktop.engine.entry_catalogue import EntryFilter, EntryRow, EntrySort
+from helix_desktop.engine.cache_entry_rows import EntryFilter, EntryRow, EntrySort
 from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import HelixError, InvalidInput, StoreFailed
 from helix_desktop.gui.background_runner import BackgroundRunner

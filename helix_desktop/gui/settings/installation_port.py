@@ -1,4 +1,4 @@
-"""Through these the settings and the tour reach the rest of the program; `desktop/installation_care.py` has them."""
+"""Through these the settings and the tour reach the rest of the program; `desktop/settings_backend.py` has them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

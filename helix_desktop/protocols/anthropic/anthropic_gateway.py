@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at, value_at
-from helix_desktop.protocols import wire_message
+from helix_desktop.protocols import gateway_message
 from helix_desktop.protocols.event_stream import encode_event
+from helix_desktop.protocols.gateway_message import Json, Piece, PieceKind, RequestHead, Speaker, Wired
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, NumberedCallFilter, add_earlier_output, sum_output
 from helix_desktop.protocols.request_parts import schema_of_tool
-from helix_desktop.protocols.wire_message import Json, Piece, PieceKind, RequestHead, Speaker, Wired
 
 NAME = "anthropic"
 STOPS = {
@@ -32,8 +32,8 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
     return RequestHead(
         text_at(body, "model"),
         "\n\n".join(part for part in parts if part and not part.startswith(_CHANGING)),
-        tuple(wire_message.read_tool(tool, tool.get("input_schema", {})) for tool in tools),
-        wire_message.read_effort(body.get("thinking"), text_at(body, "output_config", "effort")),
+        tuple(gateway_message.read_tool(tool, tool.get("input_schema", {})) for tool in tools),
+        gateway_message.read_effort(body.get("thinking"), text_at(body, "output_config", "effort")),
     )
 
 
@@ -69,24 +69,26 @@ def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> P
             content = block.get("content", "")
             ok = not block.get("is_error")
             return Piece(
-                PieceKind.RESULT, wire_message.text_of_content(content), path, text_at(block, "tool_use_id"), ok=ok
+                PieceKind.RESULT, gateway_message.text_of_content(content), path, text_at(block, "tool_use_id"), ok=ok
             )
         case "image" if object_at(block, "source").get("type") == "base64":
             source = object_at(block, "source")
             return Piece(PieceKind.IMAGE, text_at(source, "data"), path, media_type=text_at(source, "media_type"))
-    return wire_message.unknown_piece(block, path)
+    return gateway_message.unknown_piece(block, path)
 
 
-def apply_edits(wired: Wired, edits: Sequence[wire_message.PieceEdit]) -> list[Json]:
+def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     """Return the message with some pieces changed. Cache marks stay in place."""
-    return wire_message.edit_pieces(wired, edits, _find_text_place)
+    return gateway_message.edit_pieces(wired, edits, _find_text_place)
 
 
-def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[wire_message.Path, Json]:
+def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
     if piece.kind is PieceKind.CALL:
         return ("input",), json.loads(text)
     if piece.kind is PieceKind.RESULT:
-        return ("content",), wire_message.replace_text_in_content(value_at(units, *piece.path, "content"), text, "text")
+        return ("content",), gateway_message.replace_text_in_content(
+            value_at(units, *piece.path, "content"), text, "text"
+        )
     return (() if len(piece.path) == 2 else ("text",)), text  # A path of two parts leads to plain text.
 
 
@@ -102,7 +104,7 @@ def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Merge messages of one role if one of them was added here (`True`). Results come first."""
-    return wire_message.join_added_messages(
+    return gateway_message.join_added_messages(
         units, "content", _content_blocks, lambda block: text_at(block, "type") == "tool_result"
     )
 
@@ -116,11 +118,11 @@ def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, 
     return {**body, "messages": list(units)}
 
 
-def with_added_tools(body: Mapping[str, Json], tools: Sequence[wire_message.Tool]) -> dict[str, Json]:
+def with_added_tools(body: Mapping[str, Json], tools: Sequence[gateway_message.Tool]) -> dict[str, Json]:
     return {**body, "tools": [*tools_as_json(tools), *list_at(body, "tools")]}
 
 
-def tools_as_json(tools: Sequence[wire_message.Tool | ToolSpec]) -> list[dict[str, Json]]:
+def tools_as_json(tools: Sequence[gateway_message.Tool | ToolSpec]) -> list[dict[str, Json]]:
     return [{"name": t.name, "description": t.description, "input_schema": schema_of_tool(t)} for t in tools]
 
 
@@ -167,10 +169,10 @@ def with_cache_mark(unit: Json, mark: Json) -> Json:
 # --- Reading replies, whole or from a stream
 
 
-def parse_reply(value: Mapping[str, Json]) -> wire_message.WireReply:
+def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
     unit = {"role": "assistant", "content": list(list_at(value, "content"))}
     stop = STOPS.get(text_at(value, "stop_reason"), Stop.CUT)
-    return wire_message.WireReply(
+    return gateway_message.WireReply(
         parse_message(unit), stop, parse_usage(object_at(value, "usage")), text_at(value, "model")
     )
 

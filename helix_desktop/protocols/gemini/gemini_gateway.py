@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.json_values import Object, format_json_value, list_at, number_at, object_at, text_at, value_at
-from helix_desktop.protocols import wire_message
+from helix_desktop.protocols import gateway_message
 from helix_desktop.protocols.event_stream import encode_event
+from helix_desktop.protocols.gateway_message import CallNumbering, Json, Piece, PieceKind, Wired
 from helix_desktop.protocols.hidden_calls import HiddenCallFilter
 from helix_desktop.protocols.request_parts import schema_of_tool
-from helix_desktop.protocols.wire_message import CallNumbering, Json, Piece, PieceKind, Wired
 
 _KEPT = frozenset({
     "description", "title", "nullable", "minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength", "pattern",
@@ -111,7 +111,7 @@ PLACEHOLDER = "skip_thought_signature_validator"  # Google's value for calls wit
 _TEXT_FIELDS = ("output", "error", "content", "result")
 
 
-def parse_head(body: Mapping[str, Json]) -> wire_message.RequestHead:
+def parse_head(body: Mapping[str, Json]) -> gateway_message.RequestHead:
     """Return a request's system text and tools. The model is in the address."""
     system = object_at(body.get("systemInstruction") or body.get("system_instruction"))
     declared = [
@@ -120,11 +120,11 @@ def parse_head(body: Mapping[str, Json]) -> wire_message.RequestHead:
         for each in list_at(tool.get("functionDeclarations") or tool.get("function_declarations"))
     ]
     tools = (
-        wire_message.read_tool(tool, tool.get("parameters") or tool.get("parametersJsonSchema") or {})
+        gateway_message.read_tool(tool, tool.get("parameters") or tool.get("parametersJsonSchema") or {})
         for tool in declared
     )
-    effort = wire_message.read_effort(object_at(body, "generationConfig", "thinkingConfig"))
-    return wire_message.RequestHead("", wire_message.text_of_content(system.get("parts")), tuple(tools), effort)
+    effort = gateway_message.read_effort(object_at(body, "generationConfig", "thinkingConfig"))
+    return gateway_message.RequestHead("", gateway_message.text_of_content(system.get("parts")), tuple(tools), effort)
 
 
 def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
@@ -140,7 +140,7 @@ def parse_messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> li
 
 def parse_message(unit: Json, tally: CallNumbering | None = None) -> Wired:
     value, tally = object_at(unit), tally or CallNumbering()
-    speaker = wire_message.Speaker.ASSISTANT if text_at(value, "role") == "model" else wire_message.Speaker.USER
+    speaker = gateway_message.Speaker.ASSISTANT if text_at(value, "role") == "model" else gateway_message.Speaker.USER
     parts = enumerate(list_at(value, "parts"))
     return Wired(
         speaker, (unit,), tuple(_piece_of_gemini_part(object_at(part), (0, "parts", at), tally) for at, part in parts)
@@ -179,12 +179,12 @@ def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
     return "", format_json_value(value)
 
 
-def apply_edits(wired: Wired, edits: Sequence[wire_message.PieceEdit]) -> list[Json]:
+def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     """Return the content with some parts changed. Signatures stay."""
-    return wire_message.edit_pieces(wired, edits, _find_text_place)
+    return gateway_message.edit_pieces(wired, edits, _find_text_place)
 
 
-def _find_text_place(_units: Json, piece: Piece, text: str) -> tuple[wire_message.Path, Json]:
+def _find_text_place(_units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
     if piece.kind is PieceKind.CALL:
         return ("functionCall", "args"), json.loads(text)
     if piece.kind is PieceKind.RESULT:
@@ -206,7 +206,7 @@ def result_message(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 def merge_added(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Merge contents of one role if one of them was added here. Results come first."""
-    return wire_message.join_added_messages(
+    return gateway_message.join_added_messages(
         units, "parts", lambda unit: list_at(unit, "parts"), lambda part: "functionResponse" in object_at(part)
     )
 
@@ -215,7 +215,7 @@ def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, 
     return {**body, "contents": list(units)}
 
 
-def with_added_tools(body: Mapping[str, Json], tools: Sequence[wire_message.Tool]) -> dict[str, Json]:
+def with_added_tools(body: Mapping[str, Json], tools: Sequence[gateway_message.Tool]) -> dict[str, Json]:
     ours = tools_as_json(tools)
     given = list(list_at(body, "tools"))
     for at, tool in enumerate(given):
@@ -226,14 +226,14 @@ def with_added_tools(body: Mapping[str, Json], tools: Sequence[wire_message.Tool
     return {**body, "tools": [{"functionDeclarations": ours}, *given]}
 
 
-def tools_as_json(tools: Sequence[wire_message.Tool | ToolSpec]) -> list[dict[str, Json]]:
+def tools_as_json(tools: Sequence[gateway_message.Tool | ToolSpec]) -> list[dict[str, Json]]:
     return [{"name": t.name, "description": t.description, **gemini_parameters(schema_of_tool(t))} for t in tools]
 
 
 # --- Reading replies, whole or from a stream
 
 
-def parse_reply(value: Mapping[str, Json]) -> wire_message.WireReply:
+def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
     """Return a whole reply, the first candidate."""
     candidate = object_at(value, "candidates", 0)
     content = object_at(candidate, "content")
@@ -242,7 +242,7 @@ def parse_reply(value: Mapping[str, Json]) -> wire_message.WireReply:
     stop = STOPS.get(reason, Stop.FILTERED if reason else Stop.CUT)
     if stop is Stop.END and wired.pieces_of_kind(PieceKind.CALL):
         stop = Stop.CALLS
-    return wire_message.WireReply(
+    return gateway_message.WireReply(
         wired, stop, parse_usage(object_at(value, "usageMetadata")), text_at(value, "modelVersion")
     )
 

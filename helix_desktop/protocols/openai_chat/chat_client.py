@@ -16,7 +16,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, Object, list_at, parse_object, text_at, value_at, without_fields
 from helix_desktop.protocols import protocol_dialect, request_parts
 from helix_desktop.protocols.openai_chat import chat_gateway
-from helix_desktop.protocols.openai_chat.chat_completions_reply import ChatReplyReader
+from helix_desktop.protocols.openai_chat.chat_reply_reader import ChatReplyReader
 
 KIND = "openai-chat"
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")

@@ -5,11 +5,11 @@ from typing import Any
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.json_values import list_at, number_at, object_at, text_at, value_at
-from helix_desktop.protocols import wire_message
+from helix_desktop.protocols import gateway_message
 from helix_desktop.protocols.event_stream import encode_event
+from helix_desktop.protocols.gateway_message import Json, Piece, PieceKind, RequestHead, Speaker, Wired
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter, add_earlier_output, sum_output
 from helix_desktop.protocols.request_parts import function_of_tool
-from helix_desktop.protocols.wire_message import Json, Piece, PieceKind, RequestHead, Speaker, Wired
 
 NAME = "openai-chat"
 STOPS = {
@@ -26,9 +26,9 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
     tools = [object_at(tool, "function") for tool in list_at(body, "tools")]
     return RequestHead(
         text_at(body, "model"),
-        "\n\n".join(wire_message.text_of_content(m.get("content")) for m in said),
-        tuple(wire_message.read_tool(tool, tool.get("parameters", {})) for tool in tools),
-        wire_message.read_effort(body.get("reasoning_effort"), text_at(body, "reasoning", "effort")),
+        "\n\n".join(gateway_message.text_of_content(m.get("content")) for m in said),
+        tuple(gateway_message.read_tool(tool, tool.get("parameters", {})) for tool in tools),
+        gateway_message.read_effort(body.get("reasoning_effort"), text_at(body, "reasoning", "effort")),
     )
 
 
@@ -45,7 +45,7 @@ def parse_message(unit: Json) -> Wired:
         return Wired(
             Speaker.USER,
             (unit,),
-            (Piece(PieceKind.RESULT, wire_message.text_of_content(value.get("content")), (0,), name),),
+            (Piece(PieceKind.RESULT, gateway_message.text_of_content(value.get("content")), (0,), name),),
         )
     speaker = _SPEAKERS.get(role, Speaker.USER)
     pieces = [Piece(PieceKind.REASONING, text_at(value, name), (0, name)) for name in REASONING if text_at(value, name)]
@@ -66,7 +66,7 @@ def parse_message(unit: Json) -> Wired:
 def _piece_of_chat_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
     if isinstance(part.get("text"), str):
         return Piece(PieceKind.TEXT, text_at(part, "text"), path)
-    return wire_message.piece_of_image_url(text_at(part, "image_url", "url"), path) or wire_message.unknown_piece(
+    return gateway_message.piece_of_image_url(text_at(part, "image_url", "url"), path) or gateway_message.unknown_piece(
         part, path
     )
 
@@ -76,11 +76,11 @@ def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -
     return Piece(PieceKind.CALL, text_at(function, "arguments"), path, text_at(call, "id"), text_at(function, "name"))
 
 
-def apply_edits(wired: Wired, edits: Sequence[wire_message.PieceEdit]) -> list[Json]:
-    return wire_message.edit_pieces(wired, edits, _find_text_place)
+def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
+    return gateway_message.edit_pieces(wired, edits, _find_text_place)
 
 
-def _find_text_place(_units: Json, piece: Piece, text: str) -> tuple[wire_message.Path, Json]:
+def _find_text_place(_units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
     fields = {PieceKind.CALL: ("function", "arguments"), PieceKind.RESULT: ("content",)}
     return fields.get(piece.kind, () if len(piece.path) == 2 else ("text",)), text
 
@@ -103,24 +103,24 @@ def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, 
     return {**body, "messages": list(units)}
 
 
-def with_added_tools(body: Mapping[str, Json], tools: Sequence[wire_message.Tool]) -> dict[str, Json]:
+def with_added_tools(body: Mapping[str, Json], tools: Sequence[gateway_message.Tool]) -> dict[str, Json]:
     return {**body, "tools": [*tools_as_json(tools), *list_at(body, "tools")]}
 
 
-def tools_as_json(tools: Sequence[wire_message.Tool | ToolSpec]) -> list[dict[str, Json]]:
+def tools_as_json(tools: Sequence[gateway_message.Tool | ToolSpec]) -> list[dict[str, Json]]:
     return [{"type": "function", "function": function_of_tool(t)} for t in tools]
 
 
 # --- Reading replies, whole or from a stream
 
 
-def parse_reply(value: Mapping[str, Json]) -> wire_message.WireReply:
+def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
     """Return a whole reply, the first choice."""
     choice = object_at(value, "choices", 0)
     unit = {k: v for k, v in object_at(choice, "message").items() if v is not None or k == "content"}
     stop = STOPS.get(text_at(choice, "finish_reason"), Stop.CUT)
     wired = parse_message({"role": "assistant", **unit})
-    return wire_message.WireReply(wired, stop, parse_usage(object_at(value, "usage")), text_at(value, "model"))
+    return gateway_message.WireReply(wired, stop, parse_usage(object_at(value, "usage")), text_at(value, "model"))
 
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:

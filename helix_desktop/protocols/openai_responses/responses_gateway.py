@@ -5,11 +5,11 @@ from itertools import takewhile
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at, value_at
-from helix_desktop.protocols import wire_message
+from helix_desktop.protocols import gateway_message
 from helix_desktop.protocols.event_stream import encode_event
+from helix_desktop.protocols.gateway_message import Json, Piece, PieceKind, RequestHead, Speaker, Wired
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, NumberedCallFilter, add_earlier_output, sum_output
 from helix_desktop.protocols.request_parts import function_of_tool
-from helix_desktop.protocols.wire_message import Json, Piece, PieceKind, RequestHead, Speaker, Wired
 
 NAME = "openai-responses"
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
@@ -25,10 +25,10 @@ def parse_head(body: Mapping[str, Json]) -> RequestHead:
     # Codex also sends tools in the input.
     in_input = [tool for item in list_at(body, "input") for tool in list_at(item, "tools")]
     tools = [object_at(tool) for tool in (*list_at(body, "tools"), *in_input)]
-    named = (wire_message.read_tool(tool, tool.get("parameters", {}), text_at(tool, "type")) for tool in tools)
+    named = (gateway_message.read_tool(tool, tool.get("parameters", {}), text_at(tool, "type")) for tool in tools)
     items = takewhile(lambda item: item.get("role") in ("developer", "system"), map(object_at, list_at(body, "input")))
-    said = (text_at(body, "instructions"), *(wire_message.text_of_content(item.get("content")) for item in items))
-    effort = wire_message.read_effort(text_at(body, "reasoning", "effort"))
+    said = (text_at(body, "instructions"), *(gateway_message.text_of_content(item.get("content")) for item in items))
+    effort = gateway_message.read_effort(text_at(body, "reasoning", "effort"))
     return RequestHead(text_at(body, "model"), "\n\n".join(filter(None, said)), tuple(named), effort)
 
 
@@ -71,10 +71,10 @@ def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
         return [Piece(PieceKind.CALL, text_at(item, field), (at,), call, name, media_type=field)]
     if kind in _RESULTS:
         output = item.get("output")
-        text = output if isinstance(output, str) else wire_message.text_of_content(output)
+        text = output if isinstance(output, str) else gateway_message.text_of_content(output)
         return [Piece(PieceKind.RESULT, text, (at,), text_at(item, "call_id"))]
     if kind == "reasoning":
-        return [Piece(PieceKind.REASONING, wire_message.text_of_content(item.get("summary")), (at,))]
+        return [Piece(PieceKind.REASONING, gateway_message.text_of_content(item.get("summary")), (at,))]
     if kind in ("", "message"):
         content = item.get("content")
         if isinstance(content, str):
@@ -88,20 +88,22 @@ def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
 def _piece_of_item_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
     if isinstance(part.get("text"), str):
         return Piece(PieceKind.TEXT, text_at(part, "text"), path)
-    return wire_message.piece_of_image_url(text_at(part, "image_url"), path) or wire_message.unknown_piece(part, path)
+    return gateway_message.piece_of_image_url(text_at(part, "image_url"), path) or gateway_message.unknown_piece(
+        part, path
+    )
 
 
-def apply_edits(wired: Wired, edits: Sequence[wire_message.PieceEdit]) -> list[Json]:
+def apply_edits(wired: Wired, edits: Sequence[gateway_message.PieceEdit]) -> list[Json]:
     """Return the items with some pieces changed. A message with nothing left is dropped."""
-    units = wire_message.edit_pieces(wired, edits, _find_text_place)
+    units = gateway_message.edit_pieces(wired, edits, _find_text_place)
     return [u for u in units if isinstance(u, str) or u.get("content") or text_at(u, "type") not in ("", "message")]
 
 
-def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[wire_message.Path, Json]:
+def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[gateway_message.Path, Json]:
     if piece.kind is PieceKind.CALL:
         return (piece.media_type,), text
     if piece.kind is PieceKind.RESULT:
-        return ("output",), wire_message.replace_text_in_content(
+        return ("output",), gateway_message.replace_text_in_content(
             value_at(units, *piece.path, "output"), text, "input_text"
         )
     return (() if piece.path[-1] == "content" or len(piece.path) == 1 else ("text",)), text
@@ -126,7 +128,7 @@ def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, 
     return {**body, "input": [user_message(unit) if isinstance(unit, str) else unit for unit in units]}
 
 
-def with_added_tools(body: Mapping[str, Json], tools: Sequence[wire_message.Tool]) -> dict[str, Json]:
+def with_added_tools(body: Mapping[str, Json], tools: Sequence[gateway_message.Tool]) -> dict[str, Json]:
     ours = tools_as_json(tools)
     for at, item in enumerate(list_at(body, "input") if "tools" not in body else ()):
         if isinstance(object_at(item).get("tools"), list):
@@ -136,14 +138,14 @@ def with_added_tools(body: Mapping[str, Json], tools: Sequence[wire_message.Tool
     return {**body, "tools": [*ours, *list_at(body, "tools")]}
 
 
-def tools_as_json(tools: Sequence[wire_message.Tool | ToolSpec]) -> list[dict[str, Json]]:
+def tools_as_json(tools: Sequence[gateway_message.Tool | ToolSpec]) -> list[dict[str, Json]]:
     return [{"type": "function", **function_of_tool(t), "strict": False} for t in tools]
 
 
 # --- Reading replies, whole or from a stream
 
 
-def parse_reply(value: Mapping[str, Json]) -> wire_message.WireReply:
+def parse_reply(value: Mapping[str, Json]) -> gateway_message.WireReply:
     """Return a whole reply. Its items get no `status`, because clients send them back without it."""
     items = [dict(object_at(item)) for item in list_at(value, "output")]
     for item in items:
@@ -156,7 +158,7 @@ def parse_reply(value: Mapping[str, Json]) -> wire_message.WireReply:
         stop = Stop.CALLS if wired.pieces_of_kind(PieceKind.CALL) else Stop.END
     elif status == "incomplete":
         stop = Stop.FILTERED if why == "content_filter" else Stop.LENGTH
-    return wire_message.WireReply(wired, stop, parse_usage(object_at(value, "usage")), text_at(value, "model"))
+    return gateway_message.WireReply(wired, stop, parse_usage(object_at(value, "usage")), text_at(value, "model"))
 
 
 def parse_usage(value: Mapping[str, Json]) -> Usage:

@@ -15,14 +15,14 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.engine.facts import Text
-from helix_desktop.mcp_host.server_config import ServerConfig
+from helix_desktop.mcp_client.server_config import ServerConfig
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
 from tests.gui import screen as screens
 from tests.gui.alone.test_walk import allowed, asks, facts
 from tests.gui.screen import Screen, program, wait_for
-from tests.mcp_host.world import SCRIPT, strange
+from tests.mcp_client.world import SCRIPT, strange
 from tests.peers.chat_server import ChatServer, reply
 from tests.scripted_tour import ClockWithoutPauses
 from tests.turns import ends_within

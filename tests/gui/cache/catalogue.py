@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from helix_desktop.engine.cache_entry_rows import CatalogueFigures, EntryFilter, EntryRow, EntrySort, EntryUse
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.entry_catalogue import CatalogueFigures, EntryFilter, EntryRow, EntrySort, EntryUse
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin, ForgetResult, SearchHit
 from helix_desktop.errors import CacheCorrupt, NotFound

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.entry_catalogue import EntryUse
+from helix_desktop.engine.cache_entry_rows import EntryUse
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.cache_page import CachePage
 from helix_desktop.gui.theme import Theme

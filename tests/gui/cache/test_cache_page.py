@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QContextMenuEvent, QGuiApplication, QImage
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QMenu, QMessageBox
 
-from helix_desktop.engine.entry_catalogue import EntryFilter
+from helix_desktop.engine.cache_entry_rows import EntryFilter
 from helix_desktop.gui.cache.cache_page import CachePage
 from helix_desktop.gui.cache.content_shapes import ContentShape
 from helix_desktop.gui.cache.entries_model import EntryColumn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
+from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.entries_model import ROWS_PER_PAGE, EntriesModel, EntryColumn, cell_text
 from helix_desktop.gui.theme import Theme

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
+from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
 from helix_desktop.errors import InvalidInput, StoreFailed
 from helix_desktop.gui.cache import entry_tasks
 from tests.gui.cache.catalogue import MemoryCatalogue

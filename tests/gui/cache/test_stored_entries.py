@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import program_folders
+from helix_desktop.engine.cache_entry_rows import EntryFilter, EntrySort
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.workbench_types import StoredWorkspace
 from helix_desktop.secrets import SecretStorage

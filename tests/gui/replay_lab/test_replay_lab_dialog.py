@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
+from helix_desktop.gui.dialogs_and_notifications import WindowServices
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.replay_lab.replay_lab_dialog import ReplayLabDialog
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
-from helix_desktop.gui.window_services import WindowServices
 from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench, now
 from tests.gui.fake_setup import FakeInstallation, FakeSetup

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helix_desktop.protocols.gateway_message import Tool
 from helix_desktop.protocols.gemini import gemini_gateway
 from helix_desktop.protocols.gemini.gemini_gateway import PLACEHOLDER, GeminiCallFilter, gemini_parameters
-from helix_desktop.protocols.wire_message import Tool
 from tests.protocols.streams import DONE, put_together, through
 
 TEXT: Any = {"type": "string"}

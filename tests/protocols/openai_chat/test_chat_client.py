@@ -13,7 +13,7 @@ from helix_desktop.errors import ContextTooLong, ModelFailed, ModelOverloaded
 from helix_desktop.json_values import Object
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.openai_chat.chat_client import OpenAIChat
-from helix_desktop.protocols.openai_chat.chat_completions_reply import ChatReplyReader, merge_reasoning_details
+from helix_desktop.protocols.openai_chat.chat_reply_reader import ChatReplyReader, merge_reasoning_details
 from helix_desktop.protocols.protocol_dialect import ModelAbilities
 from helix_desktop.providers.http_transport import ProviderConnections
 from tests.peers.chat_server import ChatServer, chunk, refused, reply

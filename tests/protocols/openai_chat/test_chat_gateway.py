@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from helix_desktop.protocols.event_stream import parse_event_data
+from helix_desktop.protocols.gateway_message import Json
 from helix_desktop.protocols.openai_chat import chat_gateway
 from helix_desktop.protocols.openai_chat.chat_gateway import ChatCallFilter
-from helix_desktop.protocols.wire_message import Json
 from tests.protocols.streams import DONE, put_together, through
 
 HIDDEN, OWN = "recall_cached_content", "Bash"

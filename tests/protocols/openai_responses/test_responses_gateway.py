@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from helix_desktop.protocols.gateway_message import PieceEdit, Tool
 from helix_desktop.protocols.openai_responses import responses_gateway
 from helix_desktop.protocols.openai_responses.responses_gateway import ResponsesCallFilter
-from helix_desktop.protocols.wire_message import PieceEdit, Tool
 from tests.protocols.streams import DONE, put_together, through
 
 RUN = Tool("run", "runs", '{"type":"object"}')

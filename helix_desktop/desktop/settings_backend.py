@@ -1,0 +1,233 @@
+"""What settings and tour ask about the installation and its workspaces (`gui/settings/installation_port.py`)."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.gui.deep_links import open_in_browser
+from helix_desktop.gui.importing.history_import_port import HistoryImportPort
+from helix_desktop.gui.sentence_translation import join_sentences
+from helix_desktop.gui.sentence_translation import translate_sentences as told
+from helix_desktop.gui.settings import installation_port
+from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.tools.home_access import OPENINGS
+from helix_desktop.tools.permission import PermissionRule, is_rule_too_wide
+from helix_desktop.workbench.system_prompt_and_settings import parse_coverage, parse_hidden_patterns
+
+if TYPE_CHECKING:
+    from helix_desktop.gui.replay_lab.replay_lab_port import PolicyOutcome
+    from helix_desktop.installation_checks import DoctorFinding
+    from helix_desktop.mcp_client.hosted_server import HostedServer
+    from helix_desktop.resident.connected_agents import ConnectedAgents
+    from helix_desktop.workbench.all_workbenches import Workbenches
+    from helix_desktop.workbench.open_workbench import Workbench
+
+LOOKED_AT, NAMED = 5_000, 8  # At most so many unused entries are added up, and so many named.
+
+
+class InstallationCare:
+    """`where` and `secrets` for the doctor; all else is asked of the workbench that is shown."""
+
+    def __init__(self, where: ProgramFolders, secrets: SecretStorage) -> None:
+        self._where = where
+        self._secrets = secrets
+
+    # --- The installation is examined and cared for
+
+    def library_versions(self) -> Sequence[tuple[str, str]]:
+        from helix_desktop import installation_checks
+
+        return tuple(installation_checks.installed_library_versions().items())
+
+    def licence_texts(self) -> str:
+        lines = ["Helix Desktop: Apache-2.0", ""]
+        for name, version in self.library_versions():
+            about = importlib.metadata.metadata(name).json
+            said = str(about.get("license_expression") or about.get("license") or "")
+            terms = said.splitlines()[0][:80] if said else tr("see the program's website")
+            lines.append(f"{name} {version}: {terms}")
+        return "\n".join(lines)
+
+    async def examine_installation(self) -> Sequence[DoctorFinding]:
+        from helix_desktop import installation_checks
+
+        return await installation_checks.check_installation(self._where, self._secrets)
+
+    def histories_for_import(self, desk: Workbenches) -> HistoryImportPort:
+        from helix_desktop.desktop.history_import import HistoryImporter as OfOthers
+
+        return OfOthers(desk)
+
+    def connected_agents(self) -> ConnectedAgents:
+        from helix_desktop.resident.connected_agents import ConnectedAgents
+
+        return ConnectedAgents(self._where)
+
+    async def measure_workspace_storage(self, bench: Workbench) -> installation_port.WorkspaceStorage:
+        workspace = bench.workspace
+        stats = await workspace.index.compute_figures()
+        copies = await asyncio.to_thread(workspace.list_journal_backups)
+        last = max((each.time for each in copies), default=0.0)
+        return installation_port.WorkspaceStorage(
+            stats.entries, stats.size, stats.kept, workspace.settings.limit, workspace.folder, last
+        )
+
+    async def verify_workspace_entries(self, bench: Workbench, report: Callable[[str], None]) -> str:
+        cache = bench.workspace.cache
+        result = await cache.verify_cache(
+            lambda so_far: report(tr("{size} read…", size=format_byte_size(so_far.bytes)))
+        )
+        if not result.damaged:
+            entries = format_count(result.checked, "{n} entry", "{n} entries")
+            return tr(
+                "{entries}, {size}: every entry matches its hash.", entries=entries, size=format_byte_size(result.bytes)
+            )
+        names = "\n".join(f"{digest.short_hex}: {told(why)}" for digest, why in result.damaged[:20])
+        return format_count(len(result.damaged), "{n} entry is damaged:", "{n} entries are damaged:") + "\n" + names
+
+    async def estimate_space_to_free(self, bench: Workbench) -> installation_port.SpaceToFree:
+        """The oldest first, as `free_up_space` takes them."""
+        workspace = bench.workspace
+        over = 0
+        if limit := workspace.settings.limit:
+            over = max((await workspace.index.compute_figures()).kept - limit, 0)
+        rows, freed = [], 0
+        for digest in (await workspace.index.find_unused_entries())[:LOOKED_AT]:
+            if freed >= over:
+                break
+            row = await workspace.index.find_entry_row(digest)
+            if row is not None:
+                rows.append(row)
+                freed += row.kept
+        names = [" ".join(filter(None, [row.about.tool, row.about.source])) for row in rows[:NAMED]]
+        return installation_port.SpaceToFree(len(rows), freed, over, max(over - freed, 0), names)
+
+    async def free_up_space(self, bench: Workbench) -> str:
+        workspace = bench.workspace
+        if not workspace.settings.limit:
+            return tr("No limit is set, so there is nothing to free up. Set a limit above first.")
+        gone = await workspace.cache.remove_unused_down_to(workspace.settings.limit)
+        entries = format_count(gone.entries, "{n} entry removed", "{n} entries removed")
+        return tr("{what}, {size} freed.", what=entries, size=format_byte_size(gone.bytes))
+
+    async def back_up_workspace(self, bench: Workbench) -> str:
+        made = await bench.workspace.back_up_now()
+        return tr("Backup saved as {file}.", file=made.path.name)
+
+    # --- MCP servers are listed and signed in to
+
+    def list_mcp_servers(self, bench: Workbench) -> Sequence[installation_port.McpServerState]:
+        """Those of the settings, each with the state of the one that runs."""
+        running = {hosted.config.name: hosted for hosted in bench.mcp_servers.running_servers}
+        tables = bench.workspace.settings.mcp
+        return [_describe_configured_server(name, table, running.get(name)) for name, table in tables.items()]
+
+    def parse_server_configuration(self, text: str, name: str) -> Sequence[installation_port.McpServerState]:
+        from helix_desktop.mcp_client.server_config import parse_pasted_text
+
+        return [
+            installation_port.McpServerState(config.name, config.full_description_without_secrets)
+            for config in parse_pasted_text(text, name=name).servers
+        ]
+
+    async def sign_in_to_mcp_server(self, bench: Workbench, name: str) -> None:
+        async def open_sign_in_page(address: str) -> None:
+            open_in_browser(address)
+
+        status = await bench.mcp_servers.sign_in_at_server(name, open_sign_in_page)
+        if status.state != "ready":
+            raise ActionRefused(tr("{name} isn't ready. {why}", name=name, why=told(status.why)))
+
+    def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
+        return is_rule_too_wide(PermissionRule.parse_permission_rule(rule))
+
+    def command_file_access(self, bench: Workbench) -> installation_port.CommandFileAccess:
+        chosen = bench.workspace.settings
+        openings = [(one.name, one.title, one.what_it_gives_away) for one in OPENINGS]
+        return installation_port.CommandFileAccess(
+            openings, chosen.openings, chosen.readable, parse_hidden_patterns(chosen)
+        )
+
+    def checkpoint_settings(self, bench: Workbench) -> installation_port.CheckpointSettings:
+        found = parse_coverage(bench.workspace.settings.changes)
+        return installation_port.CheckpointSettings(
+            found.leave_out, found.most_files, found.most_bytes, bench.file_changes.days_to_keep, found.off
+        )
+
+    async def test_mcp_server(self, bench: Workbench, name: str) -> str:
+        status, tools, lines = await bench.mcp_servers.test_server_once(name)
+        wrote = tr("Last line that the server wrote: {line}", line=lines[-1][:300]) if lines and status.why else ""
+        said = tr(
+            "{name} responded and offers {tools}.", name=name, tools=format_count(len(tools), "{n} tool", "{n} tools")
+        )
+        return join_sentences(told(status.why) or said, wrote)
+
+    # --- The replay lab compares policies, and the tour gets a workspace
+
+    async def replay_policies(
+        self,
+        bench: Workbench,
+        conversations: Sequence[str],
+        policies: Sequence[str],
+        window: int,
+        report: Callable[[int, int], None],
+    ) -> Sequence[PolicyOutcome]:
+        from helix_desktop.desktop import replay_process
+
+        return await replay_process.replay_conversations(bench, conversations, policies, window, report)
+
+    async def open_tour_workbench(self, desk: Workbenches, folder: Path) -> Workbench:
+        """The workspace of the tour: the one of last time, else a new one on a fresh sample."""
+        from helix_desktop.workbench import tour_folder
+
+        await asyncio.to_thread(tour_folder.create_tour_folder, folder)
+        known = next((row for row in desk.list_workspaces() if row.main_folder == folder), None)
+        bench = await desk.open_workspace(known.id) if known else await desk.create_workspace(tr("Tour"), folder)
+        await bench.choose_model_for_role(tour_folder.MODEL)
+        return bench
+
+
+def _describe_configured_server(
+    name: str, table: Mapping[str, Any], hosted: HostedServer | None
+) -> installation_port.McpServerState:
+    """A server of the settings, and how the one that runs is; a table with a mistake says so and stops no other."""
+    from helix_desktop.mcp_client.server_config import parse_server_table
+
+    try:
+        config = parse_server_table(name, table)
+    except (InvalidInput, ValueError, TypeError) as error:
+        return installation_port.McpServerState(name, "", mistake=str(error))
+    server = installation_port.McpServerState(
+        name,
+        config.full_description_without_secrets,
+        enabled=config.enabled,
+        start_seconds=config.start_seconds,
+        call_seconds=config.call_seconds,
+        approvals=config.approvals,
+    )
+    if hosted is None:
+        return server
+    offered = tuple(
+        installation_port.ServerTool(
+            tool.own_name, tool.spec.description, tool.own_name not in config.off, tool.own_name in config.reading
+        )
+        for tool in hosted.all_tools
+    )
+    status = hosted.status
+    return replace(
+        server,
+        state=status.state.value,
+        why=status.why,
+        tools=status.tools,
+        offered=offered,
+        log=tuple(hosted.server_log_lines),
+    )

@@ -1,0 +1,156 @@
+"""Encodes messages between the agent's process and the journal's process as lines of JSON.
+
+A history is sent once. Of what is repeated with every request, only the difference is sent.
+"""
+
+import asyncio
+import dataclasses
+import functools
+import itertools
+import logging
+import typing
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import EnumType
+from typing import Any
+
+import orjson
+
+from helix_desktop.concurrency import OwnedTasks
+from helix_desktop.engine.facts import Usage
+from helix_desktop.engine.prompt_cache_marks import count_equal_blocks
+from helix_desktop.errors import HelixError
+from helix_desktop.gateway.agent_figures import Figures
+from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
+from helix_desktop.gateway.view_entries import As, Changed, Hidden, Part, Returned, Says
+from helix_desktop.protocols.gateway_message import Piece, Tool, Wired
+
+_CLASSES_BY_NAME: Mapping[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        Arrival, As, Changed, Figures, Hidden, Part, Piece, Replied, Returned, Says, Sent, Ticket, Tool, Usage, Wired,
+    )
+}  # fmt: skip
+
+
+MOST_HELD_VALUES = 64  # The last value is kept for so many names.
+
+_ANSWERS = frozenset({"answer", "failed", "sent"})
+log = logging.getLogger(__name__)
+
+Tuple = tuple[Any, ...]
+
+
+class LastSentValues:
+    """The last value sent under each name, kept at both ends so that only differences are sent."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[str, Tuple] = OrderedDict()
+
+    def split_known_start(self, name: str, value: Tuple) -> tuple[int, Tuple]:
+        """Return how many first items are as last time, and the rest."""
+        before = self._held.get(name, ())
+        same = count_equal_blocks(before, value)
+        self._remember_value(name, value)
+        return same, value[same:]
+
+    def restore_whole(self, name: str, same: int, rest: Tuple) -> Tuple:
+        value = (*self._held.get(name, ())[:same], *rest)
+        self._remember_value(name, value)
+        return value
+
+    def _remember_value(self, name: str, value: Tuple) -> None:
+        self._held[name] = value
+        self._held.move_to_end(name)
+        if len(self._held) > MOST_HELD_VALUES:
+            self._held.popitem(last=False)
+
+
+class ProcessTalk:
+    """Questions and answers between two processes, a line each; either may ask. `send` writes a
+    line, `answer` answers the other end's questions, `failure` turns its refusals into errors.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        send: Callable[[tuple[str, int, Any]], Awaitable[None]],
+        answer: Callable[[str, Sequence[Any]], Awaitable[Any]],
+        failure: type[HelixError],
+    ) -> None:
+        self._send = send
+        self._answer = answer
+        self._failure = failure
+        self._numbers = itertools.count(1)
+        self._pending: dict[int, asyncio.Future[Any]] = {}
+        self.tasks = OwnedTasks(name)
+
+    async def ask(self, kind: str, value: Any) -> Any:
+        number = next(self._numbers)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._pending[number] = future
+        await self._send((kind, number, value))
+        return await future
+
+    def handle_message(self, kind: str, number: int, value: Any) -> None:
+        if kind not in _ANSWERS:
+            self.tasks.spawn_task(self._answer_question(kind, number, value), name=kind)
+        elif (future := self._pending.pop(number, None)) is not None and not future.done():
+            if kind == "failed":
+                future.set_exception(self._failure(value))
+            else:
+                future.set_result(value)
+
+    async def _answer_question(self, kind: str, number: int, value: Sequence[Any]) -> None:
+        try:
+            await self._send(("answer", number, await self._answer(kind, value)))
+        except HelixError as error:
+            await self._send(("failed", number, error.what))
+        except Exception as error:
+            log.exception("a question of another process failed")
+            await self._send(("failed", number, f"a mistake in Helix Desktop ({type(error).__name__})"))
+
+    def fail_all_questions(self, error: HelixError) -> None:
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(error)
+
+
+def encode_line(value: Any) -> bytes:
+    """Encode a value as a line of JSON; dataclasses are named. A message's own JSON stays where it came in."""
+    return orjson.dumps(_to_json_value(value), option=orjson.OPT_APPEND_NEWLINE)
+
+
+def decode_line(content: bytes | bytearray) -> Any:
+    return _from_json_value(orjson.loads(content))
+
+
+def _to_json_value(value: Any) -> Any:
+    if isinstance(value, str):  # First, as a long history has thousands of digests.
+        return value
+    if isinstance(value, Wired):
+        pieces = [_to_json_value(piece) for piece in value.pieces]
+        return {"is": "Wired", "speaker": value.speaker, "units": [], "pieces": pieces}
+    if dataclasses.is_dataclass(kind := type(value)):
+        return {"is": kind.__name__, **{name: _to_json_value(getattr(value, name)) for name in value.__slots__}}
+    if isinstance(value, list | tuple):
+        return [_to_json_value(item) for item in value]
+    return {key: _to_json_value(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _from_json_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_from_json_value(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    if value.get("is") not in _CLASSES_BY_NAME:
+        return {key: _from_json_value(item) for key, item in value.items()}
+    kind = _CLASSES_BY_NAME[value["is"]]
+    hints = _enum_fields(kind)
+    fields = {name: _from_json_value(item) for name, item in value.items() if name != "is"}
+    return kind(**{name: hints[name](item) if name in hints else item for name, item in fields.items()})
+
+
+@functools.cache
+def _enum_fields(kind: type) -> Mapping[str, EnumType]:
+    return {name: hint for name, hint in typing.get_type_hints(kind).items() if isinstance(hint, EnumType)}

@@ -1,0 +1,542 @@
+"""One of the user's MCP servers: a task that owns its connection, and the tools it offers.
+
+As the SDK demands, only the task opens and closes the connection. It reconnects with growing
+pauses after failures and makes nobody wait: a server that is not ready has no tools.
+"""
+
+import asyncio
+import hashlib
+import importlib
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from helix_desktop import __version__
+from helix_desktop.engine.facts import ToolCall, ToolSpec
+from helix_desktop.engine.ports import CallContext, PermissionQuestion
+from helix_desktop.errors import HelixError, NotFound, ProviderUnreachable
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.mcp_client import tool_results
+from helix_desktop.mcp_client.server_config import ServerConfig, fill_in_references, secret_references
+from helix_desktop.secrets import McpServerSecret, McpSignIn
+
+if TYPE_CHECKING:
+    import mcp_types as types
+    from mcp.client.session import ClientRequestContext
+
+PAUSES = (1.0, 3.0, 10.0, 30.0, 120.0)
+SIGN_IN_SECONDS = 330.0  # Seconds. Long, because a person must fill in a page.
+STEADY = 60.0  # A connection that has lasted this many seconds counts as working.
+MOST_TOOLS = 1_000
+MOST_PAGES = 50
+MOST_TOOL_BYTES = 8 << 20  # The most bytes of the descriptions of a server's tools.
+McpSecret: TypeAlias = McpServerSecret | McpSignIn
+log = logging.getLogger(__name__)
+
+
+class McpConnectionState(StrEnum):
+    OFF = "off"
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    SIGN_IN = "sign in"  # The server waits until the user has signed in.
+
+
+@dataclass(frozen=True, slots=True)
+class McpConnectionStatus:
+    """A server's state for lists. `why`: a sentence on what is wrong."""
+
+    state: McpConnectionState
+    why: str = ""
+    tools: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class McpServerDependencies:
+    """What a server needs from the program. `changed` is called when its status or tools change.
+    `approved`: the last allowed description by tool, set by `approve`. `keep` stores a secret.
+    """
+
+    secret: Callable[[McpSecret], Awaitable[str | None]]
+    changed: Callable[[], None]
+    approved: dict[str, str]
+    approve: Callable[[str, str], None]
+    keep: Callable[[McpSecret, str], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class McpServerTool:
+    """A tool in the form that the Toolbox takes (`toolbox.ForeignTool`)."""
+
+    server: "HostedServer"
+    own_name: str
+    spec: ToolSpec
+    fingerprint: str
+    runs_alone: bool  # True unless declared read-only by the server. Only affects the order of calls.
+
+    @property
+    def title_for_question(self) -> str:
+        return f"{self.server.config.name}: {self.own_name}"
+
+    @property
+    def only_reads(self) -> bool:
+        return self.own_name in self.server.config.reading
+
+    @property
+    def has_changed_description(self) -> bool:
+        known = self.server.needs.approved.get(self.spec.name)
+        return known is not None and known != self.fingerprint
+
+    def remember_approval(self) -> None:
+        if self.server.needs.approved.get(self.spec.name) != self.fingerprint:
+            self.server.needs.approved[self.spec.name] = self.fingerprint
+            self.server.needs.approve(self.spec.name, self.fingerprint)
+
+    async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> tool_results.McpServerResult:
+        return await self.server.call_server_tool(self.own_name, values, context)
+
+
+@dataclass(frozen=True, slots=True)
+class McpServerPrompt:
+    """A server's prompt, which the user calls by `/server:name`."""
+
+    server: str
+    name: str
+    about: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class McpServerResource:
+    """Something readable that a server offers. The user attaches it with @."""
+
+    server: str
+    uri: str
+    name: str
+
+
+@dataclass(slots=True)
+class HostedServer:
+    """A configured server. `keep_connected` is its task; all else may be called from anywhere on the loop."""
+
+    config: ServerConfig
+    needs: McpServerDependencies
+    environment: Callable[[], Awaitable[Mapping[str, str]]]
+    status: McpConnectionStatus = McpConnectionStatus(McpConnectionState.OFF)
+    all_tools: tuple[McpServerTool, ...] = ()
+    prompts: tuple[McpServerPrompt, ...] = ()
+    resources: tuple[McpServerResource, ...] = ()
+    log: Any = None
+    _client: Any = None
+    _calls: list[CallContext] = field(default_factory=list)
+    _again: asyncio.Event = field(default_factory=asyncio.Event)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _stale: bool = False
+    _lost: bool = False
+    _limits: set[asyncio.Timeout] = field(default_factory=set)
+    _opening: asyncio.Timeout | None = None
+    _wants_sign_in: bool = False
+    _page: Callable[[str], Awaitable[object]] | None = None  # Opens the sign-in page the user asked for.
+
+    @property
+    def offered_tools(self) -> Sequence[McpServerTool]:
+        """Return its tools, without those turned off, or none while it is not ready."""
+        if self.status.state is not McpConnectionState.READY or self._lost:
+            return ()
+        return [tool for tool in self.all_tools if tool.own_name not in self.config.off][:MOST_TOOLS]
+
+    @property
+    def server_log_lines(self) -> Sequence[str]:
+        return tuple(self.log.lines) if self.log else ()
+
+    def reconnect_now(self) -> None:
+        """Reconnect now, without waiting for a pause or an answer."""
+        self._again.set()
+        if self._opening is not None and not self._opening.expired():
+            self._opening.reschedule(0)
+        self._fail_waiting_calls()
+
+    def sign_in_with_page(self, page: Callable[[str], Awaitable[object]]) -> None:
+        """Sign in at the user's request: reconnect, and let `page` open the address that the server names."""
+
+        async def open_page_once(address: str) -> None:
+            self._set_status(
+                McpConnectionStatus(McpConnectionState.STARTING, "The sign-in page is open in your browser.")
+            )
+            await page(address)
+
+        self._page = open_page_once
+        self._set_status(McpConnectionStatus(McpConnectionState.STARTING))
+        self.reconnect_now()
+
+    async def keep_connected(self) -> None:
+        """Connect, stay connected and reconnect, until cancelled."""
+        failures = 0
+        while True:
+            began = time.monotonic()
+            self._again.clear()
+            self._wants_sign_in = False
+            self._set_status(McpConnectionStatus(McpConnectionState.STARTING))
+            try:
+                why = await self._run_server_connection()
+            except Exception as error:  # A task handles any error at its top.
+                why = self._explain_connection_error(error)
+                if not failures:  # Logged once, as it may be our bug.
+                    log.info("MCP server %s", self.config.name, exc_info=_wordless_error(error))
+            if self._wants_sign_in:
+                self._set_status(McpConnectionStatus(McpConnectionState.SIGN_IN, "Sign-in required."))
+                await self._again.wait()
+                continue
+            failures = 1 if time.monotonic() - began > STEADY else failures + 1
+            if self._again.is_set():
+                failures = 0
+                continue
+            pause = PAUSES[min(failures, len(PAUSES)) - 1]
+            self._set_status(
+                McpConnectionStatus(McpConnectionState.FAILED, f"{why[:1].upper()}{why[1:]} Retrying in {pause:.0f} s.")
+            )
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._again.wait()
+
+    async def _run_server_connection(self) -> str:
+        """Open, list, and stay until the connection is lost. Return why it was."""
+        self._lost = self._stale = False
+        self._news.clear()
+        page, self._page = self._page, None
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(self.config.start_seconds if page is None else SIGN_IN_SECONDS) as opening:
+                self._opening = opening
+                try:
+                    self._client = await stack.enter_async_context(self._open_client(page))
+                    await self._list_server_tools()
+                finally:
+                    self._opening = None
+            try:
+                async with asyncio.TaskGroup() as group:
+                    listening = group.create_task(self._subscribe_to_changes())
+                    await self._handle_changes_until_lost()
+                    listening.cancel()
+            finally:
+                self._client, self.all_tools = None, ()
+        return self._explain_connection_error(None)
+
+    async def _subscribe_to_changes(self) -> None:
+        """Subscribe to changes, as protocol 2026-07-28 requires. Older servers send them to `_handle_server_message`."""
+        from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+        from mcp.shared.exceptions import MCPError
+
+        with suppress(ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
+            async with self._client.listen(tools_list_changed=True) as events:
+                self._request_relisting()  # Lists may have changed before notifications arrived.
+                async for _ in events:
+                    self._request_relisting()
+
+    def _request_relisting(self) -> None:
+        self._stale = True
+        self._news.set()
+
+    async def _handle_changes_until_lost(self) -> None:
+        """Reload changed lists of tools until the connection is lost."""
+        while not self._lost:
+            await self._news.wait()
+            self._news.clear()
+            if self._stale and not self._lost:
+                self._stale = False
+                began = time.monotonic()
+                with suppress(HelixError):
+                    async with asyncio.timeout(self.config.start_seconds):
+                        await self._list_server_tools()
+                await asyncio.sleep(
+                    time.monotonic() - began
+                )  # Listing takes at most half of the time, even if changes never stop.
+
+    def _fail_waiting_calls(self) -> None:
+        """Fail all waiting calls, because the connection is lost."""
+        self._lost = True
+        self._news.set()
+        for limit in self._limits:
+            if not limit.expired():  # An expired limit can't be moved, but its task will notice.
+                limit.reschedule(0)
+
+    @asynccontextmanager
+    async def _open_client(self, page: Callable[[str], Awaitable[object]] | None) -> AsyncIterator[Any]:
+        """Yield the SDK's client for this server, closed in the task that opened it."""
+        # In a thread, as importing these modules takes half a second.
+        for name in ("mcp", "helix_desktop.mcp_client.process_transport"):
+            await asyncio.to_thread(importlib.import_module, name)
+        import mcp
+        import mcp_types as types
+
+        from helix_desktop.mcp_client.process_transport import ServerLog
+
+        self.log = self.log or ServerLog()
+        self.log.why = ""
+        config = await self._config_with_secrets()
+        environment = {**await self.environment(), **config.env}
+        async with (
+            self._open_transport(config, environment, page) as transport,
+            mcp.Client(
+                transport,
+                client_info=types.Implementation(name="helix-desktop", version=__version__),
+                elicitation_callback=self._ask_user_for_server,
+                message_handler=self._handle_server_message,
+                cache=None,
+            ) as client,
+        ):
+            yield client
+
+    async def _config_with_secrets(self) -> ServerConfig:
+        found = {
+            name: value
+            for name in secret_references(self.config)
+            if (value := await self.needs.secret(self.config.referenced_secret(name))) is not None
+        }
+        return fill_in_references(self.config, found, await self.environment())
+
+    @asynccontextmanager
+    async def _open_transport(
+        self, config: ServerConfig, environment: Mapping[str, str], page: Callable[[str], Awaitable[object]] | None
+    ) -> AsyncIterator[Any]:
+        if config.kind == "stdio":
+            import shutil
+
+            from helix_desktop.mcp_client.process_transport import start_server_process
+
+            program = shutil.which(config.command, path=environment.get("PATH"))
+            if program is None:
+                raise NotFound(
+                    f"The program {config.command} was not found.",
+                    remedy="Install the program, or specify its full path.",
+                )
+            yield start_server_process(
+                [program, *config.args], environment, config.folder, self.log, self._fail_waiting_calls
+            )
+        elif config.kind == "sse":
+            from mcp.client.sse import sse_client
+
+            from helix_desktop.mcp_client.reply_limits import create_limited_client
+
+            yield sse_client(config.url, headers=dict(config.headers), httpx_client_factory=create_limited_client)
+        else:
+            from mcp.client.streamable_http import streamable_http_client
+
+            from helix_desktop.mcp_client.process_transport import LONGEST
+
+            async with self._open_http_transport(config, page) as http:
+                yield streamable_http_client(config.url, http_client=http, max_sse_event_size=LONGEST)
+
+    @asynccontextmanager
+    async def _open_http_transport(
+        self, config: ServerConfig, page: Callable[[str], Awaitable[object]] | None
+    ) -> AsyncIterator[Any]:
+        """Open the transport with the token in the user's headers, or else the one from signing in."""
+        if any(name.lower() == "authorization" for name in config.headers):
+            from helix_desktop.mcp_client.reply_limits import create_limited_client
+
+            async with create_limited_client(headers=dict(config.headers)) as http:
+                yield http
+            return
+        await asyncio.to_thread(importlib.import_module, "helix_desktop.mcp_client.oauth_sign_in")
+        from helix_desktop.mcp_client.oauth_sign_in import StoredSignIn, open_signed_in_client
+
+        def remember_wanted_sign_in() -> None:
+            self._wants_sign_in = True
+
+        kept = StoredSignIn(self.config.sign_in_secret, self.needs.secret, self.needs.keep, config.registered_client)
+        async with open_signed_in_client(config.url, kept, page, config.headers, remember_wanted_sign_in) as http:
+            yield http
+
+    async def _list_server_tools(self) -> None:
+        found: list[Any] = []
+        cursor, room = None, MOST_TOOL_BYTES
+        for _ in range(MOST_PAGES):
+            page = await self._client.list_tools(cursor=cursor)
+            for each in page.tools:
+                room -= len(each.model_dump_json())
+                found += [each] if room >= 0 else []
+            cursor = page.next_cursor
+            if not cursor or room < 0:
+                break
+        await self._list_prompts_and_resources()
+        usable = [each for each in found if not _needs_tasks(each)]
+        self.all_tools = tuple(self._build_server_tool(each) for each in usable)
+        notes = []
+        if len(usable) > MOST_TOOLS:
+            notes.append(
+                f"The server has {len(usable)} tools. Of the tools that are turned on, only the first {MOST_TOOLS} are offered to the agent."
+            )
+        if room < 0:
+            notes.append(f"The list of tools is longer than {MOST_TOOL_BYTES >> 20} MB, so its end was left out.")
+        if len(usable) < len(found):
+            notes.append(f"Tools left out because they run only as tasks: {len(found) - len(usable)}.")
+        self._set_status(McpConnectionStatus(McpConnectionState.READY, " ".join(notes), tools=len(usable)))
+
+    async def _list_prompts_and_resources(self) -> None:
+        """List prompts and resources, if any. A failure does not affect the tools."""
+        able, own = self._client.server_capabilities, self.config.name
+        try:
+            if able and able.prompts:
+                listed = (await self._client.list_prompts()).prompts[:MOST_TOOLS]
+                self.prompts = tuple(
+                    McpServerPrompt(
+                        own, p.name, p.description or p.title or "", tuple(a.name for a in p.arguments or ())
+                    )
+                    for p in listed
+                )
+            if able and able.resources:
+                offered = (await self._client.list_resources()).resources[:MOST_TOOLS]
+                self.resources = tuple(McpServerResource(own, str(r.uri), r.title or r.name) for r in offered)
+        except Exception as error:
+            log.info("MCP server %s does not list its prompts", own, exc_info=_wordless_error(error))
+
+    async def fetch_prompt_text(self, name: str, values: Mapping[str, str]) -> str:
+        found = await self._ask_server(name, lambda: self._client.get_prompt(name, dict(values)))
+        texts: list[str] = []
+        for message in found.messages:
+            tool_results.append_result_part(message.content, texts, [])
+        return "\n\n".join(texts)
+
+    async def fetch_resource(self, uri: str) -> tool_results.McpServerResult:
+        found = await self._ask_server(uri, lambda: self._client.read_resource(uri))
+        texts: list[str] = []
+        images: list[tuple[str, bytes]] = []
+        for content in found.contents:
+            tool_results.append_resource_content(content, texts, images)
+        return tool_results.McpServerResult("\n".join(texts), images=tuple(images))
+
+    async def _ask_server(self, name: str, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Return the server's answer, or fail at once if the connection is lost, with a sentence that names the server."""
+        if self._client is None or self._lost:
+            raise ProviderUnreachable(f"The server {self.config.name} is not ready. {self.status.why}".strip())
+        try:
+            async with asyncio.timeout(self.config.call_seconds) as limit:
+                self._limits.add(limit)
+                try:
+                    return await ask()
+                finally:
+                    self._limits.discard(limit)
+        except TimeoutError:
+            raise ProviderUnreachable(self._describe_timeout(name)) from None
+        except HelixError:
+            raise
+        except Exception as error:  # Whatever failed, the model is told.
+            log.info("a call of MCP server %s failed", self.config.name, exc_info=_wordless_error(error))
+            await self._check_http_session()
+            gone = self._lost or (self.log and self.log.why)
+            words = self._describe_timeout(name) if gone else self._describe_failure(name, error)
+            raise ProviderUnreachable(words) from error
+
+    def _build_server_tool(self, tool: Any) -> McpServerTool:
+        spec = tool_results.build_tool_spec(self.config.name, tool)
+        hints = tool.annotations
+        described = json.dumps([spec.description, spec.schema, hints.model_dump_json() if hints else ""])
+        fingerprint = hashlib.sha256(described.encode("utf-8", "replace")).hexdigest()
+        return McpServerTool(self, tool.name, spec, fingerprint, runs_alone=not (hints and hints.read_only_hint))
+
+    async def call_server_tool(
+        self, name: str, values: Mapping[str, Any], context: CallContext
+    ) -> tool_results.McpServerResult:
+        async def show_call_progress(progress: float, total: float | None, message: str | None) -> None:
+            share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+            context.show(f"{share} {message or ''}".strip() + "\n")
+
+        def ask() -> Awaitable[Any]:
+            return self._client.call_tool(name, dict(values), progress_callback=show_call_progress)  # type: ignore[no-any-return]
+
+        self._calls.append(context)
+        try:
+            return tool_results.convert_tool_result(await self._ask_server(name, ask))
+        finally:
+            self._calls.remove(context)
+
+    async def _check_http_session(self) -> None:
+        """Ping a server over HTTP, which silently loses our session when it restarts."""
+        if self.config.kind == "stdio" or self._lost:
+            return
+        try:
+            async with asyncio.timeout(10):
+                await self._client.list_tools()
+        except Exception:  # noqa: BLE001 -- whatever the error, connect again
+            self._fail_waiting_calls()
+
+    def _describe_timeout(self, name: str) -> str:
+        if self._lost or (self.log and self.log.why):
+            return f"The server {self.config.name} stopped during {name}: {self._explain_connection_error(None)}"
+        return f"The server {self.config.name} did not respond to {name} within {self.config.call_seconds:g} s."
+
+    def _describe_failure(self, name: str, error: Exception) -> str:
+        inner = _innermost_error(error)
+        return f"The server {self.config.name} failed during {name}: {str(inner)[:1_000] or type(inner).__name__}"
+
+    # --- Handling the server's own requests and notifications
+
+    async def _ask_user_for_server(
+        self, context: "ClientRequestContext", params: "types.ElicitRequestParams"
+    ) -> "types.ElicitResult":
+        """Ask the user what the server wants, a form or a page to open, under the server's name."""
+        import mcp_types as types
+
+        del context
+        if not self._calls:
+            return types.ElicitResult(action="cancel")
+        schema = getattr(params, "requested_schema", None)
+        question = PermissionQuestion(
+            ToolCall("", f"{self.config.name}__elicitation", ""),
+            f"The server {self.config.name} asks",
+            getattr(params, "url", "") or params.message[:4_000],
+            params.message[:4_000] if schema is None else "this text comes from the server, not from Helix Desktop",
+            ("once",),
+            json.dumps(schema) if schema is not None else "",
+        )
+        answer = await self._calls[-1].ask(question)
+        if not answer.allowed:
+            return types.ElicitResult(action="cancel" if answer.scope == "cancel" else "decline")
+        try:
+            content = json.loads(answer.values) if answer.values else {}
+        except ValueError:
+            return types.ElicitResult(action="cancel")
+        return types.ElicitResult(action="accept", content=content if schema is not None else None)
+
+    async def _handle_server_message(self, message: Any) -> None:
+        if type(message).__name__ == "ToolListChangedNotification":
+            self._request_relisting()
+
+    def _set_status(self, status: McpConnectionStatus) -> None:
+        self.status = status
+        if status.state is McpConnectionState.FAILED:
+            log.info("the MCP server %s failed: %s", self.config.name, status.why)
+        self.needs.changed()
+
+    def _explain_connection_error(self, error: BaseException | None) -> str:
+        """Explain what is wrong, from our own knowledge or else the error."""
+        inner = error and _innermost_error(error)
+        last = f" Last output: {self.log.lines[-1][:200]}" if self.log and self.log.lines else ""
+        if isinstance(inner, TimeoutError):
+            return f"it did not respond within {self.config.start_seconds:g} seconds.{last}"
+        if isinstance(inner, HelixError):
+            return str(inner)
+        if self.log and self.log.why:
+            return f"{self.log.why}.{last}"
+        return f"{inner or 'the connection was lost'}.{last}"
+
+
+def _needs_tasks(tool: Any) -> bool:
+    return getattr(getattr(tool, "execution", None), "task_support", None) == "required"
+
+
+def _innermost_error(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _wordless_error(error: BaseException) -> BaseException:
+    """Return an error's kind and place for the log, without its words, which may be the server's."""
+    inner = _innermost_error(error)
+    return RuntimeError(type(inner).__qualname__).with_traceback(inner.__traceback__)

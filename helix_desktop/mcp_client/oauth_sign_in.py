@@ -1,0 +1,212 @@
+"""Signs in to a server over HTTP, by the SDK's OAuth, with tokens in the keyring and a page only on request.
+
+Until the user asks, no page is opened and nobody is registered anywhere.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+)
+from pydantic import AnyUrl, ValidationError
+
+from helix_desktop.concurrency import finish_making
+from helix_desktop.errors import ActionRefused
+from helix_desktop.mcp_client.reply_limits import create_limited_client, limit_reply_body
+from helix_desktop.secrets import McpSignIn
+
+SECONDS = 300.0  # The user has this long to sign in.
+PATH = "/signed-in"
+Read = Callable[[McpSignIn], Awaitable[str | None]]
+Keep = Callable[[McpSignIn, str], Awaitable[None]]
+Open = Callable[[str], Awaitable[object]]
+
+
+class StoredSignIn:
+    """The SDK's storage in one secret: the tokens, this program's registration, and where to renew tokens.
+
+    The SDK itself loses the latter two, and a token's expiry, when the process ends.
+    """
+
+    def __init__(self, secret: McpSignIn, read: Read, keep: Keep, client: Mapping[str, str]) -> None:
+        self.context: OAuthContext | None = None
+        self._given = client
+        self._secret, self._read, self._keep = secret, read, keep
+        self._values: dict[str, Any] = {}
+
+    async def read_stored_sign_in(self) -> None:
+        try:
+            self._values = dict(json.loads(await self._read(self._secret) or "{}"))
+        except (ValueError, TypeError):
+            self._values = {}
+
+    @property
+    def registered_port(self) -> int:
+        """Return the port of the registered redirect address, or 0."""
+        if self._given.get("callbackPort", "").isdecimal():
+            return int(self._given["callbackPort"])
+        client = self._parse_stored_part(OAuthClientInformationFull, "client")
+        uris = client.redirect_uris if client is not None else None
+        return (uris[0].port or 0) if uris else 0
+
+    def _parse_stored_part(self, kind: Any, name: str) -> Any:
+        try:
+            return kind.model_validate(self._values[name])
+        except (KeyError, ValidationError):
+            return None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        if self.context is not None:
+            self.context.token_expiry_time = self._values.get("ends")
+            self.context.oauth_metadata = self._parse_stored_part(OAuthMetadata, "endpoints")
+        tokens: OAuthToken | None = self._parse_stored_part(OAuthToken, "tokens")
+        return tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self._values["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
+        if self.context is not None:
+            self._values["ends"] = self.context.token_expiry_time
+            endpoints = self.context.oauth_metadata
+            self._values["endpoints"] = (
+                endpoints.model_dump(mode="json", exclude_none=True) if endpoints is not None else None
+            )
+        await self._store_sign_in()
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        if self._given.get("clientId"):
+            secret = self._given.get("clientSecret") or None
+            method = "client_secret_basic" if secret else "none"
+            return OAuthClientInformationFull(
+                client_id=self._given["clientId"], client_secret=secret, token_endpoint_auth_method=method
+            )
+        client: OAuthClientInformationFull | None = self._parse_stored_part(OAuthClientInformationFull, "client")
+        return client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self._values["client"] = client_info.model_dump(mode="json", exclude_none=True)
+        await self._store_sign_in()
+
+    def drop_held_client(self) -> None:
+        """Forget the registration, because its port is no longer usable."""
+        self._values.pop("client", None)
+
+    async def _store_sign_in(self) -> None:
+        await self._keep(self._secret, json.dumps(self._values))
+
+
+@asynccontextmanager
+async def open_signed_in_client(
+    url: str, kept: StoredSignIn, page: Open | None, headers: Mapping[str, str], wanted: Callable[[], None]
+) -> AsyncIterator[httpx2.AsyncClient]:
+    """Yield a client that sends and renews the server's token. `page` opens an address if the user
+    has asked to sign in; without it, a server that wants that is refused and `wanted` is called.
+    """
+    await kept.read_stored_sign_in()
+    asked: list[str] = []  # The pending sign-in's `state`, which the browser returns.
+    async with _listen_for_browser(kept, page, asked) as (port, came_back):
+        metadata = OAuthClientMetadata(
+            client_name="Helix Desktop", redirect_uris=[AnyUrl(f"http://127.0.0.1:{port or 1}{PATH}")]
+        )
+
+        async def open_sign_in_address(address: str) -> None:
+            if page is None or urlsplit(address).scheme not in {"http", "https"}:
+                raise ActionRefused("The server did not provide a sign-in page that can be opened.")
+            asked[:] = parse_qs(urlsplit(address).query).get("state", [])
+            await page(address)
+
+        provider = OAuthClientProvider(
+            url, metadata, kept, redirect_handler=open_sign_in_address, callback_handler=came_back
+        )
+        kept.context = provider.context
+
+        async def raise_sign_in_wanted(response: httpx2.Response) -> None:
+            if page is None and response.status_code == 401 and response.request.url.path == httpx2.URL(url).path:
+                wanted()
+                raise ActionRefused("Sign-in required.")
+
+        async with create_limited_client(headers=dict(headers), auth=provider) as client:
+            client.event_hooks = {"request": [], "response": [raise_sign_in_wanted, limit_reply_body]}
+            yield client
+
+
+@asynccontextmanager
+async def _listen_for_browser(
+    kept: StoredSignIn, page: Open | None, asked: list[str]
+) -> AsyncIterator[tuple[int, Callable[[], Awaitable[AuthorizationCodeResult]]]]:
+    """Listen on this machine for the returning browser, if somebody asked to sign in."""
+    answer: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+
+    async def wait_for_authorization_code() -> AuthorizationCodeResult:
+        async with asyncio.timeout(SECONDS):
+            return await answer
+
+    if page is None:
+        yield kept.registered_port, wait_for_authorization_code
+        return
+
+    async def answer_browser(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await _answer_browser_request(reader, writer, answer, asked)
+        finally:
+            writer.close()
+
+    try:
+        server = await finish_making(
+            asyncio.start_server(answer_browser, "127.0.0.1", kept.registered_port), _close_browser_server
+        )
+    except OSError:
+        kept.drop_held_client()
+        server = await finish_making(asyncio.start_server(answer_browser, "127.0.0.1", 0), _close_browser_server)
+    async with server:
+        yield server.sockets[0].getsockname()[1], wait_for_authorization_code
+
+
+async def _close_browser_server(server: asyncio.Server) -> None:
+    server.close()
+
+
+async def _answer_browser_request(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    answer: asyncio.Future[AuthorizationCodeResult],
+    asked: list[str],
+) -> None:
+    """Answer one request, from the returning browser or anything else on this machine."""
+    try:
+        async with asyncio.timeout(10):
+            head = await reader.readuntil(b"\r\n\r\n")
+        target = urlsplit(head.split(b" ", 2)[1].decode("ascii"))
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, IndexError):
+        return
+    said = {name: values[0] for name, values in parse_qs(target.query).items()}
+    ours = (
+        target.path == PATH
+        and said.get("state") in asked
+        and bool({"code", "error"} & said.keys())
+        and not answer.done()
+    )
+    if ours and "code" in said:  # First, because the browser may be closed.
+        answer.set_result(AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss")))
+    elif ours:
+        answer.set_exception(ActionRefused(f"The sign-in was refused: {said['error'][:200]}."))
+    words = "You are signed in. You can close this page." if "code" in said else "The sign-in was refused."
+    status = "200 OK" if ours else "404 Not Found"
+    body = words if ours else "There is nothing here."
+    writer.write(
+        f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+        f"Connection: close\r\n\r\n{body}".encode()
+    )
+    with suppress(OSError):
+        await writer.drain()

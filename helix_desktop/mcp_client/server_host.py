@@ -1,0 +1,121 @@
+"""Starts and stops a workspace's MCP servers, each in its own task, and lists their tools."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from helix_desktop.errors import NotFound
+from helix_desktop.mcp_client import hosted_server
+from helix_desktop.mcp_client.login_path import read_login_path
+from helix_desktop.mcp_client.server_config import ServerConfig
+
+# Environment variables for MCP servers: enough to find programs, but none of our keys.
+PASSED_ON = (
+    "HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR TEMP TMP SYSTEMROOT COMSPEC PATHEXT APPDATA LOCALAPPDATA "
+    "USERPROFILE PROGRAMFILES http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY SSL_CERT_FILE NODE_EXTRA_CA_CERTS"
+)
+Spawn = Callable[..., "asyncio.Task[Any]"]
+
+
+class McpServerHost:
+    """`environment`: what servers may get of it, and its PATH, searched before the shell is asked."""
+
+    def __init__(
+        self, spawn: Spawn, needs: hosted_server.McpServerDependencies, environment: Mapping[str, str] = os.environ
+    ) -> None:
+        self._spawn = spawn
+        self._needs = needs
+        self._given = environment
+        self._path: asyncio.Task[str] | None = None
+        self._servers: dict[str, hosted_server.HostedServer] = {}
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+
+    @property
+    def hosted_servers(self) -> Sequence[hosted_server.HostedServer]:
+        return list(self._servers.values())
+
+    def find_hosted_server(self, name: str) -> hosted_server.HostedServer:
+        if name not in self._servers:
+            raise NotFound(
+                f"There is no MCP server named {name[:60]!r}.",
+                remedy=f"Available: {', '.join(self._servers) or 'none'}.",
+            )
+        return self._servers[name]
+
+    def list_ready_tools(self) -> Sequence[hosted_server.McpServerTool]:
+        """Return the tools of all ready servers, for a Toolbox's `more`. Of tools with the same
+        name, only the first is offered, so that a call reaches the server that the question names.
+        """
+        offered: dict[str, hosted_server.McpServerTool] = {}
+        for server in self._servers.values():
+            for tool in server.offered_tools:
+                offered.setdefault(tool.spec.name, tool)
+        return list(offered.values())
+
+    async def configure_servers(self, configs: Sequence[ServerConfig]) -> None:
+        """Run exactly these servers: start new or changed ones, and end the others."""
+        wanted = {config.name: config for config in configs}
+        ending = [name for name, server in self._servers.items() if wanted.get(name) != server.config]
+        kept = [
+            name
+            for name in ending
+            if name in wanted and _differs_only_in_switches(self._servers[name].config, wanted[name])
+        ]
+        for name in kept:
+            self._servers[name].config = wanted[name]
+        await asyncio.gather(*(self._stop_server(name) for name in ending if name not in kept))
+        for name, config in wanted.items():
+            if name not in self._servers:
+                self._servers[name] = hosted_server.HostedServer(config, self._needs, self._login_environment)
+                if config.enabled:
+                    self._servers[name].status = hosted_server.McpConnectionStatus(
+                        hosted_server.McpConnectionState.STARTING
+                    )
+                    self._tasks[name] = self._spawn(self._servers[name].keep_connected(), name=f"MCP server {name}")
+        self._needs.changed()
+
+    async def _stop_server(self, name: str) -> None:
+        del self._servers[name]
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task], timeout=2)
+
+    async def aclose(self) -> None:
+        """End all servers at the same time, each within two seconds."""
+        await self.configure_servers([])
+
+    async def try_out_server(
+        self, config: ServerConfig
+    ) -> tuple[hosted_server.McpConnectionStatus, Sequence[hosted_server.McpServerTool], Sequence[str]]:
+        """Try a server once. Return its status, its tools, and what it wrote to standard error."""
+        ready = asyncio.Event()
+        needs = replace(self._needs, changed=ready.set)
+        server = hosted_server.HostedServer(replace(config, enabled=True), needs, self._login_environment)
+        task = self._spawn(server.keep_connected(), name=f"test of MCP server {config.name}")
+        task.add_done_callback(lambda _: ready.set())  # Wakes the loop if the task ends, as when the workspace closes.
+        try:
+            while (
+                server.status.state in (hosted_server.McpConnectionState.OFF, hosted_server.McpConnectionState.STARTING)
+                and not task.done()
+            ):
+                ready.clear()
+                await ready.wait()
+            return server.status, server.all_tools, server.server_log_lines
+        finally:
+            task.cancel()
+            await asyncio.wait([task], timeout=2)
+
+    async def _login_environment(self) -> Mapping[str, str]:
+        """Ask the shell once, in its own task, since the first server may end before it answers."""
+        if self._path is None:
+            self._path = self._spawn(read_login_path(self._given), name="login path")
+        path = await asyncio.shield(self._path)
+        return {name: self._given[name] for name in PASSED_ON.split() if name in self._given} | {"PATH": path}
+
+
+def _differs_only_in_switches(old: ServerConfig, new: ServerConfig) -> bool:
+    """Whether only switched-off tools or limits differ, so that the server goes on."""
+    return replace(old, off=new.off, reading=new.reading, call_seconds=new.call_seconds) == new

@@ -1,0 +1,306 @@
+"""builtin_context_cache as an MCP server. Imported when one is wanted, since importing `mcp` takes 0.5 s."""
+
+import base64
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.lowlevel import Server
+
+from helix_desktop import __version__
+from helix_desktop.engine.cache_entry_rows import EntryRow
+from helix_desktop.engine.content_recall import find_entry, format_message
+from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, ToolReturned, UserSaid
+from helix_desktop.engine.session import Session
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, format_things
+from helix_desktop.mcp_server import cache_operations, offered_tools
+from helix_desktop.mcp_server.cache_operations import ContextShelf, recall_content, search_content
+from helix_desktop.mcp_server.offered_tools import OFFERS, OfferedTool
+
+TELL = "Helix Desktop did this because I asked for it. Tell me the result in one or two sentences, and do nothing else."
+SessionAct = Callable[[ContextShelf, Session, str], Awaitable[str]]
+
+
+async def _describe_context(_: ContextShelf, session: Session, __: str) -> str:
+    meter, price = session.context.next_request_meter(), session.context.next_message_cost()
+    kinds = "".join(f"\n- {kind.value}: {tokens:,} tokens" for kind, tokens in meter.parts.items() if tokens)
+    cost = f"\nSending it costs about ${price.cost_when_sent(time.time()):.4f}, without the reply." if price else ""
+    folds = len(session.conversation.state.live_folds)
+    return f"The next request takes {meter.format_meter()}.{kinds}{cost}\nFolds: {folds}."
+
+
+async def _fold_old_outputs(_: ContextShelf, session: Session, __: str) -> str:
+    before = session.context.next_request_meter().used
+    await session.start_fold(FoldKind.MARKER)
+    return f"The next request takes {session.context.next_request_meter().used:,} tokens instead of {before:,}."
+
+
+async def _pin_newest_message_with(_: ContextShelf, session: Session, words: str) -> str:
+    state = session.conversation.state
+    kinds = (UserSaid, ModelReplied, ToolReturned) if words else ToolReturned
+    for message in reversed(state.facts_on_path()):
+        if isinstance(message.fact, kinds) and words in (text := format_message(state.branch, message)):
+            await session.context.pin_part(PartRef(message.seq))
+            return f"This stays in the context word for word: {text[:200]}"
+    raise InvalidInput("No message or output has these words.")
+
+
+async def _undo_last_fold(_: ContextShelf, session: Session, __: str) -> str:
+    if not (folds := session.conversation.state.live_folds):
+        raise ActionRefused("Nothing is folded.")
+    last = [one for one in folds if one is folds[-1] or (one.batch and one.batch == folds[-1].batch)]
+    for fold in last:
+        await session.steward.unfold(fold.fold)
+    shown = format_things(len(last), "folded part is", "folded parts are")
+    return f"{shown} shown in full again: {session.context.next_request_meter().format_meter()}."
+
+
+async def _recall_best_hit(shelf: ContextShelf, _: Session, words: str) -> str:
+    hits = (await search_content(shelf, query=words, limit=1))["hits"]
+    found = await recall_content(shelf, sha256=hits[0]["sha256"] if hits else words, find=words if hits else "")
+    return f"This is the cached content {found['sha256']}:\n{found['text']}"
+
+
+# By prompt: its description, its argument (empty: none), and the function to run.
+PROMPTS: Mapping[str, tuple[str, str, SessionAct]] = {
+    "context": ("Show what is in the context and what it costs", "", _describe_context),
+    "fold_now": ("Fold old outputs now", "", _fold_old_outputs),
+    "keep": ("Keep a part in the context", "words of it; without them, the last output", _pin_newest_message_with),
+    "undo_fold": ("Undo the last fold", "", _undo_last_fold),
+    "recall": ("Bring something back from the cache", "words of it, or its hash", _recall_best_hit),
+}
+
+
+async def list_session_prompts(_context: Any, _params: Any) -> types.ListPromptsResult:
+    prompts = [
+        types.Prompt(
+            name=name,
+            description=told,
+            arguments=[types.PromptArgument(name="words", description=words)] if words else [],
+        )
+        for name, (told, words, _) in PROMPTS.items()
+    ]
+    return types.ListPromptsResult(prompts=prompts, ttl_ms=3_600_000, cache_scope="public")
+
+
+PAGE = 100
+MCP_TASKS = "io.modelcontextprotocol/tasks"  # An extension by which `add_task` returns a task.
+_MCP_TASK_STATUS = {"done": "completed", "failed": "completed", "cancelled": "cancelled"}
+ENTRY, HANDOVER = "helix://entry/", "helix://handover/"
+LARGEST_RESOURCE = 8 << 20
+log = logging.getLogger(__name__)
+
+
+class _UpdateTaskRequestParams(types.GetTaskRequestParams):
+    """`input_responses`: answers to a task's questions to the client. Tasks here only ask the user."""
+
+    input_responses: dict[str, Any]
+
+
+def _check_arguments(offer: OfferedTool, arguments: dict[str, Any]) -> None:
+    """Check the arguments. The first call imports the library, so no client waits for it at the start."""
+    from jsonschema import Draft202012Validator, exceptions  # type: ignore[import-untyped]
+
+    if mistake := exceptions.best_match(Draft202012Validator(offer.takes).iter_errors(arguments)):
+        where = ".".join(str(step) for step in mistake.absolute_path) or "the arguments"
+        raise InvalidInput(f"{offer.name}: {where[:80]}: {mistake.message[-300:]}")
+
+
+def _knows_tasks(context: Any) -> bool:
+    return MCP_TASKS in (getattr(context.session.client_capabilities, "extensions", None) or ())
+
+
+def _require_tasks(context: Any) -> None:
+    if not _knows_tasks(context):
+        needed: dict[str, Any] = {"extensions": {MCP_TASKS: {}}}
+        code, what = types.MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability"
+        raise MCPError(code, what, {"requiredCapabilities": needed})
+
+
+def build_cache_server(on: ContextShelf) -> Server[Any]:
+    """Build a server for one workspace, for any number of transports."""
+    requests = _CacheServerRequests(on)
+    server: Server[Any] = Server(
+        offered_tools.NAME,
+        version=__version__,
+        title="Helix Desktop context cache",
+        instructions=offered_tools.INSTRUCTIONS,
+        on_list_tools=requests.list_offered_tools,
+        on_call_tool=requests.call_offered_tool,
+        on_list_resources=requests.list_cached_resources,
+        on_list_resource_templates=requests.list_resource_templates,
+        on_read_resource=requests.read_cached_resource,
+        on_list_prompts=list_session_prompts,
+        on_get_prompt=requests.answer_session_prompt,
+    )
+    server.extensions[MCP_TASKS] = {}
+    server.add_request_handler("tasks/get", types.GetTaskRequestParams, requests.get_mcp_task)
+    server.add_request_handler("tasks/update", _UpdateTaskRequestParams, requests.update_mcp_task)
+    server.add_request_handler("tasks/cancel", types.CancelTaskRequestParams, requests.cancel_mcp_task)
+    return server
+
+
+class _CacheServerRequests:
+    """Answers a client's requests from the shelf."""
+
+    def __init__(self, on: ContextShelf) -> None:
+        self._shelf = on
+        self._tools = {offer.name: offer for offer in OFFERS}
+
+    async def list_offered_tools(self, _context: Any, _params: Any) -> types.ListToolsResult:
+        tools = [
+            types.Tool(
+                name=offer.name,
+                title=offer.title,
+                description=offer.description,
+                input_schema=offer.takes,
+                output_schema=offer.gives,
+                annotations=types.ToolAnnotations(
+                    read_only_hint=not offer.changes,
+                    destructive_hint=False,
+                    idempotent_hint=not offer.thinks,
+                    open_world_hint=offer.thinks,
+                ),
+            )
+            for offer in OFFERS
+        ]
+        return types.ListToolsResult(tools=tools, ttl_ms=3_600_000, cache_scope="public")
+
+    async def call_offered_tool(self, context: Any, params: types.CallToolRequestParams) -> Any:
+        if params.name not in self._tools:
+            raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name[:80]!r}.")
+        name, arguments = params.name, params.arguments or {}
+        try:
+            _check_arguments(self._tools[name], arguments)
+            values = await self._tools[name].act(self._shelf, **arguments)
+        except HelixError as error:
+            log.warning("%s refused: %s", params.name, error.what[:300])
+            return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
+        if name == "add_task" and _knows_tasks(context):
+            return await self._describe_mcp_task(values["task"], "task")
+        shown = values["text"] if isinstance(values.get("text"), str) else json.dumps(values, ensure_ascii=False)
+        return types.CallToolResult(content=[types.TextContent(text=shown)], structured_content=values)
+
+    async def get_mcp_task(self, context: Any, params: types.GetTaskRequestParams) -> dict[str, Any]:
+        _require_tasks(context)
+        return await self._describe_mcp_task(params.task_id, "complete")
+
+    async def update_mcp_task(self, context: Any, params: _UpdateTaskRequestParams) -> types.EmptyResult:
+        """Accept and ignore answers that no task has asked for, as the extension requires."""
+        _require_tasks(context)
+        await self._act_on_mcp_task("show", params.task_id)
+        return types.EmptyResult()
+
+    async def cancel_mcp_task(self, context: Any, params: types.CancelTaskRequestParams) -> types.EmptyResult:
+        _require_tasks(context)
+        await self._act_on_mcp_task("cancel", params.task_id)
+        return types.EmptyResult()
+
+    async def _act_on_mcp_task(self, act: str, task: str) -> dict[str, Any]:
+        try:
+            return dict((await self._shelf.run_task_command([act, "--", task]))[0])
+        except HelixError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)[:500]) from error
+
+    async def _describe_mcp_task(self, name: str, kind: str) -> dict[str, Any]:
+        """Describe a task as the extension requires: with a result once it has ended, even if it failed."""
+        task = await self._act_on_mcp_task("show", name)
+        status, why = _MCP_TASK_STATUS.get(task["state"], "working"), task["why"]
+        began, now = (datetime.fromtimestamp(at, UTC).isoformat() for at in (task["added"], time.time()))
+        shown: dict[str, Any] = {"taskId": task["id"], "status": status, "createdAt": began, "lastUpdatedAt": now}
+        if status == "completed":
+            text, values = types.TextContent(text=task["answer"] or why), {"task": task["id"]}
+            has_failed = task["state"] == "failed"
+            result = types.CallToolResult(content=[text], structured_content=values, is_error=has_failed)
+            shown["result"] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return {"resultType": kind, **shown, "statusMessage": why, "ttlMs": None, "pollIntervalMs": 1_000}
+
+    async def answer_session_prompt(self, _context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        """Do what the prompt requests, and tell the agent."""
+        try:
+            if params.name not in PROMPTS or self._shelf.use_agent_session is None:
+                raise InvalidInput(f"There is no prompt {params.name[:80]!r} here.")
+            async with self._shelf.use_agent_session() as session:
+                words = (params.arguments or {}).get("words", "").strip()
+                told = f"{await PROMPTS[params.name][2](self._shelf, session, words)}\n\n{TELL}"
+        except HelixError as error:
+            log.warning("%s refused: %s", params.name[:80], error.what[:300])
+            told = f"Helix Desktop could not do what I asked for: {error}\n\nTell me so, and do nothing else."
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=types.TextContent(text=told))])
+
+    async def list_cached_resources(
+        self, _context: Any, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """List the handovers and then the newest entries."""
+        if params is not None and params.cursor:
+            raise MCPError(types.INVALID_PARAMS, "There is no such page.")
+        documents = [_handover_as_resource(*each) for each in await cache_operations.list_newest_handovers(self._shelf)]
+        rows = await cache_operations.list_newest_entries(self._shelf, PAGE)
+        return types.ListResourcesResult(resources=[*documents, *(_entry_as_resource(row) for row in rows)])
+
+    async def list_resource_templates(self, _context: Any, _params: Any) -> types.ListResourceTemplatesResult:
+        entry = types.ResourceTemplate(name="entry", title="A cached entry", uri_template=f"{ENTRY}{{sha256}}")
+        handover = types.ResourceTemplate(
+            name="handover", title="A handover document", uri_template=f"{HANDOVER}{{conversation}}/{{fold}}"
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[entry, handover])
+
+    async def read_cached_resource(
+        self, _context: Any, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        try:
+            return types.ReadResourceResult(contents=[await self._content_at_uri(params.uri)])
+        except HelixError as error:
+            log.warning("a resource was refused: %s", error.what[:300])
+            raise MCPError(types.INVALID_PARAMS, str(error)[:500], {"uri": params.uri[:500]}) from error
+
+    async def _content_at_uri(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents:
+        if uri.startswith(ENTRY):
+            return await self._entry_content_at_uri(uri, uri.removeprefix(ENTRY))
+        conversation, _, fold = uri.removeprefix(HANDOVER).partition("/")
+        if uri.startswith(HANDOVER) and conversation and fold:
+            text = await cache_operations.read_handover_text(self._shelf, conversation, fold)
+            return types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)
+        raise NotFound(f"There is no resource {uri[:80]!r} here.")
+
+    async def _entry_content_at_uri(
+        self, uri: str, name: str
+    ) -> types.TextResourceContents | types.BlobResourceContents:
+        stored = (await find_entry(self._shelf.cache, name)).stored
+        if stored.size > LARGEST_RESOURCE:
+            raise InvalidInput(
+                f"This entry is {stored.size:,} bytes. A resource can be up to {LARGEST_RESOURCE:,} bytes.",
+                remedy="Recall it one page at a time with recall_cached_content.",
+            )
+        content = await self._shelf.cache.read_content(stored.digest)
+        try:
+            return types.TextResourceContents(uri=uri, mime_type=stored.media_type, text=content.decode("utf-8"))
+        except UnicodeDecodeError:
+            blob = base64.b64encode(content).decode("ascii")
+            kind = stored.media_type if stored.media_type != "text/plain" else "application/octet-stream"
+            return types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob)
+
+
+def _entry_as_resource(row: EntryRow) -> types.Resource:
+    name = " ".join(part for part in (row.about.tool, row.about.source) if part) or "put by hand"
+    return types.Resource(
+        name=name[:200],
+        uri=f"{ENTRY}{row.stored.digest.hex}",
+        mime_type=row.stored.media_type,
+        size=row.stored.size,
+        description=f"{format_things(row.stored.lines, 'line', 'lines')}, {format_things(row.tokens, 'token', 'tokens')}",
+    )
+
+
+def _handover_as_resource(conversation: str, title: str, fold: Any) -> types.Resource:
+    return types.Resource(
+        name=f"Handover {fold.number} of {title or conversation}"[:200],
+        uri=f"{HANDOVER}{conversation}/{fold.fold}",
+        mime_type="text/markdown",
+        description=f"{fold.tokens:,} tokens in place of {fold.tokens_before:,}",
+    )

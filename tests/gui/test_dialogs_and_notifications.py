@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDropEvent
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QDoubleSpinBox, QLabel, QMessageBox, QPlainTextEdit, QPushButton
+
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.errors import StoreFailed
+from helix_desktop.gui import chat_action_handling
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.chat.trust_dialog import TrustDialog
+from helix_desktop.gui.dialogs_and_notifications import WindowServices
+from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
+from helix_desktop.gui.frame.tour_card import TourStepCard
+from helix_desktop.gui.frame.welcome_page import ConnectModelDialog, WelcomePage
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.model_setup_port import ModelChoice, WindowSizeSource
+from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
+from helix_desktop.gui.settings.settings_dialog import SettingsDialog
+from helix_desktop.gui.settings.storage_page import StoragePage
+from helix_desktop.gui.signal_connections import wire_window
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript import chat_actions
+from helix_desktop.gui.window_state_file import WindowMemory
+from helix_desktop.program_settings import NOTIFY_DONE, ProgramSettings
+from helix_desktop.project.project_item import ProjectItem
+from tests.gui import story
+from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Now, now
+from tests.gui.fake_setup import QWEN, SONNET, FakeInstallation, FakeSetup
+
+
+@pytest.fixture
+def setup() -> FakeSetup:
+    return FakeSetup()
+
+
+@pytest.fixture
+def front(window: MainWindow, setup: FakeSetup, tmp_path: Path) -> WindowServices:
+    return WindowServices(window, setup, FakeInstallation(), tmp_path / "tour", now)
+
+
+def test_without_a_workspace_there_is_a_welcome(
+    theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner, tmp_path: Path
+) -> None:
+    window = MainWindow(theme, memory, settings, doing)
+    wire_window(window)
+    WindowServices(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
+    window.show()
+    window.set_workspaces_and_start(FakeDesk(empty=True))
+    assert window.showing.page == "welcome"
+    assert window.focusWidget() is window.welcome.folder
+    assert not window.is_sidebar_shown
+    welcome = window.findChildren(WelcomePage)[0]
+    welcome.folder_given.emit(tmp_path)
+    assert window.showing.page == "chat"
+    assert window.current_workbench is not None
+    assert window.current_workbench.main_folder == tmp_path
+
+
+def test_a_dropped_folder_is_opened(theme: Theme, tmp_path: Path) -> None:
+    page = WelcomePage(theme)
+    given = QSignalSpy(page.folder_given)
+    (tmp_path / "file.txt").write_text("x")
+    mime = QMimeData()
+    mime.setUrls([QUrl.fromLocalFile(str(tmp_path / "file.txt")), QUrl.fromLocalFile(str(tmp_path))])
+    action, none = Qt.DropAction.CopyAction, Qt.KeyboardModifier.NoModifier
+    page.dropEvent(QDropEvent(QPointF(5, 5), action, mime, Qt.MouseButton.LeftButton, none))
+    assert given.at(0) == [tmp_path]
+
+
+def test_a_model_is_asked_for_with_the_first_message_which_then_goes_by_itself(
+    front: WindowServices, setup: FakeSetup, window: MainWindow, bench: FakeWorkbench
+) -> None:
+    bench.main_model_name, setup.listed = "", ()
+    QTest.keyClicks(window.chat.composer.text, "Hello")
+    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
+    dialog = window.findChildren(ConnectModelDialog)[0]
+    assert _says_that_a_message_waits(dialog)
+    dialog.panel._key.setText("good")
+    dialog.panel.test_key()
+    assert bench.main_model_name == SONNET.name
+    assert window.top.model.text() == f"{SONNET.name} ▾"
+    assert window.chat.composer.text.toPlainText() == ""
+
+
+def test_where_no_message_waits_none_is_promised_to_be_sent(front: WindowServices, window: MainWindow) -> None:
+    front.models.open_connect_dialog()
+    assert not _says_that_a_message_waits(window.findChildren(ConnectModelDialog)[0])
+
+
+def _says_that_a_message_waits(dialog: ConnectModelDialog) -> bool:
+    return any("Your message will be sent" in label.text() for label in dialog.findChildren(QLabel))
+
+
+def test_where_models_are_known_the_first_message_asks_which(
+    front: WindowServices, window: MainWindow, bench: FakeWorkbench
+) -> None:
+    bench.main_model_name = ""
+    composer, chooser = window.chat.composer, front.models.chooser
+    for last in (Qt.Key.Key_Escape, Qt.Key.Key_Return):
+        composer.text.clear()
+        QTest.keyClicks(composer.text, "Hello")
+        QTest.keyClick(composer.text, Qt.Key.Key_Return)
+        assert window.findChildren(ConnectModelDialog) == []
+        assert chooser.isVisible()
+        QTest.keyClick(chooser.line, last)
+    assert bench.main_model_name == SONNET.name
+    assert composer.text.toPlainText() == ""
+
+
+def test_a_model_chosen_later_sends_nothing_that_was_given_up(
+    front: WindowServices, window: MainWindow, bench: FakeWorkbench
+) -> None:
+    bench.main_model_name = ""
+    QTest.keyClicks(window.chat.composer.text, "Hello")
+    QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
+    QTest.keyClick(front.models.chooser.line, Qt.Key.Key_Escape)
+    window.top.model.click()
+    QTest.keyClick(front.models.chooser.line, Qt.Key.Key_Return)
+    assert bench.main_model_name == SONNET.name
+    assert window.chat.composer.text.toPlainText() == "Hello"
+
+
+def test_the_button_of_the_model_opens_the_chooser_and_a_correction_shows_there(
+    front: WindowServices, window: MainWindow, bench: FakeWorkbench
+) -> None:
+    chooser, bench.main_model_name = front.models.chooser, SONNET.name
+    window.top.model.click()
+    assert [row.model.name for row in chooser._model.items if row.model] == [SONNET.name, QWEN.name]
+    QTest.keyClicks(chooser.line, "qwen")
+    QTest.keyClick(chooser.line, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
+    (dialog,) = window.findChildren(EditModelDialog)
+    assert "unknown" not in [field.specialValueText() for field in dialog.findChildren(QDoubleSpinBox)]  # It runs here.
+    dialog.values["window"] = 16_000
+    dialog._save_values()
+    window.top.model.click()
+    QTest.keyClicks(chooser.line, "qwen")
+    assert chooser.highlighted_model() == replace(QWEN, window=16_000, sure=WindowSizeSource.SET)
+    QTest.keyClick(chooser.line, Qt.Key.Key_Return)
+    assert bench.main_model_name == QWEN.name
+    assert window.top.model.text() == f"{QWEN.name} ▾"
+
+
+def test_what_is_not_known_of_a_model_is_said_and_not_shown_as_nothing(window: MainWindow) -> None:
+    model = ModelChoice("other/large", 128_000, note="unknown model", sure=WindowSizeSource.ASSUMED)
+    dialog = EditModelDialog(model, window)
+    assert any(
+        label.text().startswith("The size of this model's context window is not known.")
+        for label in dialog.findChildren(QLabel)
+    )
+    assert [field.text() for field in dialog.findChildren(QDoubleSpinBox)] == ["unknown"] * 4
+    dialog.reject()
+
+
+def test_the_settings_are_one_window(front: WindowServices, window: MainWindow) -> None:
+    window.settings_wanted.emit("policy")
+    window.settings_wanted.emit("shortcuts")
+    assert front._settings is not None
+    assert front._settings._buttons["shortcuts"].isChecked()
+    front._settings.reject()
+    assert front._settings is None
+
+
+def test_the_settings_close_with_the_workspace_they_are_about_and_nothing_of_them_stays(
+    front: WindowServices, window: MainWindow
+) -> None:
+    window.settings_wanted.emit("storage")
+    window.go_to_workspace("parser")
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert window.findChildren(SettingsDialog) == []
+    window.settings_wanted.emit("storage")
+    assert [page._bench.id for page in window.findChildren(StoragePage)] == ["parser"]
+
+
+def told(front: WindowServices, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
+    said: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(front._notifier, "show_desktop_notification", lambda *words: said.append(words))
+    return said
+
+
+def test_the_desktop_is_told_when_the_window_is_not_in_front(
+    front: WindowServices, window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = told(front, monkeypatch)
+    window.hide()
+    session.set_running(ConversationActivity.TOOLS)
+    session.set_running(ConversationActivity.IDLE)
+    window._activity_by_workspace["storage-engine"]._bridge.emit_waiting_events()
+    link = f"helix://workspace/storage-engine/conversation/{story.CONVERSATION}"
+    assert said == [("Extract the lock manager", "The agent has finished.", link)]
+    window.settings.change_setting(NOTIFY_DONE, False)
+    session.set_running(ConversationActivity.TOOLS)
+    session.set_running(ConversationActivity.IDLE)
+    session.set_running(ConversationActivity.FAILED, "the provider is overloaded")
+    window._activity_by_workspace["storage-engine"]._bridge.emit_waiting_events()
+    assert [words for _, words, _ in said[1:]] == ["The agent stopped: the provider is overloaded"]
+
+
+def test_a_click_on_a_notification_goes_there(front: WindowServices, window: MainWindow) -> None:
+    front._notifier.clicked.emit("helix://workspace/storage-engine/conversation/flaky")
+    assert window.current_session is not None
+    assert window.current_session.id == "flaky"
+
+
+def test_the_tour_has_a_workspace_of_its_own_and_says_nothing_for_the_user(
+    front: WindowServices, window: MainWindow
+) -> None:
+    window.window_actions["tour"].trigger()
+    assert window.current_workbench is not None
+    assert window.current_workbench.name == "Tour"
+    assert window.current_session is None
+    assert window.chat.composer.text.toPlainText() == ""
+    assert window.notices.shown_text == ""
+    window.window_actions["tour"].trigger()
+    assert len(window.findChildren(TourStepCard)) == 1
+
+
+def test_a_tour_that_cannot_begin_says_why(
+    front: WindowServices, window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def breaks(_desk: object, _folder: Path) -> FakeWorkbench:
+        raise StoreFailed("The disk is full.")
+
+    monkeypatch.setattr(front._installation, "open_tour_workbench", breaks)
+    window.window_actions["tour"].trigger()
+    assert window.notices.shown_text == "The disk is full."
+    assert window.findChildren(TourStepCard) == []
+
+
+def test_where_no_desktop_listens_a_notification_is_nothing(
+    window: MainWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
+    started: list[str] = []
+
+    def start(work: Coroutine[Any, Any, Any], *, name: str) -> Now:
+        work.close()
+        started.append(name)
+        return now
+
+    notifier = DesktopNotifier(window.windowIcon(), start, window)
+    notifier.show_desktop_notification("title", "x" * 500, "")
+    assert started == []
+
+
+def test_rules_are_shown_before_they_are_followed(front: WindowServices, window: MainWindow, desk: FakeDesk) -> None:
+    parser = desk.benches["parser"]
+    rules = ProjectItem("rules", "AGENTS.md", Path("/x/AGENTS.md"), "Never push.\u202e", "")
+    parser.rules = [rules]
+    front._announce_project_files(parser, parser.rules)
+    assert window.notices.shown_text == ""
+    window.go_to_workspace("parser")
+    front._announce_project_files(parser, parser.rules)
+    assert window.notices.shown_text == "The rules in AGENTS.md are used only after you trust them."
+    window.notices.run_notice_action()
+    dialog = window.findChildren(TrustDialog)[0]
+    assert dialog.findChildren(QPlainTextEdit)[0].toPlainText() == "Never push.⟨202E⟩"
+    next(each for each in dialog.findChildren(QPushButton) if each.text() == "Trust").click()
+    assert parser.trusted == [rules]
+
+
+def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
+    front: WindowServices, window: MainWindow, desk: FakeDesk
+) -> None:
+    parser = desk.benches["parser"]
+    parser.opening_notes = ("A torn log was mended; nothing was lost.",)
+    parser.proposed = 'roots = ["/elsewhere"]'
+    window.go_to_workspace("parser")
+    assert window.notices.shown_text == f"{parser.name} was opened, but there were problems with some of its files."
+    question = window.findChildren(QMessageBox)[0]
+    assert 'roots = ["/elsewhere"]' in question.text()
+    next(each for each in question.findChildren(QPushButton) if each.text() == "Allow").click()
+    assert parser.decided == [True]
+    window.notices.hide()
+    window.go_to_workspace("storage-engine")
+    window.go_to_workspace("parser")
+    assert "there were problems" not in window.notices.shown_text
+
+
+def test_where_what_was_imported_cannot_be_decided_the_workspace_comes_back(
+    front: WindowServices, window: MainWindow, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*, accept: bool) -> None:
+        raise StoreFailed("The disk is full.")
+
+    parser = desk.benches["parser"]
+    parser.proposed = "roots"
+    monkeypatch.setattr(parser, "decide_imported_proposals", full)
+    window.go_to_workspace("parser")
+    question = window.findChildren(QMessageBox)[0]
+    next(each for each in question.findChildren(QPushButton) if each.text() == "Allow").click()
+    assert window.current_workbench is parser
+    assert window.notices.shown_text == "The disk is full."
+
+
+def test_a_notification_names_the_conversation_of_a_workspace_behind(
+    front: WindowServices, window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = told(front, monkeypatch)
+    window.go_to_workspace("parser")
+    window.hide()
+    session.set_running(ConversationActivity.TOOLS)
+    session.set_running(ConversationActivity.IDLE)
+    window._activity_by_workspace["storage-engine"]._bridge.emit_waiting_events()
+    assert [title for title, _, _ in said] == ["Extract the lock manager"]
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_folder_that_is_gone_is_said_when_its_workspace_is_shown_and_after_a_turn(
+    front: WindowServices,
+    window: MainWindow,
+    bench: FakeWorkbench,
+    tmp_path: Path,
+    shown: bool,
+) -> None:
+    bench.allowed_folders = (tmp_path,)
+    window.workbench_shown.emit()
+    assert not window.notices.shown_text
+    bench.allowed_folders = (tmp_path / "moved",)
+    if shown:
+        window.workbench_shown.emit()
+    else:
+        window.activity_ended.emit(bench.id, "", ConversationActivity.IDLE, "")
+    assert window.notices.shown_text.startswith(f"The folder {tmp_path / 'moved'} is missing.")
+    assert window.notices._button.text() == "Choose a folder…"
+
+
+def test_trying_again_lets_the_keyring_ask_once_more(
+    front: WindowServices, window: MainWindow, setup: FakeSetup
+) -> None:
+    window.window_actions["resume"].trigger()
+    chat_action_handling.handle_intent(window, chat_actions.ContinueTurn())
+    assert setup.asked_again == 2

@@ -1,0 +1,404 @@
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+import os
+import subprocess
+import sys
+import tracemalloc
+import zlib
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.errors import HelixError, ProviderUnreachable
+from helix_desktop.mcp_client import hosted_server as module
+from helix_desktop.mcp_client.hosted_server import HostedServer, McpConnectionState
+from helix_desktop.mcp_client.server_config import ServerConfig
+from tests.conftest import Expect
+from tests.mcp_client.world import hosting, strange
+from tests.turns import lasted
+
+
+async def test_a_server_gives_its_tools_and_answers() -> None:
+    async with hosting(strange("well")) as here:
+        await here.settled()
+        (tool,) = here.host.list_ready_tools()
+        assert (tool.spec.name, tool.title_for_question) == ("strange__echo", "strange: echo")
+        assert tool.spec.description == "[strange] Says it again"
+        result = await tool.call_foreign_tool({"a": "é"}, here.context)
+        assert (result.ok, json.loads(result.text)) == (True, {"a": "é"})
+        assert str(here.host.hosted_servers[0]._client.protocol_version) == "2025-06-18"
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (strange("hang at start", starts=1), "did not respond within 1 s"),
+        (strange("hang at list", starts=1), "did not respond within 1 s"),
+        (strange("fail at start"), "no configuration found"),
+    ],
+)
+async def test_a_server_that_does_not_come_up_says_why_and_hinders_nobody(config: ServerConfig, words: str) -> None:
+    async with hosting(config) as here:
+        assert here.host.list_ready_tools() == []
+        await here.settled()
+        status = here.host.hosted_servers[0].status
+        assert status.state is McpConnectionState.FAILED
+        assert words in status.why
+        assert "Retrying in 1 s" in status.why
+
+
+async def test_a_command_that_is_not_there_is_named() -> None:
+    async with hosting(ServerConfig("gone", command="no-such-program")) as here:
+        await here.settled()
+        assert "The program no-such-program was not found." in here.host.hosted_servers[0].status.why
+
+
+async def test_a_defect_of_ours_is_found_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise AttributeError("no such attribute")
+
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(HostedServer, "_open_client", broken)
+    async with hosting(strange("plain")) as here:
+        await here.settled()
+    assert caplog.text.count("in broken") == 1
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_an_address_nobody_answers_at_is_a_sentence(kind: str) -> None:
+    async with hosting(ServerConfig("web", kind, url="http://127.0.0.1:1/mcp", start_seconds=60)) as here:
+        await here.settled()
+        assert here.host.hosted_servers[0].status.state is McpConnectionState.FAILED
+        assert "connect" in here.host.hosted_servers[0].status.why.lower()
+
+
+async def test_a_call_without_an_answer_ends_in_time() -> None:
+    async with hosting(strange("hang at call", "/dev/null", answers=1)) as here:
+        await here.settled()
+        with pytest.raises(ProviderUnreachable, match="strange did not respond to echo within 1 s"):
+            await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
+
+
+async def test_a_cancelled_call_is_cancelled_over_there(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    async with hosting(strange("hang at call", str(mark))) as here:
+        await here.settled()
+        call = asyncio.ensure_future(here.host.list_ready_tools()[0].call_foreign_tool({}, here.context))  # noqa: TID251 -- to cancel it
+        async with asyncio.timeout(60):
+            while not mark.exists():
+                await asyncio.sleep(0.01)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            while mark.read_text() != "cancelled":
+                await asyncio.sleep(0.01)
+
+
+async def test_a_server_that_dies_in_the_middle_is_named_and_comes_back() -> None:
+    async with hosting(strange("die")) as here:
+        await here.settled()
+        (tool,) = here.host.list_ready_tools()
+        with pytest.raises(ProviderUnreachable, match="closed the connection"):
+            await tool.call_foreign_tool({}, here.context)
+        await here.until(lambda: here.host.hosted_servers[0].status.state is McpConnectionState.FAILED)
+        assert "out of luck" in here.host.hosted_servers[0].status.why
+        with pytest.raises(ProviderUnreachable, match="not ready"):
+            await tool.call_foreign_tool({}, here.context)
+        await here.until(lambda: here.host.hosted_servers[0].status.state is McpConnectionState.READY)
+
+
+async def test_rubbish_on_standard_output_is_logged_and_passed_over() -> None:
+    async with hosting(strange("rubbish")) as here:
+        await here.settled()
+        result = await here.host.list_ready_tools()[0].call_foreign_tool({"a": 1}, here.context)
+        assert json.loads(result.text) == {"a": 1}
+        assert any("Listening on port 3000" in line for line in here.host.hosted_servers[0].server_log_lines)
+
+
+async def test_a_message_of_fifty_megabytes_ends_the_connection_with_a_reason() -> None:
+    async with hosting(strange("huge")) as here:
+        await here.settled()
+        with pytest.raises(ProviderUnreachable, match=r"message of more than 25,165,824 bytes"):
+            await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
+
+
+async def test_a_large_message_does_not_hold_the_loop() -> None:
+    async with hosting(strange("large")) as here:
+        await here.settled()
+        assert len((await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)).text) == 5 << 20
+
+
+async def test_an_answer_that_is_none_is_a_sentence_and_stands_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with hosting(strange("damaged")) as here:
+        await here.settled()
+        with pytest.raises(ProviderUnreachable, match="The server strange failed during echo"):
+            await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
+    assert "a call of MCP server strange failed" in caplog.text
+    assert "not a list" not in caplog.text  # what the server said
+
+
+async def test_of_many_tools_some_are_offered_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_TOOLS", 100)
+    async with hosting(strange("many")) as here:
+        await here.settled()
+        assert len(here.host.list_ready_tools()) == module.MOST_TOOLS == 100
+        assert "The server has 500 tools" in here.host.hosted_servers[0].status.why
+
+
+async def test_a_list_of_tools_without_end_is_read_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_TOOL_BYTES", 4 << 20)
+    async with hosting(strange("pages")) as here:
+        await here.settled()
+        assert len(here.host.hosted_servers[0].all_tools) == 3
+        assert "The list of tools is longer than 4 MB" in here.host.hosted_servers[0].status.why
+
+
+async def test_a_changed_list_is_taken_up_and_a_changed_description_asks_again(tmp_path: Path) -> None:
+    async with hosting(strange("changing", str(tmp_path / "mark"))) as here:
+        await here.settled()
+        (tool,) = here.host.list_ready_tools()
+        assert not tool.has_changed_description
+        tool.remember_approval()
+        assert here.approved == {"strange__echo": tool.fingerprint}
+        await tool.call_foreign_tool({}, here.context)
+        await here.until(lambda: len(here.host.list_ready_tools()) == 2)
+        changed, new = here.host.list_ready_tools()
+        assert (changed.has_changed_description, new.has_changed_description) == (True, False)
+        changed.remember_approval()
+        assert not changed.has_changed_description
+        assert here.approved["strange__echo"] == changed.fingerprint != tool.fingerprint
+
+
+async def test_ending_takes_no_two_seconds_though_a_server_will_not() -> None:
+    async with hosting(strange("hang at shutdown")) as here:
+        await here.settled()
+        assert here.host.list_ready_tools()
+        assert await lasted(here.host.aclose()) < 2
+
+
+def modern() -> ServerConfig:
+    script = Path(__file__).with_name("modern_server.py")
+    return ServerConfig("modern", command=sys.executable, args=("-W", "ignore", str(script)), start_seconds=60)
+
+
+async def test_a_server_of_todays_specification() -> None:
+    async with hosting(modern()) as here:
+        await here.settled()
+        tools = {tool.own_name: tool for tool in here.host.list_ready_tools()}
+        assert str(here.host.hosted_servers[0]._client.protocol_version) >= "2026-07-28"
+        assert (await tools["grow"].call_foreign_tool({}, here.context)).ok
+        await here.until(lambda: len(here.host.list_ready_tools()) == 4)
+        assert [name for name, tool in tools.items() if not tool.runs_alone] == ["count"]  # it says that it only reads
+        counted = await tools["count"].call_foreign_tool({}, here.context)
+        assert json.loads(counted.text) == {"counted": 3}
+        assert here.shown == ["1 of 3 at 1\n", "2 of 3 at 2\n", "3 of 3 at 3\n"]
+
+
+@pytest.mark.parametrize(
+    ("config", "answer", "said"),
+    [
+        (modern(), PermissionAnswer(allowed=True, values='{"name": "Ada"}'), "accept"),
+        (strange("asks"), PermissionAnswer(allowed=True, values='{"name": "Ada"}'), "accept"),
+        (strange("asks"), PermissionAnswer(allowed=False), "decline"),
+        (strange("asks"), PermissionAnswer(allowed=False, scope="cancel"), "cancel"),
+        (strange("asks"), PermissionAnswer(allowed=True, values="{"), "cancel"),
+    ],
+)
+async def test_a_server_may_ask_the_user_under_its_own_name(
+    config: ServerConfig, answer: PermissionAnswer, said: str
+) -> None:
+    async with hosting(config) as here:
+        await here.settled()
+        here.answer = answer
+        tools = {tool.own_name: tool for tool in here.host.list_ready_tools()}
+        result = (await (tools.get("ask") or tools["echo"]).call_foreign_tool({}, here.context)).text
+        assert result.startswith(said)
+        assert ("Ada" in result) is (said == "accept")
+        (question,) = here.asked
+        assert question.title == f"The server {config.name} asks"
+        assert question.preview == "What is your name?"
+        assert "name" in json.loads(question.form)["properties"]
+
+
+class Forgetful:
+    """A server over HTTP, of the older handshake, that can forget who was there: as one that was started anew."""
+
+    def __init__(self) -> None:
+        self.sessions: set[str] = set()
+        self.headers: list[str] = []
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with closing(writer), suppress(asyncio.IncompleteReadError, ConnectionError):  # a client that left
+            await self.answer_request(reader, writer)
+
+    async def answer_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        self.headers.append(head)
+        fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+        body = json.loads(await reader.readexactly(int(fields.get("content-length", 0))) or "{}")
+        status, more, result = self.reply(head.split()[0], fields.get("mcp-session-id", ""), body)
+        content = json.dumps({"jsonrpc": "2.0", "id": body.get("id"), **result}).encode() if result else b""
+        content, kind = self.write_body(str(body.get("method")), content)
+        lines = [f"HTTP/1.1 {status} x", f"content-type: {kind}", f"content-length: {len(content)}", *more]
+        writer.write("\r\n".join([*lines, "connection: close", "", ""]).encode() + content)
+        await writer.drain()
+
+    def write_body(self, _method: str, content: bytes) -> tuple[bytes, str]:
+        """The body as it is sent, and its type with any further header."""
+        return content, "application/json"
+
+    def reply(  # noqa: PLR0911 -- one answer after the other
+        self, verb: str, session: str, body: dict[str, Any]
+    ) -> tuple[int, list[str], dict[str, Any]]:
+        method = body.get("method")
+        if verb != "POST":
+            return 405, [], {}
+        if method == "initialize":
+            self.sessions.add(name := f"s{len(self.headers)}")
+            info = {"name": "web", "version": "1"}
+            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+            return 200, [f"mcp-session-id: {name}"], {"result": result}
+        if method == "server/discover":
+            return 400, [], {"error": {"code": -32601, "message": "unknown"}}
+        if session not in self.sessions:
+            return 404, [], {"error": {"code": -32001, "message": "Session not found"}}
+        if "id" not in body:
+            return 202, [], {}
+        if method == "tools/list":
+            return 200, [], {"result": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}}
+        return 200, [], {"result": {"content": [{"type": "text", "text": "said"}]}}
+
+
+async def test_a_server_over_http_that_forgot_us_is_connected_to_again(expect: Expect) -> None:
+    expect("Session termination failed")
+    web = Forgetful()
+    listening = await asyncio.start_server(web.answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
+    config = ServerConfig("web", "http", url=url, headers={"Authorization": "Bearer ${secret:mcp/web/Authorization}"})
+    async with listening, hosting(config, secrets={"mcp/web/Authorization": "abc"}) as here:
+        await here.settled()
+        assert (await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)).text == "said"
+        assert all("bearer abc" in head.lower() for head in web.headers)
+        web.sessions.clear()
+        with pytest.raises(ProviderUnreachable, match="web stopped during echo"):
+            await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
+        await here.until(lambda: len(here.host.list_ready_tools()) == 1)
+        assert (await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)).text == "said"
+
+
+async def test_a_secret_that_is_not_there_is_named() -> None:
+    config = ServerConfig("web", "http", url="http://127.0.0.1:1/", headers={"Authorization": "${secret:mcp/web/key}"})
+    async with hosting(config) as here:
+        await here.settled()
+        assert "The secret mcp/web/key for the server web is missing." in here.host.hosted_servers[0].status.why
+
+
+@dataclass
+class Compressing(Forgetful):
+    """It compresses what its tool answers. `prepared`: an answer that is ready already."""
+
+    coding: str
+    streams: bool
+    prepared: bytes = b""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def compress(self, content: bytes) -> bytes:
+        content = b"event: message\ndata: " + content + b"\n\n" if self.streams else content
+        packers: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
+        for name in self.coding.split(", "):
+            content = packers.get(name, bytes)(content)
+        return content
+
+    def write_body(self, method: str, content: bytes) -> tuple[bytes, str]:
+        if method != "tools/call":
+            return super().write_body(method, content)
+        kind = "text/event-stream" if self.streams else "application/json"
+        return self.prepared or self.compress(content), f"{kind}\r\ncontent-encoding: {self.coding}"
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("coding", ["identity", "gzip", "deflate", "gzip, deflate"])
+async def test_a_compressed_answer_over_http_is_read(coding: str, streams: bool, expect: Expect) -> None:
+    expect("Session termination failed")
+    assert await _called(Compressing(coding, streams)) == "said"
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("coding", ["identity", "gzip", "gzip, deflate"])
+@pytest.mark.parametrize("more", [b"x" * (100 << 20), b'", "a": [' + b"[]," * 4_000_000 + b'1], "b": "'])
+async def test_an_answer_over_http_that_stands_for_much_is_refused_with_a_reason(
+    coding: str, streams: bool, more: bytes, expect: Expect
+) -> None:
+    for line in (
+        "Session termination failed",
+        "Error parsing JSON response",
+        "Error reading SSE",
+        "Error in post_writer",
+    ):
+        expect(line)
+    web = Compressing(coding, streams)
+    said = b'{"jsonrpc": "2.0", "id": 3, "result": {"content": [{"type": "text", "text": "%b"}]}}' % more
+    web.prepared = web.compress(said)
+    tracemalloc.start()
+    try:
+        with pytest.raises(HelixError):
+            await _called(web)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * len(web.prepared) + (80 << 20)  # the server is in this process as well, f"{peak:,}"
+
+
+async def _called(web: Forgetful) -> str:
+    """What its tool says."""
+    listening = await asyncio.start_server(web.answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
+    async with listening, hosting(ServerConfig("web", "http", url=url, call_seconds=20)) as here:
+        await here.settled()
+        return (await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)).text
+
+
+_DEAF_SERVER = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with open(sys.argv[1], "wb", buffering=0) as told:
+    told.write(b"started ")
+    time.sleep(180)
+    told.write(b"still there")
+"""
+_ITS_PROGRAM = """
+import asyncio, os, sys
+from helix_desktop.mcp_client.process_transport import ServerLog, start_server_process
+async def main():
+    argv = [sys.executable, "-I", "-c", *sys.argv[1:]]
+    async with start_server_process(argv, dict(os.environ), "/", ServerLog(), lambda: None):
+        await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a job ends it there")
+def test_a_server_that_heeds_nothing_does_not_outlive_a_program_that_was_killed(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    with (
+        subprocess.Popen([sys.executable, "-c", _ITS_PROGRAM, _DEAF_SERVER, str(told)]) as program,
+        told.open("rb") as heard,
+    ):
+        assert heard.read(8) == b"started "
+        program.kill()
+        assert heard.read() == b""
