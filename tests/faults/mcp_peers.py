@@ -1,4 +1,4 @@
-"""The context server and the host before judges nobody here wrote: the MCP inspector and the official conformance suite.
+"""The MCP server and the client before judges nobody here wrote: the MCP inspector and the official conformance suite.
 
     npm install --prefix DIR @modelcontextprotocol/inspector @modelcontextprotocol/conformance@0.2.0-alpha.12
     python -m tests.faults.mcp_peers --node DIR [--all]
